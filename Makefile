@@ -1,0 +1,42 @@
+# Everything is installed into .venv; nothing outside the checkout changes.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
+	@test -e "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
+	@exec $(BIN)/python app.py
+
+test: .venv/dev  ## Run the tests
+	$(BIN)/pytest -q -n auto
+
+lint: .venv/dev  ## Check style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/dev  ## Put the code in the project's style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove what the other targets made, but no database
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'
+	$(PYTHON) -m venv .venv
+
+# An empty file says which requirements are installed, and when: pip runs only if they change.
+.venv/run: requirements.txt | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/dev: requirements.txt requirements-dev.txt | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch .venv/run $@

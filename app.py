@@ -1,0 +1,88 @@
+"""The application: its settings, its path families and the one shape of an error."""
+
+import re
+import sqlite3
+import sys
+from collections.abc import Mapping
+
+from click import ClickException
+from flask import Flask, Response, current_app, jsonify
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
+
+from catalog import server
+from catalog.commands import commands
+from catalog.db import Database, DatabaseError
+from catalog.documents import shown
+from catalog.internal import internal
+from catalog.operations import operations
+from catalog.registry import registry
+from catalog.routing import Service
+from catalog.semver_ranges import is_version
+from catalog.v1 import v1
+
+DEFAULTS = {
+    "DATABASE": "catalog.db",
+    "HOST": "127.0.0.1",
+    "PORT": "8080",
+    "THREADS": "4",
+    "MINIMUM_CLI_VERSION": "1.0.0",
+}
+
+
+def create_app(settings: Mapping[str, object] | None = None) -> Flask:
+    """A service on one database; settings given here win over the environment's."""
+    app = Service(__name__)
+    app.config.from_mapping(DEFAULTS)
+    # Read as text: as JSON, a database of the name 1 would be a number.
+    app.config.from_prefixed_env("CATALOG", loads=str)
+    app.config.from_mapping(settings or {})
+    check_settings(app.config)
+    app.json.sort_keys = False
+    app.json.ensure_ascii = False
+
+    app.extensions["database"] = Database(app.config["DATABASE"])
+    for blueprint in (v1, registry, operations, internal, commands):
+        app.register_blueprint(blueprint)
+    app.register_error_handler(HTTPException, error_body)
+    app.register_error_handler(DatabaseError, unavailable)
+    app.register_error_handler(sqlite3.OperationalError, unavailable)
+    return app
+
+
+def check_settings(config: dict[str, object]) -> None:
+    """Turn numbers into numbers; a setting that cannot be used stops the start by its name."""
+    for name, low, high in (("PORT", 0, 65535), ("THREADS", 1, 64)):
+        text = str(config[name])
+        if not (re.fullmatch("[0-9]{1,5}", text) and low <= int(text) <= high):
+            raise bad_setting(name, f"a whole number from {low} to {high}", text)
+        config[name] = int(text)
+    for name in ("DATABASE", "HOST"):
+        if not str(config[name]):
+            raise bad_setting(name, "filled in", "")
+    if not is_version(str(config["MINIMUM_CLI_VERSION"])):
+        raise bad_setting("MINIMUM_CLI_VERSION", "a version", str(config["MINIMUM_CLI_VERSION"]))
+
+
+def bad_setting(name: str, allowed: str, value: str) -> ClickException:
+    return ClickException(f"CATALOG_{name} must be {allowed}, not {shown(value)}.")
+
+
+def error_body(error: HTTPException) -> Response:
+    """Every error is a JSON object; its headers, such as Allow, stay as they are."""
+    response = error.get_response()
+    response.data = jsonify(error=error.description).data
+    response.mimetype = "application/json"
+    return response
+
+
+def unavailable(error: Exception) -> Response:
+    """A database that cannot be read or written now may be in a moment."""
+    current_app.logger.error("The database cannot be used: %s", error)
+    return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))
+
+
+if __name__ == "__main__":
+    try:
+        server.serve(create_app())
+    except ClickException as error:
+        sys.exit(f"Error: {error.message}")

@@ -1,0 +1,32 @@
+"""Files that appear complete or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A new file, for its owner alone, that takes the target's place if nothing goes wrong."""
+    target = Path(os.path.realpath(target))
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}."[:100])
+    try:
+        yield Path(name)
+        os.fsync(descriptor)
+        os.replace(name, target)
+        _sync_directory(target.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

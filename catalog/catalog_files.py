@@ -1,0 +1,93 @@
+"""Catalog files: JSON Lines, one widget document a line, in and out."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from catalog.documents import Document, DocumentError, check_document, shown
+from catalog.resources import Json, version_entry, widget
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_PROBLEMS = 20  # enough to mend a file by; a file of another kind has thousands
+
+
+class CatalogFileError(ValueError):
+    """The files cannot be imported; problems holds a sentence for each thing wrong."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
+    """Every document in the files; raises CatalogFileError where any of them has a problem."""
+    documents: list[Document] = []
+    problems: list[str] = []
+    places: dict[tuple[str, str], str] = {}
+    for place, line in _lines(files):
+        try:
+            document = check_document(_parsed(line))
+            key = (document.widget["scope"], document.widget["name"])
+            if key in places:
+                raise DocumentError([f"is in {places[key]} already"])
+            places[key] = place
+            documents.append(document)
+        except DocumentError as error:
+            problems += [f"{place}{_named(line)}: {problem}" for problem in error.problems]
+        if len(problems) >= MAX_PROBLEMS:
+            problems[MAX_PROBLEMS:] = ["There may be more problems after these."]
+            break
+    if problems:
+        raise CatalogFileError(problems)
+    return documents
+
+
+def _lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        name = getattr(file, "name", "<stdin>")
+        for number, line in enumerate(file, start=1):
+            content = line.removeprefix(BYTE_ORDER_MARK)  # also where files were joined
+            if content.strip():
+                yield f"{name} line {number}", content
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError([f"is not a line of JSON in UTF-8 ({error})"]) from error
+
+
+def _named(line: bytes) -> str:
+    try:
+        given = json.loads(line)["widget"]
+        return f", {shown(given['scope'] + '/' + given['name'])[1:-1]}"
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return ""
+
+
+WIDGETS = "SELECT * FROM widget ORDER BY scope, name"
+
+VERSIONS = """
+SELECT :scope AS scope, :name AS name, version.* FROM version
+WHERE widget_id = :id
+ORDER BY published_at DESC, precedence DESC, version DESC
+"""
+
+
+def write_catalog(connection: sqlite3.Connection) -> Iterator[str]:
+    """The whole catalog as lines, the same for the same catalog."""
+    for row in connection.execute(WIDGETS):
+        versions = connection.execute(VERSIONS, dict(row))
+        document = {
+            "widget": {**widget(row), "listed": bool(row["listed"])},
+            "versions": [_document_version(version) for version in versions],
+        }
+        yield json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _document_version(row: sqlite3.Row) -> Json:
+    entry = version_entry(row)
+    del entry["scope"], entry["name"]  # the widget beside it says them
+    return entry

@@ -1,0 +1,80 @@
+"""How a request finds its view: by its path, with a catch-all at the end of each family."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Flask, Request, Response, request
+from flask.blueprints import BlueprintSetupState
+from flask.globals import request_ctx
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.routing import BaseConverter, MapAdapter, Rule
+
+from catalog.documents import shown
+
+METHODS = ("GET", "HEAD", "POST")
+
+
+class Anything(BaseConverter):
+    """The rest of a path, whatever it holds: nothing, slashes or line ends."""
+
+    regex = "(?s:.*)"
+    part_isolating = False
+    weight = 1000  # every other rule comes first
+
+
+class Service(Flask):
+    """A Flask in which a path means what it says, whatever else a request says of itself."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, static_folder=None)
+        self.url_map.converters["anything"] = Anything
+        self.url_map.merge_slashes = False  # no redirects
+        self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # the catch-alls know what to say
+
+    def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
+        """Match by method and path alone: a strange Host or Upgrade is no reason for an error."""
+        if request is None:
+            return super().create_url_adapter(request)
+        return self.url_map.bind("", path_info=request.path, default_method=request.method)
+
+    def log_exception(self, exc_info: Any) -> None:
+        """Log a fault of ours; what a caller wrote cannot make a line of the log."""
+        self.logger.error("%s %s failed", request.method, ascii(request.path), exc_info=exc_info)
+
+
+def catch_all(blueprint: Blueprint, prefix: str, view: Callable[[], Response]) -> None:
+    """Let the view answer each request below the prefix that no route takes, in any method."""
+    endpoint = f"{blueprint.name}.unmatched"
+
+    def add(state: BlueprintSetupState) -> None:
+        # Flask gives each rule a list of methods; a rule without one takes them all.
+        state.app.url_map.add(Rule(f"{prefix}<anything:rest>", endpoint=endpoint))
+        state.app.view_functions[endpoint] = lambda rest: view()
+
+    blueprint.record(add)
+
+
+def known_methods(path: str) -> list[str]:
+    """The methods that a route takes on this path; none where only a catch-all does."""
+    adapter = request_ctx.url_adapter
+    known = []
+    for method in METHODS:
+        try:
+            rule, _ = adapter.match(path, method, return_rule=True)
+        except (MethodNotAllowed, NotFound):
+            continue
+        if rule.methods is not None:
+            known.append(method)
+    return known
+
+
+def options_or_405(methods: list[str]) -> Response:
+    """The answer of a known path to OPTIONS, or to a method that it does not take."""
+    allowed = [*methods, "OPTIONS"]
+    if request.method == "OPTIONS":
+        response = Response(headers={"Allow": ", ".join(allowed)})
+        del response.headers["Content-Type"]
+        return response
+    raise MethodNotAllowed(
+        allowed, f"This path takes {', '.join(allowed)}, not {shown(request.method)}."
+    )

@@ -1,0 +1,84 @@
+"""The service as one process: waitress on one address."""
+
+import json
+import logging
+import signal
+
+from click import ClickException
+from flask import Flask
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, create_server
+from waitress.task import ErrorTask
+
+from catalog import v1
+from catalog.db import DatabaseError
+
+# Above what v1 refuses in its own words, and small enough to be no burden to receive.
+MAX_BODY_BYTES = 64 * 1024
+
+
+def serve(app: Flask) -> None:
+    """Serve until told to stop; raises ClickException where it cannot start."""
+    database = app.extensions["database"]
+    try:
+        database.check()
+    except DatabaseError as error:
+        raise ClickException(str(error)) from error
+    listener, address = _listen(app)
+    # A short burst fills the queue for a moment; that is no news to an operator.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        print(f"Serving {database.name} on {address}", flush=True)
+        listener.run()
+    except KeyboardInterrupt:
+        pass  # told to stop before it ran
+    finally:
+        listener.close()
+        database.close()
+
+
+def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
+    host, port = app.config["HOST"], app.config["PORT"]
+    sockets: dict[int, object] = {}
+    try:
+        listener = create_server(
+            app,
+            map=sockets,
+            host=host,
+            port=port,
+            threads=app.config["THREADS"],
+            max_request_body_size=MAX_BODY_BYTES,
+            ident=None,
+        )
+    except ValueError as error:
+        raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
+    except OSError as error:
+        raise ClickException(f"{host} port {port} cannot be served: {error.strerror}.") from error
+    servers = [server for server in sockets.values() if isinstance(server, BaseWSGIServer)]
+    for server in servers:
+        server.channel_class = _Channel
+    # A name such as localhost can stand for several addresses; the first will do.
+    shown_host, shown_port = servers[0].effective_host, servers[0].effective_port
+    if ":" in shown_host:
+        shown_host = f"[{shown_host}]"
+    return listener, f"http://{shown_host}:{shown_port}"
+
+
+class _ErrorTask(ErrorTask):
+    """A refusal of a request that cannot be handed to the app, in the shape of the app's own."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        body = json.dumps({"error": f"{error.reason}: {error.body}."}).encode() + b"\n"
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers.append(("Content-Type", "application/json"))
+        if getattr(self.request, "path", "").startswith(v1.PREFIX):
+            self.response_headers.append(("Access-Control-Allow-Origin", "*"))
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):
+    error_task_class = _ErrorTask

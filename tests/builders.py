@@ -1,0 +1,25 @@
+"""Widget documents for tests: the least that is valid, and whatever a test names."""
+
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def document(path: str = "acme/clock", *versions: Json, **fields: Any) -> Json:
+    """A widget document of the given scope/name; keyword arguments are fields of the widget."""
+    scope, name = path.split("/")
+    widget = {"scope": scope, "name": name, "displayName": name.title(), **fields}
+    return {"widget": widget, "versions": list(versions)}
+
+
+def version(number: str = "1.0.0", **fields: Any) -> Json:
+    """A version of a widget document; keyword arguments are its fields."""
+    return {
+        "version": number,
+        "bundleUrl": f"https://cdn.example.com/bundles/{number.replace('+', '%2B')}.js",
+        "bundleSize": 1234,
+        "sha256Hash": "0123456789abcdef" * 4,
+        "publishedAt": "2025-01-02T03:04:05.000Z",
+        "sdkVersion": "^1.0.0",
+        **fields,
+    }

@@ -1,0 +1,119 @@
+"""What the tests share: a catalog made of documents, in process or behind a real server."""
+
+import http.client
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app import create_app
+from catalog import store
+from catalog.catalog_files import read_catalog
+from catalog.db import Database
+from catalog.documents import check_document
+
+ROOT = Path(__file__).parent.parent
+DEMO = ROOT / "seed" / "demo.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("CATALOG_", "FLASK_"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
+    """Makes a catalog of the given documents and answers the app that serves it."""
+    databases = []
+
+    def make(*documents: dict[str, Any], **settings: Any) -> Flask:
+        path = tmp_path / f"catalog-{len(databases)}.db"
+        statements = store.put_documents(check_document(document) for document in documents)
+        Database(path).create(statements)
+        app = create_app({"DATABASE": path, **settings})
+        databases.append(app.extensions["database"])
+        return app
+
+    yield make
+    for database in databases:
+        database.close()
+
+
+@pytest.fixture
+def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
+    """Makes a catalog of the given documents and answers a client of it."""
+    return lambda *documents, **settings: app_with(*documents, **settings).test_client()
+
+
+def create_demo(path: Path) -> Path:
+    """A database with the demo catalog in it, at the path."""
+    with DEMO.open("rb") as file:
+        Database(path).create(store.put_documents(read_catalog([file])))
+    return path
+
+
+@pytest.fixture(scope="session")
+def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the demo catalog; tests that use it change nothing in it."""
+    return create_demo(tmp_path_factory.mktemp("demo") / "demo.db")
+
+
+@pytest.fixture
+def demo(demo_database: Path) -> Iterator[FlaskClient]:
+    """A client of the demo catalog, for tests that only read."""
+    app = create_app({"DATABASE": demo_database})
+    yield app.test_client()
+    app.extensions["database"].close()
+
+
+class Server:
+    """A real process that serves a database on a free port of loopback."""
+
+    def __init__(self, database: Path, **settings: str) -> None:
+        environment = {**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"}
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py"],
+            cwd=ROOT,
+            env={**environment, **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.first_line = self.process.stdout.readline()
+        self.url = self.first_line.split()[-1]
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send one request; a header's name has _ for each -. The path goes as it is given."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        """Ask it to stop, and answer its exit code."""
+        self.process.terminate()
+        self.process.communicate(timeout=10)
+        return self.process.returncode
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The demo catalog behind a real server, shared by the tests of a run."""
+    running = Server(create_demo(tmp_path_factory.mktemp("served") / "served.db"))
+    yield running
+    running.stop()

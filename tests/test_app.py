@@ -1,0 +1,176 @@
+"""The factory: settings, several services in one process, and which module may know which."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+from os import fsdecode
+from pathlib import Path
+
+import pytest
+from builders import document
+from conftest import ROOT
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app import create_app
+from catalog.db import Database
+
+MODULES = sorted((ROOT / "catalog").glob("*.py"))
+PURE = ["store", "search", "documents", "semver_ranges", "db", "folding", "resources"]
+PURE += ["atomic_files", "catalog_files"]
+BLUEPRINTS = ["v1", "registry", "operations", "internal"]
+WEB = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
+
+
+def imports(module: str) -> set[str]:
+    """The names of what a module of the catalog imports, wherever in it that stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / "catalog" / f"{module}.py").read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = (
+                node.module or "" if node.level == 0 else f"catalog.{node.module or ''}".strip(".")
+            )
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def catalog_imports(module: str) -> set[str]:
+    """The modules of the catalog that a module of the catalog imports."""
+    names = {path.stem for path in MODULES}
+    return {name.split(".")[1] for name in imports(module) if name.startswith("catalog.")} & names
+
+
+def names(client: FlaskClient) -> list[str]:
+    return [widget["name"] for widget in client.get("/api/v1/widgets/search").json["widgets"]]
+
+
+def minimum_cli_version(app: Flask) -> str:
+    return app.test_client().get("/api/widgets/cli-version").json["minimumVersion"]
+
+
+def test_two_services_in_one_process_serve_each_its_own_file(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    first = client_with(document("acme/clock"), MINIMUM_CLI_VERSION="1.1.1")
+    second = client_with(document("acme/radio"), MINIMUM_CLI_VERSION="2.2.2")
+    assert (names(first), names(second)) == (["clock"], ["radio"])
+    assert first.post("/api/v1/widgets/acme/clock").status_code == 200
+    assert second.post("/api/v1/widgets/acme/clock").status_code == 404
+    assert second.get("/api/stats").json["downloads"] == 0
+    assert minimum_cli_version(first.application) == "1.1.1"
+    assert minimum_cli_version(second.application) == "2.2.2"
+
+
+def test_two_services_of_one_file_see_each_other_at_once(app_with: Callable[..., Flask]) -> None:
+    first = app_with(document("acme/clock", downloadCount=1))
+    second = create_app({"DATABASE": first.config["DATABASE"]})
+    for app in (first, second, first):
+        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
+    for app in (first, second):
+        assert app.test_client().get("/api/stats").json["downloads"] == 4
+    second.extensions["database"].close()
+
+
+def test_the_factory_works_twice_in_a_fresh_process_without_a_database(tmp_path: Path) -> None:
+    code = "from app import create_app; create_app(); create_app()"
+    settings = {"PYTHONPATH": str(ROOT), "CATALOG_DATABASE": str(tmp_path / "none.db")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        env=settings,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_defaults_are_those_of_a_local_service() -> None:
+    config = create_app().config
+    assert Path(config["DATABASE"]).name == "catalog.db"
+    assert (config["HOST"], config["PORT"], config["THREADS"]) == ("127.0.0.1", 8080, 4)
+    assert minimum_cli_version(create_app()) == "1.0.0"
+
+
+def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in ("2.3.4", "3.0.0-rc.1"):
+        monkeypatch.setenv("CATALOG_MINIMUM_CLI_VERSION", number)
+        assert minimum_cli_version(create_app()) == number
+
+
+def test_settings_given_to_the_factory_win_over_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("DATABASE", "HOST", "PORT", "THREADS", "MINIMUM_CLI_VERSION"):
+        monkeypatch.setenv(f"CATALOG_{name}", "")
+    settings = {"DATABASE": tmp_path / "a.db", "HOST": "::1", "PORT": 1, "THREADS": "2"}
+    app = create_app({**settings, "MINIMUM_CLI_VERSION": "9.9.9"})
+    assert app.extensions["database"].path == tmp_path / "a.db"
+    assert (app.config["HOST"], app.config["PORT"], app.config["THREADS"]) == ("::1", 1, 2)
+    assert minimum_cli_version(app) == "9.9.9"
+
+
+@pytest.mark.parametrize("name", ["1", "true", "null", '"x"', "{}"])
+def test_a_setting_is_text_even_where_it_looks_like_json(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("CATALOG_DATABASE", name)
+    assert create_app().extensions["database"].path == Path(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b.db", "a?mode=memory", "a#b", "a%41.db", "天気.db", "'\".db", fsdecode(b"\xff.db")],
+    ids=["space", "question", "hash", "percent", "CJK", "quotes", "not UTF-8"],
+)
+def test_a_database_may_have_any_name(tmp_path: Path, name: str) -> None:
+    Database(tmp_path / "plain.db").create()
+    (tmp_path / "plain.db").rename(tmp_path / name)
+    app = create_app({"DATABASE": tmp_path / name})
+    assert app.test_client().get("/api/health").json == {"status": "ok"}
+    app.extensions["database"].close()
+
+
+def test_a_database_may_be_named_with_two_slashes_in_front(tmp_path: Path) -> None:
+    Database(tmp_path / "plain.db").create()
+    app = create_app({"DATABASE": f"/{tmp_path}/plain.db"})
+    assert app.test_client().get("/api/health").json == {"status": "ok"}
+    app.extensions["database"].close()
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_a_module_below_the_blueprints_knows_nothing_of_the_web(module: str) -> None:
+    assert {name.split(".")[0] for name in imports(module)} & WEB == set()
+    assert catalog_imports(module) <= set(PURE)
+
+
+@pytest.mark.parametrize("module", BLUEPRINTS)
+def test_blueprints_do_not_import_each_other(module: str) -> None:
+    assert catalog_imports(module) & {*BLUEPRINTS, "commands"} == set()
+
+
+def test_semver_ranges_stand_below_everything() -> None:
+    assert catalog_imports("semver_ranges") == set()
+
+
+def test_only_the_widget_api_speaks_of_cross_origin_requests() -> None:
+    speaking = [
+        path for path in [ROOT / "app.py", *MODULES] if "flask_cors" in path.read_text("utf-8")
+    ]
+    assert [path.name for path in speaking] == ["v1.py"]
+
+
+def test_every_route_of_the_api_belongs_to_the_blueprint_of_its_family() -> None:
+    families = {
+        "v1": "/api/v1/widgets/",
+        "registry": "/api/widgets/<scope>/registry.json",
+        "operations": "/api/",
+        "internal": "/api/",
+    }
+    rules = [rule for rule in create_app().url_map.iter_rules() if rule.rule.startswith("/api")]
+    assert {rule.endpoint.split(".")[0] for rule in rules} == set(families)
+    for rule in rules:
+        assert rule.rule.startswith(families[rule.endpoint.split(".")[0]])

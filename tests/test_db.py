@@ -1,0 +1,326 @@
+"""Database: one file, one way to write to it, and what is refused without a byte changed."""
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from builders import document, version
+
+from catalog import store
+from catalog.db import BUSY_TIMEOUT_MS, Database, DatabaseError, Statement
+from catalog.documents import check_document
+
+COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
+
+
+def put(*names: str) -> list[Statement]:
+    given = (document(f"acme/{name}", version(), downloadCount=1) for name in names)
+    return store.put_documents(map(check_document, given))
+
+
+def set_count(value: str) -> Statement:
+    return f"UPDATE widget SET download_count = {value} WHERE name = 'clock'", {}
+
+
+def read(database: Database, sql: str) -> list[tuple[object, ...]]:
+    with database.read() as connection:
+        return [tuple(row) for row in connection.execute(sql)]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(tmp_path / "catalog.db")
+    made.create(put("clock", "notes"))
+    yield made
+    made.close()
+
+
+def test_write_answers_the_rows_that_each_statement_changed(database: Database) -> None:
+    assert database.write(
+        [
+            ("UPDATE widget SET icon = 'x'", {}),
+            ("UPDATE widget SET icon = 'y' WHERE name = :name", {"name": "clock"}),
+            ("DELETE FROM version WHERE version = '9.9.9'", {}),
+            *put("tasks"),
+            *put("tasks"),
+        ]
+    ) == [2, 1, 0, 1, 1, 0, 0]
+    assert database.write([]) == []
+
+
+FAILURES = {
+    "constraint": (("UPDATE widget SET listed = 5", {}), sqlite3.IntegrityError),
+    "foreign key": (("UPDATE version SET widget_id = 99", {}), sqlite3.IntegrityError),
+    "syntax": (("UPDATE", {}), sqlite3.OperationalError),
+    "parameter": (("UPDATE widget SET icon = :icon", {}), sqlite3.ProgrammingError),
+}
+
+
+@pytest.mark.parametrize(("bad", "error"), FAILURES.values(), ids=FAILURES)
+def test_write_is_all_or_none(database: Database, bad: Statement, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        database.write([set_count("7"), bad, set_count("8")])
+    assert read(database, COUNT) == [(1,)]
+    assert database.write([set_count("9")]) == [1]
+    assert read(database, COUNT) == [(9,)]
+
+
+def test_statements_that_cannot_be_made_leave_nothing_written(database: Database) -> None:
+    def statements() -> Iterator[Statement]:
+        yield set_count("7")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        database.write(statements())
+    assert read(database, COUNT) == [(1,)]
+    assert database.write([set_count("9")]) == [1]
+
+
+def test_reader_sees_one_state_until_it_is_done(database: Database) -> None:
+    with database.read() as connection:
+        first = connection.execute(COUNT).fetchone()[0]
+        database.write([set_count("5")])
+        second = connection.execute(COUNT).fetchone()[0]
+    assert (first, second, read(database, COUNT)) == (1, 1, [(5,)])
+
+
+def test_reader_cannot_write(database: Database) -> None:
+    with (
+        database.read() as connection,
+        pytest.raises(sqlite3.OperationalError, match="attempt to write a readonly database"),
+    ):
+        connection.execute("DELETE FROM widget")
+    assert read(database, "SELECT count(*) FROM widget") == [(2,)]
+
+
+def test_reader_is_usable_after_an_error(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError), database.read():
+        raise ZeroDivisionError
+    assert read(database, COUNT) == [(1,)]
+
+
+PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": 2,  # FULL
+    "foreign_keys": 1,
+    "busy_timeout": BUSY_TIMEOUT_MS,
+}
+
+
+@pytest.mark.parametrize(("pragma", "value"), PRAGMAS.items())
+def test_connections_are_durable_and_patient(
+    database: Database, pragma: str, value: object
+) -> None:
+    assert read(database, f"SELECT * FROM pragma_{pragma}") == [(value,)]
+    database.write([(f"UPDATE widget SET icon = (SELECT * FROM pragma_{pragma})", {})])
+    assert set(read(database, "SELECT icon FROM widget")) == {(str(value),)}
+    assert BUSY_TIMEOUT_MS >= 1000
+
+
+def test_restored_copy_is_kept_in_wal_too(database: Database, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(database.path)) as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    restored = Database(copy)
+    restored.write([set_count("2")])
+    assert read(restored, "SELECT * FROM pragma_journal_mode") == [("wal",)]
+    restored.close()
+
+
+NOT_OURS = "is a SQLite file, but not one of a widget catalog."
+NOT_THERE = "does not exist. Create it with: flask init"
+
+
+def make_foreign(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE widget (id INTEGER)")
+    return NOT_OURS
+
+
+def make_foreign_with_a_log(path: Path) -> str:
+    """As a crash leaves it: the last transaction is in the write-ahead log only."""
+    other = path.with_name("other.db")
+    with closing(sqlite3.connect(other)) as connection:
+        connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE widget (id INTEGER)")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
+    return NOT_OURS
+
+
+def make_of_schema(number: int) -> Callable[[Path], str]:
+    def make(path: Path) -> str:
+        Database(path).create()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA user_version = {number}")
+        return f"has schema version {number}, and this release reads version 1."
+
+    return make
+
+
+def make_text(path: Path) -> str:
+    path.write_text("not a database\n" * 1000)
+    return "cannot be opened: file is not a database."
+
+
+def make_empty(path: Path) -> str:
+    path.touch()
+    return NOT_THERE
+
+
+def make_nothing(path: Path) -> str:
+    return NOT_THERE
+
+
+def make_directory(path: Path) -> str:
+    path.mkdir()
+    return "is not a file."
+
+
+REFUSED = {
+    "foreign": make_foreign,
+    "foreign with a log": make_foreign_with_a_log,
+    "newer": make_of_schema(2),
+    "older": make_of_schema(0),
+    "text": make_text,
+    "empty": make_empty,
+    "missing": make_nothing,
+    "directory": make_directory,
+}
+USES: dict[str, Callable[[Database], object]] = {
+    "check": Database.check,
+    "write": lambda database: database.write(put("clock")),
+}
+
+
+def bytes_under(folder: Path) -> dict[str, bytes]:
+    """What the files hold; a -shm file is memory that SQLite shares, not anybody's data."""
+    files = (path for path in folder.iterdir() if path.is_file())
+    return {path.name: path.read_bytes() for path in files if not path.name.endswith("-shm")}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+def test_file_that_cannot_be_used_is_refused_unchanged(
+    tmp_path: Path, make: Callable[[Path], str], use: Callable[[Database], object]
+) -> None:
+    path = tmp_path / "given.db"
+    reason = make(path)
+    before = bytes_under(tmp_path)
+    database = Database(path)
+    with pytest.raises(DatabaseError) as refused:
+        use(database)
+    database.close()
+    assert str(refused.value) == f"{path} {reason}"
+    assert bytes_under(tmp_path) == before
+
+
+@pytest.mark.parametrize("make", [make_foreign, make_text, make_of_schema(1)])
+def test_create_does_not_touch_what_exists(tmp_path: Path, make: Callable[[Path], str]) -> None:
+    path = tmp_path / "given.db"
+    make(path)
+    before = bytes_under(tmp_path)
+    with pytest.raises(DatabaseError, match="exists already"):
+        Database(path).create(put("clock"))
+    assert bytes_under(tmp_path) == before
+
+
+def test_create_that_fails_leaves_no_catalog(tmp_path: Path) -> None:
+    database = Database(tmp_path / "new.db")
+    with pytest.raises(sqlite3.IntegrityError):
+        database.create([*put("clock"), ("UPDATE widget SET listed = 5", {})])
+    assert not database.exists()
+    database.create(put("clock"))
+    assert read(database, COUNT) == [(1,)]
+    database.close()
+
+
+ODD_NAMES = {
+    "space": "a b.db",
+    "query": "a?mode=memory",
+    "fragment": "a#b.db",
+    "percent": "a%41%.db",
+    "quotes": "a'b\"c.db",
+    "Unicode": "catalogue-météo-天気.db",
+    "Latin-1": os.fsdecode(b"m\xe9t\xe9o.db"),
+    "memory": ":memory:",
+}
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    database = Database(tmp_path / name)
+    database.create(put("clock"))
+    assert read(database, COUNT) == [(1,)]
+    database.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_path_may_begin_with_two_slashes(tmp_path: Path) -> None:
+    database = Database(f"/{tmp_path}/catalog.db")
+    database.create(put("clock"))
+    assert read(database, COUNT) == [(1,)]
+    database.close()
+
+
+def test_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = Database("catalog.db")
+    database.create(put("clock"))
+    assert read(database, COUNT) == [(1,)]
+    database.close()
+
+
+def test_closed_database_opens_again(database: Database) -> None:
+    database.write([set_count("2")])
+    assert read(database, COUNT) == [(2,)]
+    database.close()
+    database.close()
+    assert [path.name for path in database.path.parent.iterdir()] == ["catalog.db"]
+    assert read(database, COUNT) == [(2,)]
+    assert database.write([set_count("3")]) == [1]
+
+
+def test_close_closes_the_readers_of_other_threads(database: Database) -> None:
+    held: list[sqlite3.Connection] = []
+
+    def look() -> None:
+        with database.read() as connection:
+            held.append(connection)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    database.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        held[0].execute(COUNT)
+
+
+def test_two_databases_on_one_file_see_each_other(database: Database) -> None:
+    other = Database(database.path)
+    assert database.write([set_count("2")]) == [1]
+    assert read(other, COUNT) == [(2,)]
+    assert other.write([set_count("download_count + 1")]) == [1]
+    assert read(database, COUNT) == [(3,)]
+    other.close()
+
+
+def test_no_increment_is_lost_between_threads(database: Database) -> None:
+    others = [Database(database.path) for _ in range(2)]
+
+    def count(through: Database) -> None:
+        for _ in range(25):
+            through.write(store.count_install("acme", "clock"))
+
+    threads = [threading.Thread(target=count, args=(each,)) for each in (*others, *others)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read(database, COUNT) == [(101,)]
+    for other in others:
+        other.close()

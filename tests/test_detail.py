@@ -1,0 +1,308 @@
+"""GET /api/v1/widgets/{scope}/{name}: one widget with all its versions."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from builders import document, version
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from semver import Version
+
+Catalog = Callable[..., FlaskClient]
+
+CLOCK = "/api/v1/widgets/acme/clock"
+TIE = "2025-06-01T00:00:00.000Z"
+
+# Each example makes a catalog of its own, so the fixture may be shared by all of them.
+general = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=8,
+    phases=[Phase.generate],  # to shrink a failure would take minutes of new catalogs
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+WIDGET = {
+    "scope": "acme",
+    "name": "clock",
+    "displayName": "World Clock",
+    "description": "Time in many places.",
+    "icon": "mdi:clock",
+    "isOfficial": True,
+    "downloadCount": 12,
+    "createdAt": "2025-01-02T03:04:05.678Z",
+}
+ENTRY = {
+    "scope": "acme",
+    "name": "clock",
+    "version": "1.2.3-rc.1+build.5",
+    "bundleUrl": "https://cdn.example.com/acme/clock/1.2.3.js?a=1&b=%20#x",
+    "bundleSize": 9007199254740991,
+    "sha256Hash": "0123456789abcdef" * 4,
+    "publishedAt": "2025-02-03T04:05:06.007Z",
+    "yanked": True,
+    "yankedReason": "It loses an hour.",
+    "deprecationMessage": "Use 2.0.0.",
+    "releaseNotes": "# 1.2.3\n\n- <b>All</b> new\n",
+    "displayName": "Clock of the manifest",
+    "description": "Description of the manifest",
+    "icon": "mdi:manifest",
+    "minSize": {"w": 0, "h": 2},
+    "maxSize": {"w": 3, "h": 4},
+    "sdkVersion": ">=1.2.0 <3 || 5.x",
+    "configVersion": -1.5,
+    "permissions": ["network", "storage", "network", "位置"],
+    "license": "MIT",
+}
+
+
+def assert_same_json(answer: Any, expected: Any) -> None:
+    """Compare with the order of keys and with 1, 1.0 and true apart, as == does not."""
+    assert json.dumps(answer, indent=1) == json.dumps(expected, indent=1)
+
+
+def numbers(client: FlaskClient) -> list[str]:
+    return [entry["version"] for entry in client.get(CLOCK).json["versions"]]
+
+
+def only_version(client: FlaskClient) -> dict[str, Any]:
+    (entry,) = client.get(CLOCK).json["versions"]
+    return entry
+
+
+def test_every_field_is_there_in_the_order_of_the_specification(client_with: Catalog) -> None:
+    client = client_with({"widget": WIDGET, "versions": [ENTRY]})
+    expected = {"widget": WIDGET, "versions": [ENTRY], "latestVersion": None}
+    answer = client.get(CLOCK)
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    assert_same_json(answer.json, expected)
+
+
+@pytest.mark.parametrize("said", ["left out", "null"])
+def test_what_a_document_does_not_say_is_null_or_its_default(
+    client_with: Catalog, said: str
+) -> None:
+    own, plain = document()["widget"], version("1.0.0")
+    if said == "null":
+        own, plain = {**dict.fromkeys(WIDGET), **own}, {**dict.fromkeys(ENTRY), **plain}
+    defaults = {"yanked": False, "permissions": [], "displayName": "Clock"}
+    sizes = {"minSize": {"w": 1, "h": 1}, "maxSize": {"w": 12, "h": 12}}
+    names = {"scope": "acme", "name": "clock"}
+    expected = {
+        "widget": {**dict.fromkeys(WIDGET), **own, "createdAt": plain["publishedAt"]},
+        "versions": [{**dict.fromkeys(ENTRY), **plain, **defaults, **sizes, **names}],
+        "latestVersion": "1.0.0",
+    }
+    answer = client_with({"widget": own, "versions": [plain]}).get(CLOCK)
+    assert_same_json(answer.json, expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("isOfficial", False), ("downloadCount", 0), ("description", ""), ("icon", "")],
+)
+def test_empty_value_of_a_widget_is_not_null(
+    client_with: Catalog, field: str, value: object
+) -> None:
+    answer = client_with(document(**{field: value})).get(CLOCK)
+    assert_same_json(answer.json["widget"][field], value)
+
+
+# A displayName is never null or empty; the other two may be.
+ALL, NULLABLE = ("displayName", "description", "icon"), ("description", "icon")
+FALLBACKS = [
+    *((field, "own", None, "own") for field in ALL),
+    *((field, "own", "manifest", "manifest") for field in ALL),
+    *((field, None, "manifest", "manifest") for field in NULLABLE),
+    *((field, None, None, None) for field in NULLABLE),
+    *((field, "own", "", "") for field in NULLABLE),
+]
+
+
+@pytest.mark.parametrize(("field", "own", "manifest", "shown"), FALLBACKS)
+def test_null_in_a_manifest_falls_back_to_the_widget(
+    client_with: Catalog, field: str, own: str | None, manifest: str | None, shown: str | None
+) -> None:
+    client = client_with(document("acme/clock", version(**{field: manifest}), **{field: own}))
+    assert client.get(CLOCK).json["widget"][field] == own
+    assert only_version(client)[field] == shown
+
+
+def test_versions_are_newest_first_by_time_and_not_by_number(client_with: Catalog) -> None:
+    first = version("2.0.0", publishedAt="2025-01-01T00:00:00.000Z")
+    backport = version("1.9.5", publishedAt="2025-01-01T00:00:00.001Z")
+    client = client_with(document("acme/clock", first, backport))
+    assert numbers(client) == ["1.9.5", "2.0.0"]
+    assert client.get(CLOCK).json["latestVersion"] == "1.9.5"
+
+
+@pytest.mark.parametrize(
+    "newest_first",
+    [
+        pytest.param(["1.10.0", "1.9.0", "1.2.10", "1.2.9"], id="numbers are not text"),
+        pytest.param(["1.0.0", "1.0.0-rc.1", "1.0.0-beta", "1.0.0-9"], id="prereleases"),
+        pytest.param(["1.0.0-rc.10", "1.0.0-rc.9", "1.0.0-rc"], id="prerelease numbers"),
+        pytest.param(["9007199254740991.0.0", "9007199254740990.9.9"], id="huge numbers"),
+        pytest.param(["1.0.0+b", "1.0.0+a.9", "1.0.0+a.10", "1.0.0"], id="build is only text"),
+    ],
+)
+def test_same_time_goes_to_precedence_and_then_to_text(
+    client_with: Catalog, newest_first: list[str]
+) -> None:
+    for given_order in (newest_first, newest_first[::-1]):
+        versions = [version(number, publishedAt=TIE) for number in given_order]
+        client = client_with(document("acme/clock", *versions))
+        assert numbers(client) == newest_first
+        assert client.get(CLOCK).json["latestVersion"] == newest_first[0]
+
+
+words = st.sampled_from(["0", "9", "10", "a", "a-", "a0", "rc", "Z", "-"])
+semvers = st.builds(
+    lambda core, pre, build: f"1.{core}.0{'-' * bool(pre)}{pre}{'+' * bool(build)}{build}",
+    st.sampled_from([0, 9, 10]),
+    st.lists(words, max_size=3).map(".".join),
+    st.sampled_from(["", "1", "b"]),
+)
+published = st.sampled_from([TIE, "2025-06-01T00:00:00.001Z", "2024-06-01T00:00:00.000Z"])
+
+histories = st.dictionaries(semvers, st.tuples(published, st.booleans()), max_size=12)
+
+
+def with_history(name: int, history: dict[str, tuple[str, bool]]) -> dict[str, Any]:
+    versions = (version(n, publishedAt=t, yanked=yanked) for n, (t, yanked) in history.items())
+    return document(f"acme/{name}", *versions)
+
+
+@general
+@given(histories=st.lists(histories, min_size=20, max_size=20))
+def test_order_and_latest_are_those_of_time_precedence_text(
+    client_with: Catalog, histories: list[dict[str, tuple[str, bool]]]
+) -> None:
+    client = client_with(*(with_history(*named) for named in enumerate(histories)))
+    for index, history in enumerate(histories):
+        newest = sorted(history, key=lambda n: (history[n][0], Version.parse(n), n), reverse=True)
+        answer = client.get(f"/api/v1/widgets/acme/{index}").json
+        assert [entry["version"] for entry in answer["versions"]] == newest
+        assert answer["latestVersion"] == next((n for n in newest if not history[n][1]), None)
+
+
+@pytest.mark.parametrize(
+    ("yanked", "latest"),
+    [
+        pytest.param([False, False], "2.0.0", id="newest"),
+        pytest.param([True, False], "1.0.0", id="yanked version is not latest"),
+        pytest.param([True, True], None, id="all yanked"),
+        pytest.param([], None, id="no version"),
+    ],
+)
+def test_latest_version_is_text_or_null(
+    client_with: Catalog, yanked: list[bool], latest: str | None
+) -> None:
+    versions = [
+        version(number, yanked=gone, publishedAt=f"2025-01-0{number[0]}T00:00:00Z")
+        for number, gone in zip(["2.0.0", "1.0.0"], yanked, strict=False)
+    ]
+    answer = client_with(document("acme/clock", *versions)).get(CLOCK).json
+    assert answer["latestVersion"] == latest
+    assert [entry["yanked"] for entry in answer["versions"]] == yanked
+
+
+def test_version_list_is_whole(client_with: Catalog) -> None:
+    every = [f"1.{n}.0" for n in range(150)]
+    client = client_with(document("acme/clock", *map(version, every)))
+    assert numbers(client) == every[::-1]
+
+
+def test_unlisted_widget_cannot_be_told_from_a_missing_one(client_with: Catalog) -> None:
+    unlisted = client_with(document("acme/clock", version(), listed=False)).get(CLOCK)
+    missing = client_with().get(CLOCK)
+    assert unlisted.status_code == missing.status_code == 404
+    assert list(missing.json) == ["error"]
+    assert missing.json["error"]
+    assert unlisted.data == missing.data
+    assert unlisted.headers == missing.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("acme/other", "other/clock", "clock/acme", "ACME/clock", "acme/Clock", "acme/clock%20"),
+        *("acme/%FF", "acme/%00", "acme/clock%00", "acme/%F0%9F%92%A9"),
+    ],
+)
+def test_path_of_no_widget_is_404_with_the_error_body(client_with: Catalog, path: str) -> None:
+    answer = client_with(document()).get(f"/api/v1/widgets/{path}")
+    assert answer.status_code == 404
+    assert list(answer.json) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        *("Météo", "天気", "ساعة", "🕰", "e\u0301", "a b", " a ", "a%b", "a%2Fb", "%41", "a?b#c"),
+        *("a+b", "a&b=c;d", '"', "'", "\\", "<b>", "search", "registry.json", "..a", "x" * 214),
+    ],
+)
+def test_scope_and_name_are_any_text_percent_encoded(client_with: Catalog, segment: str) -> None:
+    client = client_with(document(f"{segment}/{segment}", version()))
+    encoded = quote(segment, safe="")
+    answer = client.get(f"/api/v1/widgets/{encoded}/{encoded}")
+    assert answer.status_code == 200
+    for part in (answer.json["widget"], answer.json["versions"][0]):
+        assert (part["scope"], part["name"]) == (segment, segment)
+
+
+def test_json_is_utf8_and_not_escaped(client_with: Catalog) -> None:
+    client = client_with(document(displayName="Météo 天気 ساعة 🕰 <b>&'"))
+    assert '"displayName":"Météo 天気 ساعة 🕰 <b>&\'"' in client.get(CLOCK).data.decode("utf-8")
+    assert "天気" in client.get("/api/v1/widgets/acme/天気").data.decode("utf-8")
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+
+
+@general
+@given(texts=st.lists(any_text, min_size=20, max_size=20))
+def test_any_text_comes_out_as_it_went_in(client_with: Catalog, texts: list[str]) -> None:
+    versions = [
+        version(f"1.{n}.0", displayName=text, releaseNotes=text, permissions=[text])
+        for n, text in enumerate(texts)
+    ]
+    answer = client_with(document("acme/clock", *versions, description=texts[0])).get(CLOCK).json
+    assert answer["widget"]["description"] == texts[0]
+    shown = [(e["displayName"], e["releaseNotes"], e["permissions"]) for e in answer["versions"]]
+    assert shown == [(text, text, [text]) for text in reversed(texts)]
+
+
+@pytest.mark.parametrize(
+    ("given_time", "canonical"),
+    [
+        ("2025-01-02T03:04:05Z", "2025-01-02T03:04:05.000Z"),
+        ("2025-01-02T03:04:05.6+00:00", "2025-01-02T03:04:05.600Z"),
+        ("2025-01-01T01:00:00.123+05:30", "2024-12-31T19:30:00.123Z"),
+        ("2024-02-28T23:00:00-0100", "2024-02-29T00:00:00.000Z"),
+        ("20250102T030405.123456Z", "2025-01-02T03:04:05.123Z"),
+        ("2025-01-02T23:59:59.999999Z", "2025-01-02T23:59:59.999Z"),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_are_sent_as_utc_with_milliseconds(
+    client_with: Catalog, given_time: str, canonical: str
+) -> None:
+    client = client_with(
+        document("acme/clock", version(publishedAt=given_time), createdAt=given_time)
+    )
+    assert client.get(CLOCK).json["widget"]["createdAt"] == canonical
+    assert only_version(client)["publishedAt"] == canonical
+
+
+def test_times_with_offsets_are_ordered_as_moments(client_with: Catalog) -> None:
+    late = version("1.0.0", publishedAt="2025-01-01T23:30:00-02:00")
+    early = version("2.0.0", publishedAt="2025-01-02T02:00:00+02:00")
+    client = client_with(document("acme/clock", early, late))
+    assert numbers(client) == ["1.0.0", "2.0.0"]
+    assert client.get(CLOCK).json["widget"]["createdAt"] == "2025-01-02T00:00:00.000Z"

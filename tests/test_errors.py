@@ -1,0 +1,274 @@
+"""Errors: one JSON object with one key, in every path family and for every status."""
+
+import json
+import socket
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import document, version
+from conftest import Server
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from app import create_app
+from catalog.db import Database
+
+V1 = "/api/v1/widgets/"
+CLOCK = V1 + "acme/clock"
+REGISTRY = "/api/widgets/acme/registry.json"
+LARGE = {"data": b"x" * 4097}
+
+REFUSALS = [
+    (400, "GET", V1 + "search?compatSdk=one", {}),
+    (400, "GET", V1 + "search?official=perhaps", {}),
+    (400, "GET", V1 + "search?limit=0", {}),
+    (401, "GET", "/api/me", {}),
+    (401, "POST", "/api/widgets", LARGE),
+    (404, "GET", V1 + "acme/none", {}),
+    (404, "POST", V1 + "acme/none", {}),
+    (404, "GET", V1 + "none", {}),
+    (404, "GET", "/api/widgets/none/registry.json", {}),
+    (404, "GET", "/api/v1/other", {}),
+    (404, "GET", "/api/stats/", {}),
+    (404, "GET", "/nowhere", {}),
+    (405, "PUT", CLOCK, {}),
+    (405, "POST", REGISTRY, {}),
+    (405, "DELETE", "/api/health", {}),
+    (413, "POST", CLOCK, LARGE),
+]
+
+# Each goes through three families; a missing scope or widget is what all of them stand for.
+ODD_SEGMENTS = {
+    "bad escape": "%zz",
+    "not UTF-8": "%FF%FE",
+    "surrogate": "%ED%A0%80",
+    "NUL": "a%00b",
+    "newline": "a%0D%0Ab",
+    "quotes": "%22%27%3Cb%3E",
+    "10 kB": "a" * 10_000,
+    "10 kB of emoji": "%F0%9F%98%80" * 2_500,
+}
+
+
+def assert_error(response: TestResponse, status: int) -> str:
+    """Hold an answer against the one shape of an error; answers its message."""
+    assert response.status_code == status
+    assert response.headers["Content-Type"] == "application/json"
+    assert list(response.json) == ["error"]
+    message = response.json["error"]
+    assert isinstance(message, str)
+    assert message.strip() == message != ""
+    return message
+
+
+@pytest.fixture
+def without_database(tmp_path: Path) -> FlaskClient:
+    return create_app({"DATABASE": tmp_path / "none.db"}).test_client()
+
+
+@pytest.fixture
+def catalog(client_with: Callable[..., FlaskClient]) -> FlaskClient:
+    return client_with(document("acme/clock", version()))
+
+
+def change(client: FlaskClient, *statements: str) -> None:
+    """Change the catalog's file behind the service's back."""
+    connection = sqlite3.connect(client.application.config["DATABASE"], isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "path", "body"),
+    REFUSALS,
+    ids=[f"{status} {method} {path}" for status, method, path, _ in REFUSALS],
+)
+def test_a_refusal_is_one_json_object_with_one_key(
+    catalog: FlaskClient, status: int, method: str, path: str, body: dict[str, Any]
+) -> None:
+    for accept in ("*/*", "text/html"):
+        headers = {"Accept": accept}
+        assert_error(catalog.open(path, method=method, headers=headers, **body), status)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (V1 + "{}/x", 404),
+        (V1 + "{}", 404),
+        ("/api/widgets/{}/registry.json", 404),
+        ("/api/{}", 401),
+    ],
+)
+@pytest.mark.parametrize("segment", ODD_SEGMENTS.values(), ids=ODD_SEGMENTS.keys())
+def test_an_odd_path_is_refused_in_a_short_sentence(
+    server: Server, segment: str, path: str, status: int
+) -> None:
+    response, body = server.request("GET", path.format(segment))
+    assert response.status == status
+    assert response.headers["Content-Type"] == "application/json"
+    answer = json.loads(body)
+    assert list(answer) == ["error"]
+    assert len(answer["error"]) < 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("F" * 10_000, CLOCK),
+        ("GET", V1 + "search?page=" + "9x" * 5_000),
+        ("GET", V1 + "search?limit=-" + "9" * 10_000),
+        ("GET", V1 + "search?official=" + "é" * 10_000),
+        ("GET", V1 + "search?compatSdk=1.0.0-" + "a" * 10_000),
+    ],
+    ids=["method", "page", "limit", "official", "compatSdk"],
+)
+def test_a_long_value_is_cut_in_the_message(catalog: FlaskClient, method: str, path: str) -> None:
+    response = catalog.open(path, method=method)
+    assert len(assert_error(response, 405 if path == CLOCK else 400)) < 250
+
+
+@pytest.mark.parametrize("value", ['"other"', "*"])
+@pytest.mark.parametrize("path", [CLOCK, REGISTRY])
+def test_only_a_success_carries_the_catalog(catalog: FlaskClient, path: str, value: str) -> None:
+    response = catalog.get(path, headers={"If-Match": value})
+    assert (response.status_code == 200) is (list(response.json) != ["error"])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET " + CLOCK.encode() + b" HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n",
+        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"get " + CLOCK.encode() + b" HTTP/1.1\r\n\r\n",
+        b"GET " + V1.encode() + b"caf\xc3\xa9/x HTTP/1.1\r\n\r\n",
+    ],
+    ids=["bad length", "huge length", "bad encoding", "lower case", "raw UTF-8"],
+)
+def test_a_request_that_cannot_be_parsed_is_refused_in_json(
+    server: Server, request_: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(request_)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split()[1][:1] in (b"4", b"5")
+    assert b"content-type: application/json" in head.lower().split(b"\r\n")
+    assert list(json.loads(body)) == ["error"]
+
+
+@pytest.mark.parametrize("path", [CLOCK, V1 + "search", REGISTRY])
+def test_an_unexpected_failure_says_nothing_of_its_cause(catalog: FlaskClient, path: str) -> None:
+    change(
+        catalog,
+        "PRAGMA ignore_check_constraints = ON",
+        "UPDATE version SET permissions = '{'",
+    )
+    message = assert_error(catalog.get(path), 500)
+    assert not any(word in message for word in ("permissions", "JSON", "Traceback", "sqlite"))
+
+
+def test_a_failed_write_is_an_error_and_changes_nothing(catalog: FlaskClient) -> None:
+    before = catalog.get(CLOCK).json
+    change(
+        catalog,
+        "CREATE TRIGGER refuse AFTER UPDATE ON widget BEGIN SELECT RAISE(ABORT, 'no'); END",
+    )
+    assert_error(catalog.post(CLOCK), 500)
+    change(catalog, "DROP TRIGGER refuse")
+    assert catalog.get(CLOCK).json == before
+    assert catalog.post(CLOCK).json == {"success": True}
+
+
+def test_a_caller_cannot_write_lines_into_the_log(
+    catalog: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    change(
+        catalog,
+        "PRAGMA ignore_check_constraints = ON",
+        "UPDATE version SET permissions = '{'",
+        "UPDATE widget SET name = 'clock' || char(10) || 'ERROR: forged'",
+    )
+    assert_error(catalog.get(CLOCK + "%0AERROR: forged"), 500)
+    assert len(caplog.records) == 1
+    assert "\n" not in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", V1 + "search"),
+        ("GET", CLOCK),
+        ("POST", CLOCK),
+        ("GET", REGISTRY),
+        ("GET", "/api/stats"),
+    ],
+)
+def test_a_missing_database_is_unavailable_for_a_moment(
+    without_database: FlaskClient, method: str, path: str
+) -> None:
+    response = without_database.open(path, method=method)
+    assert "none.db" not in assert_error(response, 503)
+    assert response.headers["Retry-After"] == "5"
+
+
+def test_health_is_unavailable_without_a_database(
+    without_database: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    response = without_database.get("/api/health")
+    assert response.status_code == 503
+    assert list(response.json) == ["status", "error"]
+    assert response.json["status"] == "unavailable"
+    assert "none.db" not in response.json["error"]
+    assert [record.exc_info for record in caplog.records] == [None]  # a line, no stack trace
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/version", 200),
+        ("/api/settings", 200),
+        ("/api/widgets/cli-version", 200),
+        ("/api/me", 401),
+        (V1 + "search?page=0", 400),
+        (V1 + "none", 404),
+    ],
+)
+def test_what_needs_no_database_is_answered_without_one(
+    without_database: FlaskClient, path: str, status: int
+) -> None:
+    assert without_database.get(path).status_code == status
+
+
+def test_a_request_never_creates_the_database(without_database: FlaskClient) -> None:
+    without_database.post(CLOCK)
+    without_database.get("/api/health")
+    assert not Path(without_database.application.config["DATABASE"]).exists()
+
+
+def test_a_database_that_appears_is_served_without_a_restart(without_database: FlaskClient) -> None:
+    assert without_database.get(V1 + "search").status_code == 503
+    Database(without_database.application.config["DATABASE"]).create()
+    assert without_database.get(V1 + "search").json["total"] == 0
+    without_database.application.extensions["database"].close()
+
+
+def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
+    catalog: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.db.BUSY_TIMEOUT_MS", 1)
+    other = sqlite3.connect(catalog.application.config["DATABASE"], isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    response = catalog.post(CLOCK)
+    assert_error(response, 503)
+    assert response.headers["Retry-After"] == "5"
+    assert catalog.get(CLOCK).status_code == 200
+    other.execute("ROLLBACK")
+    other.close()
+    assert catalog.post(CLOCK).json == {"success": True}
+    assert catalog.get(CLOCK).json["widget"]["downloadCount"] == 1

@@ -1,0 +1,276 @@
+"""flask export: the whole catalog out, so that it goes in again as the same catalog."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from builders import Json, document, version
+from click.testing import Result
+from conftest import DEMO, ROOT
+from flask import Flask
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+
+AppWith = Callable[..., Flask]
+
+TEXTS = [
+    None,
+    "",
+    " ",
+    "  two  spaces\tand a tab ",
+    "lines\r\nand\nmore\u2028and\u2029more",
+    "\x01\x1f\x7f\x85\ufeff\ufffd\uffff",
+    "<script>alert('1')</script> & \"quotes\" \\ \\n \\u0000 %s {} ' -- ;",
+    "Météo Straße ﬁ Å Å ｆｕｌｌ",
+    "天気予報 한국어 ภาษาไทย",
+    "مواقيت \u202eالصلاة\u202c עברית",
+    "👩‍👩‍👧 🇫🇷 \U0010ffff",
+    "x" * 2_000,
+    "null",
+    "12",
+]
+NAMES = [
+    *("clock", "Clock", "CLOCK", "clöck", "clo\u0308ck", "時計", "🕰", "a b", " ", "...", "-", "~"),
+    *("a.b", "a%2Fb", "a?b", "a#b", "a+b", "a&b=c", "a\\b", "a'b", 'a"b', "x" * 214, "search", "0"),
+]
+TIMES = [
+    "0001-01-01T00:00:00.000Z",
+    "9999-12-31T23:59:59.999Z",
+    "2024-02-29T23:59:59.001Z",
+    "1969-12-31T23:59:59.999Z",
+]
+VERSIONS = [
+    *("0.0.0", "1.9.0", "1.10.0", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0", "1.0.0+build.2"),
+    *("1.0.0+build.10", "9007199254740991.0.0", "1.0.0-0.99999999999999999999", "1.0.0--"),
+]
+CONFIGS = [None, 0, -1, 2**53 - 1, 0.1, -2.5, 1e-7, 5e-324, 123456789.125]
+PERMISSIONS = [[], [""], ["network", "network"], ["é\n\"'\\", "天気", "👩‍👩‍👧"], ["x"] * 200]
+RANGES = ["^1.0.0", "", "*", ">=1.2.0 <2.0.0 || ~3", "latest please", "\u00a0^1\ufeff", "1 - 2"]
+COUNTS = [None, 0, 1, 2**53 - 1]
+SIZES = [(1, 1, 12, 12), (0, 0, 0, 0), (2, 3, 2**53 - 1, 3)]
+
+
+def pick(values: list, turn: int) -> object:
+    return values[turn % len(values)]
+
+
+def awkward_version(number: str, turn: int) -> Json:
+    min_w, min_h, max_w, max_h = pick(SIZES, turn)
+    return {
+        "version": number,
+        "bundleUrl": f"https://cdn.example.com/%20/{turn}.js?a=1&b=é#x",
+        "bundleSize": pick([0, 1, 2**53 - 1], turn),
+        "sha256Hash": f"{turn:064x}",
+        "publishedAt": pick(TIMES, turn),
+        "yanked": turn % 3 == 0,
+        "yankedReason": pick(TEXTS, turn),
+        "deprecationMessage": pick(TEXTS, turn + 1),
+        "releaseNotes": pick(TEXTS, turn + 2),
+        "displayName": pick(TEXTS, turn + 3) or None,
+        "description": pick(TEXTS, turn + 4),
+        "icon": pick(TEXTS, turn + 5),
+        "minSize": {"w": min_w, "h": min_h},
+        "maxSize": {"w": max_w, "h": max_h},
+        "sdkVersion": pick(RANGES, turn),
+        "configVersion": pick(CONFIGS, turn),
+        "permissions": pick(PERMISSIONS, turn),
+        "license": pick(TEXTS, turn + 6),
+    }
+
+
+def awkward_widget(turn: int) -> Json:
+    scope = pick(["acme", "Acme", "äcme", "a c", "%"], turn // len(NAMES))
+    widget = {
+        "scope": scope if turn < 5 * len(NAMES) else f"{scope}-{turn}",
+        "name": pick(NAMES, turn),
+        "displayName": pick(TEXTS, turn + 1) or "x",
+        "description": pick(TEXTS, turn),
+        "icon": pick(TEXTS, turn + 7),
+        "isOfficial": pick([None, False, True], turn),
+        "downloadCount": pick(COUNTS, turn),
+        "createdAt": pick(TIMES, turn),
+        "listed": turn % 7 != 0,
+    }
+    numbers = VERSIONS[: turn % (len(VERSIONS) + 1)]
+    versions = [awkward_version(number, turn + i) for i, number in enumerate(numbers)]
+    return {"widget": widget, "versions": versions}
+
+
+AWKWARD = [awkward_widget(turn) for turn in range(200)]
+
+
+def run(app: Flask, *arguments: object) -> Result:
+    return app.test_cli_runner().invoke(args=[*map(str, arguments)])
+
+
+def exported(app: Flask) -> bytes:
+    result = run(app, "export")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout_bytes
+
+
+def imported(app: Flask, catalog: bytes) -> Flask:
+    file = Path(app.config["DATABASE"]).with_name("catalog.jsonl")
+    file.write_bytes(catalog)
+    result = run(app, "import", file)
+    assert result.exit_code == 0, result.stderr
+    return app
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    """The app of the awkward catalog, for tests that leave it as it is."""
+    path = tmp_path_factory.mktemp("awkward") / "awkward.db"
+    Database(path).create(store.put_documents(map(check_document, AWKWARD)))
+    app = create_app({"DATABASE": path})
+    yield app
+    app.extensions["database"].close()
+
+
+def test_demo_file_comes_out_as_it_went_in(app_with: AppWith) -> None:
+    assert exported(imported(app_with(), DEMO.read_bytes())) == DEMO.read_bytes()
+
+
+def test_awkward_catalog_is_the_same_bytes_on_the_second_round(
+    app_with: AppWith, awkward: Flask
+) -> None:
+    first = exported(awkward)
+    assert len(first.split(b"\n")) == 201
+    again = imported(app_with(), first)
+    assert exported(again) == first
+    assert exported(imported(again, first)) == first  # over itself, too
+
+
+def test_export_says_every_field_as_it_was_given(awkward: Flask) -> None:
+    given = json.loads(json.dumps(AWKWARD))
+    lines = exported(awkward).decode().split("\n")[:-1]
+    assert in_order(map(json.loads, lines)) == in_order(given)
+
+
+def in_order(documents: Iterable[Json]) -> list[Json]:
+    for each in (ordered := sorted(documents, key=lambda each: str(each["widget"]))):
+        each["versions"].sort(key=lambda entry: entry["version"])
+    return ordered
+
+
+def test_detail_of_every_awkward_widget_is_its_document(awkward: Flask) -> None:
+    client = awkward.test_client()
+    for given in AWKWARD:
+        widget = {key: value for key, value in given["widget"].items() if key != "listed"}
+        path = "/".join(quote(widget[key], safe="") for key in ("scope", "name"))
+        response = client.get(f"/api/v1/widgets/{path}")
+        assert response.status_code == (200 if given["widget"]["listed"] else 404), path
+        if response.status_code == 200:
+            assert response.json["widget"] == widget
+            answered = {entry["version"]: entry for entry in response.json["versions"]}
+            for entry in given["versions"]:
+                own = {key: widget[key] for key in ("displayName", "description", "icon")}
+                said = {key: value for key, value in entry.items() if value is not None}
+                whole = {"scope": widget["scope"], "name": widget["name"], **entry, **own, **said}
+                assert answered.pop(entry["version"]) == whole
+            assert answered == {}
+
+
+def test_widgets_are_in_order_of_scope_and_name(app_with: AppWith) -> None:
+    paths = ["b/a", "a/b", "a/B", "a/é", "a-/a", "A/z", "a/a", "天/a"]
+    lines = exported(app_with(*map(document, paths))).decode().splitlines()
+    widgets = [json.loads(line)["widget"] for line in lines]
+    assert [f"{each['scope']}/{each['name']}" for each in widgets] == [
+        *("A/z", "a/B", "a/a", "a/b", "a/é", "a-/a", "b/a", "天/a")
+    ]
+
+
+def test_versions_are_newest_first(app_with: AppWith) -> None:
+    same = {"publishedAt": "2025-06-01T00:00:00.000Z"}
+    ties = [version(number, **same) for number in ("1.9.0", "1.10.0", "1.10.0+b", "1.10.0-rc.1")]
+    old = version("9.0.0", publishedAt="2025-05-31T23:59:59.999Z")
+    (line,) = exported(app_with(document("acme/clock", old, *ties))).decode().splitlines()
+    assert [entry["version"] for entry in json.loads(line)["versions"]] == [
+        *("1.10.0+b", "1.10.0", "1.10.0-rc.1", "1.9.0", "9.0.0")
+    ]
+
+
+def test_file_holds_what_standard_output_would(app_with: AppWith, tmp_path: Path) -> None:
+    app, file = app_with(*AWKWARD[:20]), tmp_path / "out.jsonl"
+    file.write_bytes(b"x" * 1_000_000)
+    result = run(app, "export", file)
+    assert (result.exit_code, result.output) == (0, "")
+    assert file.read_bytes() == exported(app) == run(app, "export", "-").stdout_bytes
+
+
+def test_empty_catalog_is_an_empty_file(app_with: AppWith, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_bytes(b"of another catalog\n")
+    assert run(app_with(), "export", file).exit_code == 0
+    assert file.read_bytes() == b""
+
+
+def test_export_that_fails_leaves_the_file_as_it_was(app_with: AppWith, tmp_path: Path) -> None:
+    app, file = app_with(document("acme/a"), document("acme/b", version())), tmp_path / "out.jsonl"
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("UPDATE version SET permissions = 'damaged'")
+    file.write_bytes(b"the backup of yesterday\n")
+    assert run(app, "export", file).exit_code == 1
+    assert file.read_bytes() == b"the backup of yesterday\n"
+    assert [path.name for path in tmp_path.iterdir() if "catalog-" not in path.name] == [file.name]
+
+
+def test_export_without_a_database_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_bytes(b"the backup of yesterday\n")
+    result = run(create_app({"DATABASE": tmp_path / "none.db"}), "export", file)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert file.read_bytes() == b"the backup of yesterday\n"
+
+
+def test_export_where_no_file_can_be_is_one_sentence(app_with: AppWith, tmp_path: Path) -> None:
+    result = run(app_with(document()), "export", tmp_path / "none" / "out.jsonl")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_greatest_count_goes_in_again_after_one_more_install(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", downloadCount=2**53 - 1))
+    assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
+    first = exported(app)
+    assert exported(imported(app_with(), first)) == first
+
+
+def test_process_writes_utf_8_whatever_the_locale(demo_database: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flask", "export"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **{"CATALOG_DATABASE": str(demo_database), "LC_ALL": "C"},
+            **{"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        },
+        capture_output=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == DEMO.read_bytes()
+
+
+def test_awkward_catalog_has_every_null_and_repeats_no_widget() -> None:
+    """Holds the generator to its purpose."""
+    widgets = [each["widget"] for each in AWKWARD]
+    entries = [entry for each in AWKWARD for entry in each["versions"]]
+    for key in ("description", "icon", "isOfficial", "downloadCount"):
+        assert {row[key] is None for row in widgets} == {True, False}, key
+    texts = ("yankedReason", "deprecationMessage", "releaseNotes", "displayName", "license")
+    for key in (*texts, "description", "icon", "configVersion"):
+        assert {row[key] is None for row in entries} == {True, False}, key
+    assert len({(row["scope"], row["name"]) for row in widgets}) == 200

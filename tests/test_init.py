@@ -1,0 +1,140 @@
+"""flask init: makes a catalog where there is none, and never touches what is there."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from builders import document, version
+from click.testing import Result
+from conftest import DEMO, ROOT
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+
+
+def init(path: Path, *options: str) -> Result:
+    app = create_app({"DATABASE": path})
+    try:
+        return app.test_cli_runner().invoke(args=["init", *options])
+    finally:
+        app.extensions["database"].close()
+
+
+def counts(path: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(path)) as connection:
+        (widgets,) = connection.execute("SELECT count(*) FROM widget").fetchone()
+        (versions,) = connection.execute("SELECT count(*) FROM version").fetchone()
+    return widgets, versions
+
+
+def test_init_makes_an_empty_catalog(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    result = init(path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"Created {path} with 0 widgets and 0 versions.\n"
+    assert counts(path) == (0, 0)
+
+
+def test_init_with_demo_holds_the_demo_catalog(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    assert init(path, "--demo").stderr == f"Created {path} with 34 widgets and 205 versions.\n"
+    exported = create_app({"DATABASE": path}).test_cli_runner().invoke(args=["export"])
+    assert exported.stdout_bytes == DEMO.read_bytes()
+
+
+@pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
+def test_init_leaves_a_catalog_that_exists(tmp_path: Path, options: list[str]) -> None:
+    path = tmp_path / "old.db"
+    Database(path).create(store.put_document(check_document(document("acme/clock", version()))))
+    before = path.read_bytes()
+    result = init(path, *options)
+    assert (result.exit_code, result.stderr) == (0, f"{path} exists already.\n")
+    assert path.read_bytes() == before
+    assert counts(path) == (1, 1)
+
+
+@pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
+def test_init_fills_a_file_of_no_bytes(tmp_path: Path, options: list[str]) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    assert init(path, *options).exit_code == 0
+    assert counts(path) == ((34, 205) if options else (0, 0))
+
+
+def make_foreign(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE widget (id INTEGER)")
+    return "is a SQLite file, but not one of a widget catalog."
+
+
+def make_newer(path: Path) -> str:
+    Database(path).create()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    return "has schema version 99, and this release reads version 1."
+
+
+def make_text(path: Path) -> str:
+    path.write_text("not a database\n")
+    return "cannot be opened: file is not a database."
+
+
+@pytest.mark.parametrize("make", [make_foreign, make_newer, make_text])
+def test_init_does_not_touch_a_file_that_is_not_ours(tmp_path: Path, make) -> None:
+    path = tmp_path / "other.db"
+    reason = make(path)
+    before = path.read_bytes()
+    result = init(path, "--demo")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {path} {reason}\n")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    before = os.umask(0)
+    try:
+        Database(path).create()
+    finally:
+        os.umask(before)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE widget SET listed = 1")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), 0o600)
+
+
+def test_init_where_no_file_can_be_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "new.db"
+    result = init(path)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {path} cannot be created: No such file or directory.\n",
+    )
+
+
+def test_init_under_a_name_too_long_is_one_sentence(tmp_path: Path) -> None:
+    result = init(tmp_path / ("x" * 300))
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+
+
+def test_process_makes_the_file_that_the_setting_names(tmp_path: Path) -> None:
+    path = tmp_path / "a b#c.db"
+    done = subprocess.run(
+        [sys.executable, "-m", "flask", "init"],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"Created {path} with 0 widgets and 0 versions.\n"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,217 @@
+"""POST /api/v1/widgets/{scope}/{name}: one more install."""
+
+import http.client
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from builders import document, version
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app import create_app
+from catalog.catalog_files import read_catalog, write_catalog
+from catalog.v1 import MAX_BODY_BYTES
+
+Catalog = Callable[..., FlaskClient]
+Apps = Callable[..., Flask]
+
+CLOCK = "/api/v1/widgets/acme/clock"
+STORED_COUNTS = "SELECT scope || '/' || name, download_count FROM widget"
+
+
+def count(client: FlaskClient, path: str = CLOCK) -> int | None:
+    return client.get(path).json["widget"]["downloadCount"]
+
+
+def stored_counts(app: Flask) -> dict[str, int | None]:
+    """The counts in the file, those of unlisted widgets too."""
+    with app.extensions["database"].read() as connection:
+        return dict(connection.execute(STORED_COUNTS).fetchall())
+
+
+def test_install_is_answered_with_success(client_with: Catalog) -> None:
+    answer = client_with(document()).post(CLOCK)
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    assert answer.json == {"success": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, 1), (0, 1), (1, 2), (41, 42), (2**53 - 2, 2**53 - 1)]
+)
+def test_install_adds_exactly_one(client_with: Catalog, before: int | None, after: int) -> None:
+    client = client_with(document(downloadCount=before))
+    client.post(CLOCK)
+    assert count(client) == after
+
+
+def test_every_install_counts_without_deduplication(client_with: Catalog) -> None:
+    client = client_with(document(downloadCount=5))
+    for _ in range(10):
+        client.post(CLOCK, headers={"Idempotency-Key": "1", "If-None-Match": "*"})
+    assert count(client) == 15
+
+
+def test_reading_is_no_install(client_with: Catalog) -> None:
+    client = client_with(document(downloadCount=5))
+    for method in ("GET", "HEAD", "OPTIONS", "PUT"):
+        client.open(CLOCK, method=method)
+    assert count(client) == 5
+
+
+def test_install_changes_nothing_but_the_count(client_with: Catalog) -> None:
+    client = client_with(document("acme/clock", version(), downloadCount=5))
+    before = client.get(CLOCK).json
+    client.post(CLOCK)
+    before["widget"]["downloadCount"] = 6
+    assert client.get(CLOCK).json == before
+
+
+def test_install_leaves_other_widgets_as_they_are(app_with: Apps) -> None:
+    others = [document("acme/alarm", downloadCount=1), document("acme/notes")]
+    app = app_with(document(downloadCount=7), *others, document("other/clock", downloadCount=7))
+    app.test_client().post(CLOCK)
+    assert stored_counts(app) == {
+        "acme/clock": 8,
+        "acme/alarm": 1,
+        "acme/notes": None,
+        "other/clock": 7,
+    }
+
+
+@pytest.mark.parametrize(("before", "after"), [(7, 8), (None, 1)])
+def test_unlisted_widget_is_counted(app_with: Apps, before: int | None, after: int) -> None:
+    app = app_with(document(listed=False, downloadCount=before))
+    answer = app.test_client().post(CLOCK)
+    assert (answer.status_code, answer.json) == (200, {"success": True})
+    assert stored_counts(app) == {"acme/clock": after}
+
+
+def test_install_does_not_list_an_unlisted_widget(client_with: Catalog) -> None:
+    client = client_with(document(listed=False, downloadCount=7))
+    client.post(CLOCK)
+    assert client.get("/api/v1/widgets/search").json["total"] == 0
+    assert client.get(CLOCK).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["acme/other", "other/clock", "ACME/clock", "acme/clock%00", "acme/%FF", "天/気"]
+)
+def test_install_of_a_missing_widget_is_404_and_counts_nothing(app_with: Apps, path: str) -> None:
+    app = app_with(document(downloadCount=7))
+    answer = app.test_client().post(f"/api/v1/widgets/{path}")
+    assert answer.status_code == 404
+    assert list(answer.json) == ["error"]
+    assert stored_counts(app) == {"acme/clock": 7}
+
+
+def test_path_of_an_install_is_percent_encoded(client_with: Catalog) -> None:
+    client = client_with(document("Météo/天 気", downloadCount=1))
+    path = "/api/v1/widgets/M%C3%A9t%C3%A9o/%E5%A4%A9%20%E6%B0%97"
+    assert client.post(path).status_code == 200
+    assert count(client, path) == 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"data": b""}, id="empty"),
+        pytest.param({"json": {"downloadCount": 1000}}, id="JSON"),
+        pytest.param({"data": b"{", "content_type": "application/json"}, id="broken JSON"),
+        pytest.param({"data": {"_method": "DELETE"}}, id="form"),
+        pytest.param({"data": b"x", "content_type": "multipart/form-data"}, id="broken form"),
+        pytest.param({"data": b"\xff" * MAX_BODY_BYTES}, id="as large as is allowed"),
+        pytest.param({"query_string": "by=5&page=x"}, id="query"),
+    ],
+)
+def test_body_and_query_are_ignored(client_with: Catalog, sent: dict[str, Any]) -> None:
+    client = client_with(document(downloadCount=7))
+    answer = client.post(CLOCK, **sent)
+    assert (answer.status_code, answer.json) == (200, {"success": True})
+    assert count(client) == 8
+
+
+def test_body_over_the_limit_is_413_and_not_counted(client_with: Catalog) -> None:
+    client = client_with(document(downloadCount=7))
+    answer = client.post(CLOCK, data=b"x" * (MAX_BODY_BYTES + 1))
+    assert answer.status_code == 413
+    assert list(answer.json) == ["error"]
+    assert str(MAX_BODY_BYTES) in answer.json["error"]
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert count(client) == 7
+
+
+@pytest.mark.parametrize(("size", "status"), [(MAX_BODY_BYTES, 404), (MAX_BODY_BYTES + 1, 413)])
+def test_limit_holds_for_a_body_that_does_not_say_its_length(
+    server: Any, size: int, status: int
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    chunks = iter([b"x" * 1000] * (size // 1000) + [b"x" * (size % 1000)])
+    headers = {"Transfer-Encoding": "chunked"}
+    # No such widget: what the other tests see of this server stays as it is.
+    connection.request("POST", "/api/v1/widgets/no/widget", chunks, headers, encode_chunked=True)
+    assert connection.getresponse().status == status
+    connection.close()
+
+
+def test_install_shows_in_the_next_detail_and_order_of_search(client_with: Catalog) -> None:
+    client = client_with(
+        *(document(f"acme/{name}", downloadCount=5) for name in ("alarm", "clock")),
+        *(document(f"acme/{name}") for name in ("maps", "notes")),
+    )
+
+    def found() -> list[tuple[str, int | None]]:
+        widgets = client.get("/api/v1/widgets/search").json["widgets"]
+        return [(widget["name"], widget["downloadCount"]) for widget in widgets]
+
+    assert found() == [("alarm", 5), ("clock", 5), ("maps", None), ("notes", None)]
+    client.post(CLOCK)
+    client.post("/api/v1/widgets/acme/notes")
+    assert found() == [("clock", 6), ("alarm", 5), ("notes", 1), ("maps", None)]
+    assert count(client) == 6
+
+
+def test_installs_at_the_same_time_are_all_counted(app_with: Apps) -> None:
+    app = app_with(document(), document("acme/notes", downloadCount=3))
+
+    def install(worker: int) -> set[int]:
+        client = app.test_client()
+        path = CLOCK if worker % 2 else "/api/v1/widgets/acme/notes"
+        return {client.post(path).status_code for _ in range(25)}
+
+    with ThreadPoolExecutor(max_workers=8) as workers:
+        assert list(workers.map(install, range(8))) == [{200}] * 8
+    assert stored_counts(app) == {"acme/clock": 100, "acme/notes": 103}
+
+
+def test_count_is_there_after_a_restart(app_with: Apps) -> None:
+    app = app_with(document(downloadCount=7))
+    app.test_client().post(CLOCK)
+    app.extensions["database"].close()
+    again = create_app({"DATABASE": app.config["DATABASE"]})
+    assert count(again.test_client()) == 8
+    again.extensions["database"].close()
+
+
+def test_catalog_can_be_imported_again_after_an_install_at_the_greatest_count(
+    app_with: Apps, tmp_path: Any
+) -> None:
+    app = app_with(document(downloadCount=2**53 - 1))
+    assert app.test_client().post(CLOCK).status_code == 200
+    with app.extensions["database"].read() as connection:
+        (tmp_path / "export.jsonl").write_text("".join(write_catalog(connection)))
+    with (tmp_path / "export.jsonl").open("rb") as file:
+        (imported,) = read_catalog([file])
+    assert {"acme/clock": imported.widget["download_count"]} == stored_counts(app)
+
+
+def test_install_is_not_confirmed_where_the_file_was_removed(app_with: Apps) -> None:
+    app = app_with(document())
+    client = app.test_client()
+    client.post(CLOCK)
+    app.config["DATABASE"].unlink()
+    answer = client.post(CLOCK)
+    assert answer.status_code == 503
+    assert list(answer.json) == ["error"]

@@ -1,0 +1,108 @@
+"""The README says what happens: its lines are run as written and its answers compared."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Server, create_demo
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8080"
+
+
+def section(title: str) -> str:
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def lines_and_answers(text: str) -> list[tuple[str, str]]:
+    """Each line after a $ with what the README shows below it, in order."""
+    pairs = []
+    for block in blocks(text, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, answer = part.partition("\n")
+            pairs.append((line, answer))
+    return pairs
+
+
+def checkout(directory: Path) -> Path:
+    """A directory with the service in it, as a clone has it."""
+    for name in ("app.py", "catalog", "schema.sql", "seed"):
+        (directory / name).symlink_to(ROOT / name)
+    return directory
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_every_line_of_the_endpoints_section_gives_the_answer_shown(tmp_path: Path) -> None:
+    server = Server(create_demo(tmp_path / "catalog.db"))
+    shown, given = [], []
+    for line, answer in lines_and_answers(section("Endpoints")):
+        ran = subprocess.run(
+            ["bash", "-c", line.replace(ADDRESS, server.url)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        shown.append(f"$ {line}\n{answer}")
+        given.append(f"$ {line}\n{ran.stdout}")
+    server.stop()
+    assert given == shown
+    assert len(given) == 17
+
+
+def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
+    (example,) = blocks(section("In your test suite"), "python")
+    (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"],
+        cwd=checkout(tmp_path),
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_example_document_can_be_imported(tmp_path: Path) -> None:
+    (example,) = blocks(section("The catalog's own files"), "json")
+    environment = {**os.environ, "CATALOG_DATABASE": str(tmp_path / "catalog.db")}
+    flask = [sys.executable, "-m", "flask"]
+    subprocess.run([*flask, "init"], cwd=ROOT, env=environment, check=True, capture_output=True)
+    ran = subprocess.run(
+        [*flask, "import", "-"],
+        cwd=ROOT,
+        env=environment,
+        input=example,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "Imported 1 widget and 1 version.\n")
+
+
+def test_the_table_of_settings_names_every_setting_with_its_default() -> None:
+    from app import DEFAULTS
+
+    rows = re.findall(r"^\| `CATALOG_(\w+)` \| `([^`]*)` \|", section("Settings"), re.MULTILINE)
+    assert dict(rows) == DEFAULTS
+
+
+def test_the_layout_names_every_module() -> None:
+    modules = {path.name for path in (ROOT / "catalog").glob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"^  (\w+\.py) ", section("Layout"), re.MULTILINE)) == modules
+
+
+def test_make_help_lists_every_target_with_its_purpose() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    ran = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"^  make (\S+) +\S", ran.stdout, re.MULTILINE) == phony.split()

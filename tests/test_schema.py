@@ -1,0 +1,256 @@
+"""schema.sql: rows that cannot be, an index of listed widgets that is always right, query plans."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from catalog import catalog_files, registry, search, store, v1
+from catalog.db import APPLICATION_ID, SCHEMA_VERSION
+
+MOMENT = "2025-01-02T03:04:05.000Z"
+WIDGET = {
+    **{"scope": "acme", "name": "clock", "display_name": "Clock", "description": "The time"},
+    **{"icon": None, "is_official": 1, "download_count": 5, "created_at": MOMENT, "listed": 1},
+    **{"folded_name": "clock", "folded_text": "clock\nthe time"},
+}
+VERSION = {
+    **{"widget_id": 1, "version": "1.0.0", "precedence": "k", "bundle_url": "https://a.example/x"},
+    **{"bundle_size": 1, "sha256_hash": "0123456789abcdef" * 4, "published_at": MOMENT},
+    **{"yanked": 0, "yanked_reason": None, "deprecation_message": None, "release_notes": None},
+    **{"display_name": None, "description": None, "icon": None, "min_w": 1, "min_h": 1},
+    **{"max_w": 2, "max_h": 2, "sdk_version": "^1.0.0", "config_version": None},
+    **{"permissions": "[]", "license": None},
+}
+
+
+def insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    places = ", ".join(f":{column}" for column in row)
+    connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)
+
+
+@pytest.fixture
+def catalog() -> Iterator[sqlite3.Connection]:
+    """A catalog of one widget with one version."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript((ROOT / "schema.sql").read_text(encoding="utf-8"))
+        connection.execute("PRAGMA foreign_keys = ON")
+        insert(connection, "widget", WIDGET)
+        insert(connection, "version", VERSION)
+        yield connection
+
+
+BAD_MOMENTS = [
+    *("", "soon", "2025-01-02", "2025-01-02T03:04:05Z", "2025-01-02 03:04:05.000Z", None, 5),
+    *("2025-01-02T03:04:05.0000Z", "2025-01-02T03:04:05.000", "2025-01-02T03:04:05.000+00:00"),
+    *("2025-13-01T00:00:00.000Z", "2025-01-02T03:04:60.000Z", "12025-01-02T03:04:05.000Z"),
+    *("2025-02-29T00:00:00.000Z", "2025-04-31T00:00:00.000Z", "2025-01-02T24:00:00.000Z"),
+]
+BAD_COUNTS = [-1, 1.5, "many", b"1"]
+BAD_ROWS = {
+    "widget": {
+        "scope": [None, "", "a/b", b"acme"],
+        "name": [None, "", "a/b", b"clock"],
+        "display_name": [None, "", b"Clock"],
+        "description": [b"x"],
+        "icon": [b"x"],
+        "is_official": [2, -1, "yes", 0.5],
+        "download_count": BAD_COUNTS,
+        "created_at": BAD_MOMENTS,
+        "listed": [None, 2, "yes"],
+        "folded_name": [None],
+        "folded_text": [None],
+    },
+    "version": {
+        "widget_id": [None, 2, "acme"],
+        "version": [None, "", b"1.0.0"],
+        "precedence": [None],
+        "bundle_url": [None, "", "x.js", "ftp://a.example/x", "javascript:1", "https://"],
+        "bundle_size": [None, *BAD_COUNTS],
+        "sha256_hash": [None, "", "0" * 63, "0" * 65, "g" * 64, "A" * 64, b"0" * 64],
+        "published_at": BAD_MOMENTS,
+        "yanked": [None, 2, "no"],
+        "yanked_reason": [b"x"],
+        "deprecation_message": [b"x"],
+        "release_notes": [b"x"],
+        "display_name": ["", b"x"],
+        "description": [b"x"],
+        "icon": [b"x"],
+        "min_w": [None, -1, 3, 0.5, "x"],
+        "min_h": [None, -1, 3, 0.5, "x"],
+        "max_w": [None, -1, 0, 2.5, "x"],
+        "max_h": [None, -1, 0, 2.5, "x"],
+        "sdk_version": [None, b"x"],
+        "config_version": ["1", b"1"],
+        "permissions": [None, "", "network", "{}", '"x"', "[", "null"],
+        "license": [b"x"],
+    },
+}
+BAD = [
+    pytest.param(table, column, value, id=f"{table}-{column}-{value!r:.30}")
+    for table, columns in BAD_ROWS.items()
+    for column, values in columns.items()
+    for value in values
+]
+
+
+def test_every_column_has_a_row_that_cannot_be(catalog: sqlite3.Connection) -> None:
+    for table, columns in BAD_ROWS.items():
+        named = {row[1] for row in catalog.execute(f"PRAGMA table_info({table})")} - {"id"}
+        assert set(columns) == named
+
+
+@pytest.mark.parametrize(("table", "column", "value"), BAD)
+def test_bad_row_is_impossible(
+    catalog: sqlite3.Connection, table: str, column: str, value: object
+) -> None:
+    fresh = {"widget": {**WIDGET, "name": "other"}, "version": {**VERSION, "version": "2.0.0"}}
+    with pytest.raises(sqlite3.IntegrityError):
+        insert(catalog, table, {**fresh[table], column: value})
+    with pytest.raises(sqlite3.IntegrityError):
+        catalog.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    insert(catalog, table, fresh[table])  # nothing else was wrong with it
+
+
+@pytest.mark.parametrize(("table", "row"), [("widget", WIDGET), ("version", VERSION)])
+def test_same_row_twice_is_impossible(
+    catalog: sqlite3.Connection, table: str, row: dict[str, Any]
+) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed"):
+        insert(catalog, table, row)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"])
+def test_first_and_last_moments_are_possible(catalog: sqlite3.Connection, moment: str) -> None:
+    insert(catalog, "widget", {**WIDGET, "name": "other", "created_at": moment})
+
+
+def test_no_millisecond_is_lost_to_rounding(catalog: sqlite3.Connection) -> None:
+    for ms in range(0, 60_000, 7):
+        moment = f"2024-02-29T23:59:{ms // 1000:02}.{ms % 1000:03}Z"
+        catalog.execute("UPDATE version SET published_at = ?", (moment,))
+
+
+def test_tables_are_strict(catalog: sqlite3.Connection) -> None:
+    strict = catalog.execute(
+        "SELECT name, strict FROM pragma_table_list WHERE type = 'table' "
+        "AND name IN ('widget', 'version', 'listing') ORDER BY name"
+    )
+    assert strict.fetchall() == [("listing", 1), ("version", 1), ("widget", 1)]
+
+
+def test_file_says_whose_it_is_and_of_which_schema(catalog: sqlite3.Connection) -> None:
+    (application_id,) = catalog.execute("PRAGMA application_id").fetchone()
+    (user_version,) = catalog.execute("PRAGMA user_version").fetchone()
+    assert (application_id, user_version) == (APPLICATION_ID, SCHEMA_VERSION)
+    assert APPLICATION_ID.to_bytes(4, "big") == b"Wcat"
+
+
+CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+SHOULD_BE_LISTED = """
+SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name
+FROM widget WHERE listed ORDER BY id
+"""
+
+
+def check_listing(catalog: sqlite3.Connection) -> None:
+    listing = catalog.execute("SELECT * FROM listing ORDER BY widget_id").fetchall()
+    assert listing == catalog.execute(SHOULD_BE_LISTED).fetchall()
+    catalog.execute(CHECK_INDEX)  # raises where the index is not of the listed texts
+
+
+def found(catalog: sqlite3.Connection, word: str) -> list[int]:
+    sql = "SELECT rowid FROM listing_text WHERE listing_text MATCH ? ORDER BY rowid"
+    return [row[0] for row in catalog.execute(sql, (word,))]
+
+
+CHANGES = {
+    "scope": "UPDATE widget SET scope = 'b'",
+    "name": "UPDATE widget SET name = 'b' || id",
+    "display name": "UPDATE widget SET display_name = 'X', folded_name = 'x', folded_text = 'xyz'",
+    "folded name": "UPDATE widget SET folded_name = 'other'",
+    "folded text": "UPDATE widget SET folded_text = 'some other words'",
+    "folded text to none": "UPDATE widget SET folded_text = ''",
+    "description": "UPDATE widget SET description = NULL",
+    "icon": "UPDATE widget SET icon = 'mdi:x'",
+    "official": "UPDATE widget SET is_official = 1 - is_official",
+    "official to null": "UPDATE widget SET is_official = NULL",
+    "count": "UPDATE widget SET download_count = 9",
+    "count to null": "UPDATE widget SET download_count = NULL",
+    "creation": "UPDATE widget SET created_at = '2020-01-01T00:00:00.000Z'",
+    "unlist": "UPDATE widget SET listed = 0",
+    "relist": "UPDATE widget SET listed = 1",
+    "swap": "UPDATE widget SET listed = 1 - listed, folded_text = 'swapped', download_count = 7",
+    "unlist and relist": "UPDATE widget SET listed = 0; UPDATE widget SET listed = 1",
+    "change while unlisted": "UPDATE widget SET listed = 0, folded_text = 'hidden';"
+    "UPDATE widget SET scope = 'z'; UPDATE widget SET listed = 1",
+    "id": "UPDATE widget SET id = id + 100 WHERE id > 1",
+    "delete listed": "DELETE FROM widget WHERE listed",
+    "delete unlisted": "DELETE FROM widget WHERE NOT listed",
+    "delete all": "DELETE FROM widget",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_listing_and_its_text_follow_the_widgets(catalog: sqlite3.Connection, change: str) -> None:
+    hidden = {"is_official": 0, "folded_text": "hidden thing", "listed": 0}
+    insert(catalog, "widget", {**WIDGET, "name": "hidden", **hidden})
+    nulls = {"is_official": None, "download_count": None, "folded_text": "天気予報"}
+    insert(catalog, "widget", {**WIDGET, "name": "weather", **nulls})
+    check_listing(catalog)
+    catalog.executescript(change)
+    check_listing(catalog)
+
+
+def test_text_of_a_widget_is_found_only_while_it_is_listed(catalog: sqlite3.Connection) -> None:
+    assert found(catalog, "time") == [1]
+    catalog.execute("UPDATE widget SET listed = 0")
+    assert found(catalog, "time") == []
+    catalog.execute("UPDATE widget SET listed = 1, folded_text = 'clock of days'")
+    assert (found(catalog, "time"), found(catalog, "days")) == ([], [1])
+
+
+def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connection) -> None:
+    catalog.execute("DELETE FROM widget")
+    assert catalog.execute("SELECT count(*) FROM version").fetchone() == (0,)
+    assert catalog.execute("SELECT count(*) FROM listing").fetchone() == (0,)
+    assert found(catalog, "time") == []
+
+
+LATEST = "SELECT id FROM version WHERE widget_id = :id AND yanked = 0 " + (
+    "ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1"
+)
+PLANS = {
+    "detail": (v1.WIDGET, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
+    "versions of a detail": (v1.VERSIONS, ["PRIMARY KEY", "version_newest (widget_id=?)"]),
+    "registry": (registry.WIDGETS, ["sqlite_autoindex_widget_1 (scope=?)"]),
+    "versions of a registry": (
+        registry.VERSIONS,
+        ["sqlite_autoindex_widget_1 (scope=?)", "version_newest (widget_id=?)"],
+    ),
+    "latest version": (LATEST, ["version_newest_offered (widget_id=?)"]),
+    "install": (store.COUNT_INSTALL, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
+    "put version": (store.PUT_VERSION, ["SUBQUERY", "(scope=? AND name=?)"]),
+    "export": (catalog_files.VERSIONS, ["version_newest (widget_id=?)"]),
+}
+
+
+@pytest.mark.parametrize(("sql", "steps"), PLANS.values(), ids=PLANS)
+def test_query_searches_an_index_and_sorts_nothing(
+    catalog: sqlite3.Connection, sql: str, steps: list[str]
+) -> None:
+    parameters: defaultdict[str, None] = defaultdict(lambda: None)
+    plan = [row[3] for row in catalog.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+    assert len(plan) == len(steps), plan
+    for line, step in zip(plan, steps, strict=True):
+        assert line.startswith(("SEARCH ", "SCALAR SUBQUERY")), plan
+        assert step in line
+
+
+def test_query_of_the_latest_version_is_the_one_that_search_asks() -> None:
+    asked = " ".join(search.PAGE.split())
+    assert " ".join(LATEST.replace(":id", "widget.id").split()) in asked

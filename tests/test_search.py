@@ -1,0 +1,277 @@
+"""GET /api/v1/widgets/search: the shape of its answer, its filters and its order."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from flask.testing import FlaskClient
+
+SEARCH = "/api/v1/widgets/search"
+ClientWith = Callable[..., FlaskClient]
+
+
+def search(client: FlaskClient, **parameters: Any) -> Json:
+    response = client.get(SEARCH, query_string=parameters)
+    assert response.status_code == 200, response.text
+    return response.get_json()
+
+
+def found(client: FlaskClient, **parameters: Any) -> list[str]:
+    answer = search(client, **parameters)
+    assert answer["total"] == len(answer["widgets"])
+    return [f"{widget['scope']}/{widget['name']}" for widget in answer["widgets"]]
+
+
+def as_sent(value: Any) -> str:
+    """JSON text: unlike ==, it tells true from 1 and one order of keys from another."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+FULL_ENTRY = {
+    "scope": "acme",
+    "name": "clock",
+    "version": "2.1.0",
+    "bundleUrl": "https://cdn.example.com/bundles/2.1.0.js",
+    "bundleSize": 0,
+    "sha256Hash": "0123456789abcdef" * 4,
+    "publishedAt": "2025-03-04T05:06:07.890Z",
+    "yanked": False,
+    "yankedReason": None,
+    "deprecationMessage": "Use 3.x.",
+    "releaseNotes": "Faster.\nSmaller.",
+    "displayName": "Clock 2",
+    "description": "Shows the time, twice.",
+    "icon": "mdi:clock-2",
+    "minSize": {"w": 2, "h": 1},
+    "maxSize": {"w": 6, "h": 4},
+    "sdkVersion": "^1.0.0",
+    "configVersion": 3,
+    "permissions": ["network", "storage"],
+    "license": "MIT",
+}
+FULL = document(
+    "acme/clock",
+    FULL_ENTRY,
+    displayName="Clock",
+    description="Shows the time.",
+    icon="mdi:clock",
+    isOfficial=True,
+    downloadCount=12,
+    createdAt="2025-01-02T03:04:05.000Z",
+)
+
+
+def test_answer_has_every_field_in_the_order_of_the_specification(client_with: ClientWith) -> None:
+    expected = {
+        "widgets": [
+            {
+                "scope": "acme",
+                "name": "clock",
+                "displayName": "Clock",
+                "description": "Shows the time.",
+                "icon": "mdi:clock",
+                "isOfficial": True,
+                "downloadCount": 12,
+                "latestVersion": FULL_ENTRY,
+            }
+        ],
+        "total": 1,
+        "page": 1,
+        "limit": 20,
+    }
+    assert as_sent(search(client_with(FULL))) == as_sent(expected)
+
+
+def test_what_a_widget_does_not_say_is_null(client_with: ClientWith) -> None:
+    (summary,) = search(client_with(document("acme/bare", displayName="Bare")))["widgets"]
+    assert as_sent(summary) == as_sent(
+        {
+            "scope": "acme",
+            "name": "bare",
+            "displayName": "Bare",
+            "description": None,
+            "icon": None,
+            "isOfficial": None,
+            "downloadCount": None,
+            "latestVersion": None,
+        }
+    )
+
+
+def test_false_zero_and_empty_text_are_not_null(client_with: ClientWith) -> None:
+    said = {"description": "", "icon": "", "isOfficial": False, "downloadCount": 0}
+    (summary,) = search(client_with(document(**said)))["widgets"]
+    assert as_sent({key: summary[key] for key in said}) == as_sent(said)
+
+
+def test_what_a_version_does_not_say_is_null_or_its_default(client_with: ClientWith) -> None:
+    (summary,) = search(client_with(document("acme/bare", version())))["widgets"]
+    nulls = ("deprecationMessage", "releaseNotes", "description", "icon", "configVersion")
+    expected = (
+        FULL_ENTRY
+        | dict.fromkeys((*nulls, "license"))
+        | {
+            "name": "bare",
+            "version": "1.0.0",
+            "bundleUrl": "https://cdn.example.com/bundles/1.0.0.js",
+            "bundleSize": 1234,
+            "publishedAt": "2025-01-02T03:04:05.000Z",
+            "displayName": "Bare",
+            "minSize": {"w": 1, "h": 1},
+            "maxSize": {"w": 12, "h": 12},
+            "permissions": [],
+        }
+    )
+    assert as_sent(summary["latestVersion"]) == as_sent(expected)
+
+
+def test_version_falls_back_to_the_text_of_its_widget(client_with: ClientWith) -> None:
+    own = {"displayName": "Clock", "description": "Shows the time.", "icon": "mdi:clock"}
+    (summary,) = search(client_with(document("acme/clock", version(), **own)))["widgets"]
+    assert {key: summary["latestVersion"][key] for key in own} == own
+
+
+EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("versions", "latest"),
+    [
+        pytest.param([("2.0.0", EARLY), ("1.9.5", LATE)], "1.9.5", id="later backport"),
+        pytest.param([("1.0.0", LATE), ("2.0.0", EARLY)], "1.0.0", id="given in any order"),
+        pytest.param([("1.9.0", LATE), ("1.10.0", LATE)], "1.10.0", id="tie to precedence"),
+        pytest.param([("2.0.0", LATE), ("2.0.0-rc.1", LATE)], "2.0.0", id="tie to the release"),
+        pytest.param([("1.0.0+b", LATE), ("1.0.0+a", LATE)], "1.0.0+b", id="tie to the text"),
+        pytest.param([("1.0.0-rc.1", LATE)], "1.0.0-rc.1", id="prerelease only"),
+        pytest.param(
+            [("1.0.0", "2025-01-01T10:00:00Z"), ("0.9.0", "2025-01-01T08:00:00-05:00")],
+            "0.9.0",
+            id="later in UTC",
+        ),
+    ],
+)
+def test_latest_version_is_the_newest(
+    client_with: ClientWith, versions: list[tuple[str, str]], latest: str
+) -> None:
+    documented = [version(number, publishedAt=moment) for number, moment in versions]
+    (summary,) = search(client_with(document("acme/clock", *documented)))["widgets"]
+    assert summary["latestVersion"]["version"] == latest
+
+
+def test_yanked_version_is_not_latest(client_with: ClientWith) -> None:
+    newest = version("2.0.0", publishedAt=LATE, yanked=True, yankedReason="Broken.")
+    client = client_with(document("acme/clock", newest, version("1.0.0", publishedAt=EARLY)))
+    assert search(client)["widgets"][0]["latestVersion"]["version"] == "1.0.0"
+
+
+def test_latest_version_is_null_where_all_are_yanked(client_with: ClientWith) -> None:
+    client = client_with(document("acme/clock", version(yanked=True)))
+    assert search(client)["widgets"][0]["latestVersion"] is None
+
+
+def test_each_widget_has_its_own_latest_version(client_with: ClientWith) -> None:
+    client = client_with(*(document(path, version()) for path in ("a/x", "a/y", "b/x")))
+    latest = [widget["latestVersion"] for widget in search(client)["widgets"]]
+    assert [f"{entry['scope']}/{entry['name']}" for entry in latest] == ["a/x", "a/y", "b/x"]
+
+
+def test_empty_catalog_has_an_empty_answer(client_with: ClientWith) -> None:
+    assert search(client_with()) == {"widgets": [], "total": 0, "page": 1, "limit": 20}
+
+
+FILTERED = (
+    document("acme/yes", isOfficial=True),
+    document("acme/no", isOfficial=False),
+    document("acme/unsaid", isOfficial=None),
+    document("beta/yes", isOfficial=True),
+    document("acme/hidden", isOfficial=True, listed=False),
+    document("secret/hidden", isOfficial=False, listed=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, ["acme/no", "acme/unsaid", "acme/yes", "beta/yes"]),
+        ({"q": "hidden"}, []),
+        ({"q": "hi"}, []),
+        ({"scope": "secret"}, []),
+        ({"scope": "acme"}, ["acme/no", "acme/unsaid", "acme/yes"]),
+        ({"scope": ""}, ["acme/no", "acme/unsaid", "acme/yes", "beta/yes"]),
+        ({"scope": "acm"}, []),
+        ({"scope": "ACME"}, []),
+        ({"scope": "acme "}, []),
+        ({"scope": "%"}, []),
+        ({"scope": "acme\0"}, []),
+        ({"official": "true"}, ["acme/yes", "beta/yes"]),
+        ({"official": "false"}, ["acme/no", "acme/unsaid"]),
+        ({"scope": "acme", "official": "true"}, ["acme/yes"]),
+        ({"scope": "acme", "official": "false"}, ["acme/no", "acme/unsaid"]),
+        ({"scope": "beta", "official": "false"}, []),
+        ({"q": "yes", "scope": ""}, ["acme/yes", "beta/yes"]),
+        ({"q": "yes", "scope": "beta"}, ["beta/yes"]),
+        ({"q": "s", "scope": "beta"}, ["beta/yes"]),
+        ({"q": "yes", "official": "false"}, []),
+        ({"q": "s", "scope": "acme", "official": "false"}, ["acme/unsaid"]),
+    ],
+    ids=repr,
+)
+def test_filters_narrow_what_is_listed(
+    client_with: ClientWith, parameters: dict[str, str], expected: list[str]
+) -> None:
+    assert found(client_with(*FILTERED), **parameters) == expected
+
+
+def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
+    client = client_with(document("météo/a"), document("meteo/b"), document("天気/c"))
+    assert found(client, scope="météo") == ["météo/a"]
+    assert found(client, scope="天気") == ["天気/c"]
+
+
+@pytest.mark.parametrize("value", ["", "True", "TRUE", "1", "0", "yes", "null", " true", "true\0"])
+def test_official_that_is_neither_true_nor_false_is_400(
+    client_with: ClientWith, value: str
+) -> None:
+    response = client_with().get(SEARCH, query_string={"official": value})
+    assert response.status_code == 400
+    assert list(response.get_json()) == ["error"]
+    message = response.get_json()["error"]
+    assert message.startswith("official must be true or false")
+    assert json.dumps(value)[1:-1] in message
+
+
+ORDERED = ["b/many", "b/some", "c/a", "c/b", "d/a", "a/zero", "a/unsaid", "b/unsaid"]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"official": "false"}, {"q": "widget"}], ids=repr)
+def test_order_is_by_downloads_then_scope_then_name(
+    client_with: ClientWith, parameters: dict[str, str]
+) -> None:
+    counts = [10, 9, 2, 2, 2, 0, None, None]
+    documents = [
+        document(path, downloadCount=count, displayName="A widget")
+        for path, count in zip(ORDERED, counts, strict=True)
+    ]
+    assert found(client_with(*reversed(documents)), **parameters) == ORDERED
+
+
+def test_order_in_a_scope_is_by_downloads_then_name(client_with: ClientWith) -> None:
+    counts = {"a/unsaid": None, "a/zero": 0, "a/y": 2, "a/x": 2, "a/most": 10}
+    client = client_with(*(document(path, downloadCount=n) for path, n in counts.items()))
+    assert found(client, scope="a") == ["a/most", "a/x", "a/y", "a/zero", "a/unsaid"]
+
+
+def test_install_changes_the_count_and_the_order(client_with: ClientWith) -> None:
+    client = client_with(document("a/x", downloadCount=0), document("a/y", downloadCount=None))
+    for _ in range(2):
+        client.post("/api/v1/widgets/a/y")
+    widgets = search(client)["widgets"]
+    assert [(w["name"], w["downloadCount"]) for w in widgets] == [("y", 2), ("x", 0)]
+
+
+def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:
+    client = client_with(FULL)
+    others = {"Q": "nothing", "PAGE": "0", "compatsdk": "x", "sort": "name", "": "x"}
+    assert search(client, **others) == search(client)

@@ -1,0 +1,174 @@
+"""The page and limit of a search."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from builders import Json, document
+from flask.testing import FlaskClient
+
+SEARCH = "/api/v1/widgets/search"
+ClientWith = Callable[..., FlaskClient]
+
+
+def search(client: FlaskClient, **parameters: Any) -> Json:
+    response = client.get(SEARCH, query_string=parameters)
+    assert response.status_code == 200, response.text
+    return response.get_json()
+
+
+def numbers(answer: Json) -> list[int]:
+    """The widgets of an answer by the numbers that widgets() gave them."""
+    return [int(widget["name"]) for widget in answer["widgets"]]
+
+
+def widgets(count: int) -> list[Json]:
+    """Widgets that search puts in the order of their numbers, among some that it does not list."""
+    listed = [document(f"a/{n:03}", downloadCount=1000 - n // 3) for n in range(count)]
+    return listed + [document(f"a/hidden-{n}", listed=False) for n in range(3)]
+
+
+def test_first_page_has_20_where_nothing_is_asked(client_with: ClientWith) -> None:
+    answer = search(client_with(*widgets(21)))
+    assert numbers(answer) == list(range(20))
+    assert (answer["total"], answer["page"], answer["limit"]) == (21, 1, 20)
+
+
+def test_limit_over_100_is_100(client_with: ClientWith) -> None:
+    client = client_with(*widgets(102))
+    for limit in ("100", "101", "1000", str(2**63), str(2**64), "9" * 5000):
+        answer = search(client, limit=limit)
+        assert numbers(answer) == list(range(100))
+        assert (answer["total"], answer["page"], answer["limit"]) == (102, 1, 100)
+    assert numbers(search(client, limit="101", page="2")) == [100, 101]
+
+
+@pytest.mark.parametrize(
+    ("page", "limit", "expected"),
+    [
+        ("1", "1", [0]),
+        ("2", "1", [1]),
+        ("1", "3", [0, 1, 2]),
+        ("2", "3", [3, 4]),
+        ("3", "3", []),
+        ("1", "5", [0, 1, 2, 3, 4]),
+        ("2", "5", []),
+        ("1", "100", [0, 1, 2, 3, 4]),
+        ("2", "100", []),
+        ("02", "003", [3, 4]),
+    ],
+)
+def test_page_and_limit_cut_the_list(
+    client_with: ClientWith, page: str, limit: str, expected: list[int]
+) -> None:
+    answer = search(client_with(*widgets(5)), page=page, limit=limit)
+    assert numbers(answer) == expected
+    assert (answer["total"], answer["page"], answer["limit"]) == (5, int(page), int(limit))
+
+
+@pytest.mark.parametrize(
+    ("filters", "total"),
+    [({}, 41), ({"scope": "a"}, 31), ({"q": "0"}, 41), ({"q": "widget"}, 41)],
+    ids=repr,
+)
+@pytest.mark.parametrize("limit", [1, 7, 20])
+def test_pages_together_hold_every_widget_once(
+    client_with: ClientWith, filters: dict[str, str], total: int, limit: int
+) -> None:
+    client = client_with(
+        *(document(f"{'b' if n < 10 else 'a'}/{n:03}", displayName="0 Widget") for n in range(41))
+    )
+    whole = numbers(search(client, limit=100, **filters))
+    assert len(set(whole)) == total
+
+    paged: list[int] = []
+    for page in range(1, 50):
+        answer = search(client, page=page, limit=limit, **filters)
+        assert (answer["total"], answer["page"], answer["limit"]) == (total, page, limit)
+        if not answer["widgets"]:
+            break
+        paged += numbers(answer)
+    assert paged == whole
+
+
+@pytest.mark.parametrize("filters", [{}, {"scope": "a"}, {"q": "0"}, {"q": "000"}], ids=repr)
+@pytest.mark.parametrize("page", [2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64 + 1, 10**30])
+def test_page_past_the_end_is_empty_and_has_the_true_total(
+    client_with: ClientWith, filters: dict[str, str], page: int
+) -> None:
+    client = client_with(document("a/000"))
+    expected = {"widgets": [], "total": 1, "page": page, "limit": 20}
+    assert search(client, page=page, **filters) == expected
+
+
+def test_page_of_more_digits_than_python_reads_is_past_the_end(client_with: ClientWith) -> None:
+    answer = search(client_with(document()), page="9" * 5000)
+    assert (answer["widgets"], answer["total"]) == ([], 1)
+
+
+def test_any_number_of_leading_zeros_changes_nothing(client_with: ClientWith) -> None:
+    client = client_with(*widgets(3))
+    answer = search(client, page="0" * 5000 + "2", limit="0" * 5000 + "1")
+    assert numbers(answer) == [1]
+    assert (answer["page"], answer["limit"]) == (2, 1)
+
+
+def test_page_past_the_end_of_an_empty_catalog_has_total_0(client_with: ClientWith) -> None:
+    assert search(client_with(), page=3) == {"widgets": [], "total": 0, "page": 3, "limit": 20}
+
+
+NOT_ALLOWED = {
+    "empty": "",
+    "zero": "0",
+    "zeros": "000",
+    "negative": "-1",
+    "signed": "+1",
+    "fraction": "1.5",
+    "whole fraction": "1.0",
+    "exponent": "1e2",
+    "hexadecimal": "0x10",
+    "underscore": "1_000",
+    "thousands": "1,000",
+    "space before": " 5",
+    "space after": "5 ",
+    "line end": "5\n",
+    "NUL": "5\0",
+    "full width digit": "１",
+    "Arabic digit": "٣",
+    "superscript": "²",
+    "word": "two",
+    "NaN": "NaN",
+    "quotes": '"5"',
+    "SQL": "1; DROP TABLE widget",
+}
+
+
+@pytest.mark.parametrize("name", ["page", "limit"])
+@pytest.mark.parametrize("value", NOT_ALLOWED.values(), ids=NOT_ALLOWED)
+def test_what_is_no_whole_number_from_1_is_400(
+    client_with: ClientWith, name: str, value: str
+) -> None:
+    response = client_with().get(SEARCH, query_string={name: value})
+    assert response.status_code == 400
+    assert list(response.get_json()) == ["error"]
+    message = response.get_json()["error"]
+    assert message.startswith(f"{name} must be a whole number from 1")
+    quoted = json.dumps(value, ensure_ascii=False)[1:-1]
+    assert quoted in message or quoted.replace('\\"', '"') in message
+
+
+def test_message_does_not_repeat_a_long_value_whole(client_with: ClientWith) -> None:
+    response = client_with().get(SEARCH, query_string={"page": "x" * 5000})
+    assert response.status_code == 400
+    message = response.get_json()["error"]
+    assert "xxxx" in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize(
+    "query", ["page=0&limit=5", "page=1&limit=0", "q=x&page=0", "page", "limit="]
+)
+def test_one_bad_parameter_is_enough_for_400(client_with: ClientWith, query: str) -> None:
+    response = client_with().get(f"{SEARCH}?{query}")
+    assert (response.status_code, response.mimetype) == (400, "application/json")

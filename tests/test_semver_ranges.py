@@ -1,0 +1,309 @@
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from semver import Version
+
+from catalog import semver_ranges
+from catalog.semver_ranges import is_range, is_version, precedence, satisfies
+
+# The answers of node-semver itself; the file's own "format" says how to read it.
+NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_text("utf-8"))
+GRID_VERSIONS = NODE["grid"]["versions"]
+GRID_RANGES = NODE["grid"]["ranges"]
+
+unhurried = settings(deadline=None)
+
+numbers = st.integers(0, 12).map(str) | st.integers(0, 2**53 - 1).map(str)
+cores = st.tuples(numbers, numbers, numbers).map(".".join)
+words = st.from_regex(r"[0-9]{0,2}[A-Za-z-][0-9A-Za-z-]{0,3}", fullmatch=True)
+identifiers = st.sampled_from(["0", "1", "10", "2", "a", "a-", "A", "-", "1a"]) | words
+identifiers |= st.integers(0, 10**30).map(str)
+prereleases = st.lists(identifiers, min_size=1, max_size=4).map(".".join)
+builds = st.lists(words | numbers.map("0".__add__), min_size=1, max_size=2).map(".".join)
+# Few distinct cores, so that prereleases of the same version meet.
+releases = st.sampled_from(["0.0.0", "1.2.3", "1.2.10"]) | cores
+versions = st.builds(
+    lambda release, prerelease, build: f"{release}{prerelease}{build}",
+    releases,
+    st.just("") | prereleases.map("-".__add__),
+    st.just("") | builds.map("+".__add__),
+)
+partials = st.sampled_from(["*", "x", "0", "1", "1.x", "0.0", "1.2", "1.2.x", "0.0.0"]) | releases
+simples = st.builds(
+    str.__add__, st.sampled_from(["", "=", "<", "<=", ">", ">=", "~", "^"]), partials
+)
+range_like = st.text("0123x*.-+v=<>~^| \t\n\u00a0\ufeff\x85ab", max_size=40)
+
+
+def sign(a, b):
+    return (a > b) - (a < b)
+
+
+def without_build(version):
+    return version.partition("+")[0]
+
+
+# Against node's answers
+
+
+def test_every_case_of_node_has_the_same_answer():
+    differing = [case for case in NODE["cases"] if satisfies(case[1], case[0]) is not case[2]]
+    assert differing == []
+
+
+def test_every_range_of_the_grid_has_the_validity_that_node_gives():
+    assert [text for text, valid, _ in GRID_RANGES if is_range(text) is not valid] == []
+
+
+@pytest.mark.parametrize(("text", "admitted"), [(text, bits) for text, _, bits in GRID_RANGES])
+def test_every_range_of_the_grid_admits_the_versions_that_node_admits(text, admitted):
+    expected = [version for version, bit in zip(GRID_VERSIONS, admitted, strict=True) if bit == "1"]
+    assert [version for version in GRID_VERSIONS if satisfies(version, text)] == expected
+
+
+def test_every_version_has_the_validity_that_node_gives():
+    assert [text for text, valid in NODE["versions"] if is_version(text) is not valid] == []
+
+
+def test_every_pair_of_versions_is_ordered_as_node_orders_it():
+    for a, b, expected in NODE["order"]:
+        assert sign(precedence(a), precedence(b)) == expected, (a, b)
+
+
+# What node 7.8.6 answers where its grammar says nothing, and the data above asks nothing.
+@pytest.mark.parametrize(
+    ("text", "admits", "refuses"),
+    [
+        # Spaces after operators
+        ("~ > 1.2", "1.2.9", "1.3.0"),
+        ("~> > 1.2", "1.2.9", "1.3.0"),
+        ("~>= 1.2.3", "1.2.9", "1.3.0"),
+        ("^= 1.2.3", "1.9.0", "2.0.0"),
+        ("> \u00a0 1.2.3", "1.2.4", "1.2.3"),
+        (">+b 1.2.3", "1.2.4", "1.2.3"),
+        ("= 1.2.3 <\ufeff2", "1.2.3", "1.2.4"),
+        # Prefixes of partial and of whole versions
+        ("== v1", "", ""),
+        ("v= 1", "", ""),
+        ("~> = 1", "", ""),
+        ("> = 1.2.3", "", ""),
+        (">vv1.2", "1.3.0", "1.2.9"),
+        (">vv1.2.3", "", ""),
+        ("~vv1.2.3", "1.2.9", "1.3.0"),
+        # Hyphen ranges
+        ("1.2 - v = 2", "2.9.9", "3.0.0"),
+        ("1 - v=2.0.0", "", ""),
+        ("1 - v=2.0.0-b", "2.0.0-a", "2.0.0"),
+        ("=1.2.3 - 2", "", ""),
+        ("1 - +b 2.0.0", "2.0.0", "2.0.1"),
+        ("+a +b 1.2.3 - 2 +c", "2.9.9", "1.2.2"),
+        ("1 +b - 2", "", ""),
+        ("1.x.99999999999999999999 - 2", "1.0.0", "3.0.0"),
+        # Numbers after an x
+        ("~1.x.3", "1.0.0", "2.0.0"),
+        ("^x.99999999999999999999", "0.0.1", "0.0.1-a"),
+        (">=1.x.3", "", ""),
+        ("x.1", "", ""),
+        ("1.2.x-01", "", ""),
+        # Stray stars and builds
+        ("*1.2.3", "1.2.3", "1.2.4"),
+        ("1.2>=*.3", "1.2.3", "1.2.4"),
+        ("1.2.3-v= *", "1.2.3-v", "1.2.3"),
+        ("1.2.3+*b", "1.2.3", "1.2.4"),
+        ("~*1.2.3", "", ""),
+        ("1.2*", "", ""),
+        ("+*b", "", ""),
+        ("+b", "0.0.1", "0.0.1-a"),
+        ("1.2.3+b+c", "1.2.3", "1.2.4"),
+        ("1|+b|2", "", ""),
+        # What counts as "*" hides the alternatives beside it, and what does not, not
+        (">=0 || 1.2.3-b", "1.2.3", "1.2.3-b"),
+        ("0.0.0 - x || 1.2.3-b", "1.2.3", "1.2.3-b"),
+        (">=v0.0.0 || 1.2.3-b", "1.2.3-b", "1.2.3-a"),
+        ("v0.0.0 - x || 1.2.3-b", "1.2.3-b", "1.2.3-a"),
+        ("^0 ^0.0.0-a", "0.0.0-b", "0.0.0-A"),
+        # Below a partial version is below its prereleases too
+        ("^1.2 <=2.0.0-b", "1.9.0", "2.0.0-a"),
+        ("<2 <=2.0.0-b", "1.9.0", "2.0.0-a"),
+        ("<=1 <=2.0.0-b", "1.9.0", "2.0.0-a"),
+        # Numbers near the limit
+        ("<9007199254740991", "9007199254740990.0.0", "9007199254740991.0.0"),
+        (">9007199254740991", "", ""),
+        ("~1.9007199254740991.0", "", ""),
+        ("=1.2.3-9007199254740993", "1.2.3-9007199254740992", "1.2.3-9007199254740994"),
+        ("<=1.2.3-9007199254740992", "1.2.3-9007199254740993.1", "1.2.3-9007199254740992.1"),
+    ],
+)
+def test_odd_ranges_are_read_as_node_reads_them(text, admits, refuses):
+    assert is_range(text) is bool(admits)
+    if admits:
+        assert satisfies(admits, text)
+        assert not satisfies(refuses, text)
+    else:
+        assert not any(satisfies(version, text) for version in GRID_VERSIONS)
+
+
+# Versions and their order
+
+
+@unhurried
+@given(versions)
+def test_whatever_is_put_together_as_semver_says_is_a_version(version):
+    assert is_version(version)
+
+
+def test_precedence_sorts_the_grid_as_the_semver_package_does():
+    long_numbers = [f"1.2.3-{'9' * 99}", f"1.2.3-{'1' * 100}"]
+    versions = GRID_VERSIONS + long_numbers
+    assert sorted(versions, key=precedence) == sorted(versions, key=Version.parse)
+
+
+@unhurried
+@given(versions, versions)
+def test_precedence_sorts_as_the_semver_package_compares(a, b):
+    assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
+
+
+@unhurried
+@given(releases, prereleases, prereleases)
+def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release, one, other):
+    a, b = f"{release}-{one}", f"{release}-{other}"
+    assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
+    assert precedence(a) < precedence(release)
+
+
+@unhurried
+@given(versions, builds)
+def test_build_metadata_does_not_change_precedence(version, build):
+    assert precedence(f"{without_build(version)}+{build}") == precedence(version)
+
+
+def test_sqlite_sorts_by_precedence():
+    in_order = ["0.9.0", "1.0.0--", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta"]
+    in_order += ["1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.2", "1.0.10", "2.0.0"]
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE v (version TEXT, precedence TEXT)")
+    db.executemany("INSERT INTO v VALUES (?, ?)", [(v, precedence(v)) for v in in_order[::-1]])
+    rows = db.execute("SELECT version FROM v ORDER BY precedence").fetchall()
+    db.close()
+    assert [version for (version,) in rows] == in_order
+
+
+def test_precedence_of_what_is_no_version_is_an_error_that_shows_it():
+    with pytest.raises(ValueError, match=r"'1\.2\\n' is not a semantic version"):
+        precedence("1.2\n")
+
+
+# Ranges
+
+
+@unhurried
+@given(versions)
+def test_a_version_is_a_range_that_admits_itself(version):
+    assert satisfies(version, version)
+    assert satisfies(version, f">={version}")
+    assert not satisfies(version, f"<{version}")
+    assert not satisfies(version, f">{version}")
+
+
+@unhurried
+@given(releases, simples, simples)
+def test_a_space_means_both_and_bars_mean_either(release, one, other):
+    if is_range(one) and is_range(other):
+        answers = satisfies(release, one), satisfies(release, other)
+        assert satisfies(release, f"{one} {other}") is all(answers)
+        assert satisfies(release, f"{one}||{other}") is any(answers)
+    else:
+        assert not is_range(f"{one} {other}")
+        assert not is_range(f"{one}||{other}")
+
+
+@unhurried
+@given(versions, prereleases, simples)
+def test_a_prerelease_is_refused_where_the_range_names_none(version, prerelease, text):
+    assert not satisfies(f"{without_build(version).partition('-')[0]}-{prerelease}", text)
+
+
+@pytest.mark.parametrize(
+    "space", list("\t\n\v\f\r \u00a0\u1680\u2003\u2028\u202f\u205f\u3000\ufeff")
+)
+def test_whatever_javascript_calls_white_space_separates(space):
+    text = f"{space}>={space * 2}1.2.3{space}<2{space}||{space}3{space}-{space}4{space}"
+    assert [v for v in ("1.2.2", "1.9.9", "2.0.0", "4.9.9") if satisfies(v, text)] == [
+        "1.9.9",
+        "4.9.9",
+    ]
+
+
+@pytest.mark.parametrize("character", list("\x1c\x1d\x1e\x1f\x85\x00\u180e\u200b\u2060"))
+def test_whatever_javascript_does_not_call_white_space_makes_a_range_invalid(character):
+    assert not is_range(f">=1.2.3{character}<2")
+    assert not is_range(f"{character}1.2.3")
+
+
+# Any text at all
+
+
+@unhurried
+@given(st.text() | range_like)
+def test_any_text_is_answered(text):
+    assert is_version(text) in (True, False)
+    assert is_range(text) in (True, False)
+    assert satisfies(text, text) is (is_version(text) and is_range(text))
+    assert satisfies("1.2.3", text) <= is_range(text)
+    assert not satisfies(text, "*") or is_version(text)
+
+
+@unhurried
+@given(range_like)
+def test_spaces_around_a_range_change_nothing(text):
+    assert is_range(f"\t {text}\u00a0\n") is is_range(text)
+
+
+@pytest.mark.parametrize("digit", ["１", "²", "٣", "߁"])
+def test_digits_are_ascii(digit):
+    assert not is_version(f"1.2.{digit}")
+    assert not is_version(f"1.2.3-1{digit}")
+    assert not is_range(f"^{digit}")
+    assert not is_range(f"^1{digit}")
+    assert not is_range(f">=1.2.3-{digit}")
+
+
+def test_256_characters_are_the_most():
+    longest = f"1.2.3-{'a' * 250}"
+    assert is_version(longest)
+    assert is_range(longest)
+    assert satisfies(longest, longest)
+    assert not is_version(f"{longest}a")
+    assert not is_range(f"{longest}a")
+    assert not is_range(" " * 257)
+    assert not satisfies("1.2.3", "*".ljust(257))
+
+
+def test_longer_texts_reach_neither_pattern_nor_cache(monkeypatch):
+    # What bounds the time of every pattern is this length, so nothing may look past it.
+    for name in ("_parse_range", "_admits", "Version"):
+        monkeypatch.setattr(semver_ranges, name, None)
+    long = "1" * 257
+    assert not is_version(long)
+    assert not is_range(long)
+    assert not satisfies(long, "*")
+    assert not satisfies("1.2.3", long)
+
+
+STARTS = ("", "~", "^", ">", "1.2.3-", "1.2.3+", "1.2.3 - ", "=v")
+PIECES = " |1|0|-|.|v|=|= |v |> |~ |~> |^ |*|x.|1.|+|a.|1-|+a|+a | - |1 - |1.2.3-|-1.|=*|>= *"
+
+
+@pytest.mark.parametrize("piece", [*PIECES.split("|"), "|", "||"])
+def test_repetitive_texts_are_answered(piece):
+    for start in STARTS:
+        text = (start + piece * 256)[:255]
+        assert is_version(text) in (True, False)
+        assert is_range(text) in (True, False)
+        assert not is_version(f"{text}!")
+        assert not is_range(f"{text}!")

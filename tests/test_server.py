@@ -1,0 +1,247 @@
+"""The service as a process: how it starts, what it prints, how it ends, when it refuses."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from builders import document
+from click import ClickException
+from conftest import ROOT, Server
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+
+PROGRAMS = {
+    "python app.py": [sys.executable, str(ROOT / "app.py")],
+    "flask serve": [sys.executable, "-m", "flask", "--app", str(ROOT / "app.py"), "serve"],
+}
+
+
+def create(path: Path, *documents: dict[str, object]) -> Path:
+    Database(path).create(store.put_documents(map(check_document, documents)))
+    return path
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a program with settings; whatever still runs at the end of the test is ended."""
+    processes = []
+
+    def start_process(program: str, directory: Path, **settings: object) -> subprocess.Popen[str]:
+        # Whoever runs the tests may ignore interrupts, and a child inherits that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = subprocess.Popen(
+            PROGRAMS[program],
+            cwd=directory,
+            env={**os.environ, "CATALOG_PORT": "0", **{k: str(v) for k, v in settings.items()}},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        signal.signal(signal.SIGINT, before)
+        processes.append(process)
+        return process
+
+    yield start_process
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def refusal(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
+    """What a service that must not start says on standard error."""
+
+    def refused(program: str, directory: Path, **settings: object) -> str:
+        process = start(program, directory, **settings)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (1, "")
+        return err
+
+    return refused
+
+
+def get(port: int, path: str) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    body = connection.getresponse().read()
+    connection.close()
+    return body
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("program", "ending"),
+    [
+        ("python app.py", signal.SIGTERM),
+        ("python app.py", signal.SIGINT),
+        ("flask serve", signal.SIGTERM),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_it_prints_its_address_serves_the_file_it_is_given_and_ends_cleanly(
+    start: Callable[..., subprocess.Popen[str]],
+    tmp_path: Path,
+    program: str,
+    ending: signal.Signals,
+) -> None:
+    create(tmp_path / "mine.db", document("acme/only-here"))
+    create(tmp_path / "catalog.db", document("acme/not-this-one"))
+    process = start(program, tmp_path, CATALOG_DATABASE="mine.db")
+    line = process.stdout.readline()
+    printed = re.fullmatch(r"Serving mine\.db on http://127\.0\.0\.1:([0-9]+)\n", line)
+    assert printed
+    found = json.loads(get(int(printed[1]), "/api/v1/widgets/search"))
+    process.send_signal(ending)
+    assert process.communicate(timeout=10) == ("", "")
+    assert process.returncode == 0
+    assert [widget["name"] for widget in found["widgets"]] == ["only-here"]
+    assert set(files(tmp_path)) == {"mine.db", "catalog.db"}
+
+
+def test_an_install_that_was_answered_survives_a_kill(tmp_path: Path) -> None:
+    path = create(tmp_path / "mine.db", document("acme/clock", downloadCount=41))
+    running = Server(path)
+    _, answer = running.request("POST", "/api/v1/widgets/acme/clock")
+    running.process.kill()
+    running.process.communicate()
+    connection = sqlite3.connect(path)
+    (count,) = connection.execute("SELECT download_count FROM widget").fetchone()
+    connection.close()
+    assert (json.loads(answer), count) == ({"success": True}, 42)
+
+
+def test_a_port_that_is_taken_is_named(
+    refusal: Callable[..., str], tmp_path: Path, taken_port: int
+) -> None:
+    database = create(tmp_path / "mine.db")
+    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=taken_port)
+    assert said == f"Error: 127.0.0.1 port {taken_port} cannot be served: Address already in use.\n"
+
+
+def make_text(path: Path) -> None:
+    path.write_bytes(b"A letter, not a database.\n" * 400)
+
+
+def make_foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE widget (scope, name)")
+    connection.commit()
+    connection.close()
+
+
+def make_foreign_with_log(path: Path) -> None:
+    """What a program that was cut off leaves: its last writes are in the log alone."""
+    source = path.with_name("source")
+    connection = sqlite3.connect(source)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE widget (scope, name)")
+    connection.commit()
+    for end in ("", "-wal"):
+        shutil.copy(f"{source}{end}", f"{path}{end}")
+    connection.close()
+    source.unlink()
+
+
+def make_newer(path: Path) -> None:
+    create(path)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 1000")
+    connection.close()
+
+
+BAD_DATABASES = {
+    "missing": (lambda path: None, "does not exist"),
+    "text": (make_text, "not a database"),
+    "foreign": (make_foreign, "not one of a widget catalog"),
+    "foreign with a log": (make_foreign_with_log, "not one of a widget catalog"),
+    "newer": (make_newer, "schema version 1000"),
+    "directory": (Path.mkdir, "is not a file"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_DATABASES)
+def test_a_file_that_cannot_be_served_is_named_and_left_as_it_is(
+    refusal: Callable[..., str], tmp_path: Path, kind: str
+) -> None:
+    make, reason = BAD_DATABASES[kind]
+    path = tmp_path / "given.db"
+    make(path)
+    before = files(tmp_path)
+    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=path)
+    assert said.startswith(f"Error: {path} ")
+    assert reason in said
+    assert said.count("\n") == 1
+    assert files(tmp_path) == before
+
+
+def test_flask_serve_refuses_a_file_as_python_does(
+    refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    make_newer(tmp_path / "given.db")
+    said = refusal("flask serve", tmp_path, CATALOG_DATABASE="given.db")
+    assert said.startswith("Error: given.db has schema version 1000")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_bad_setting_stops_the_start_in_one_sentence(
+    refusal: Callable[..., str], tmp_path: Path, program: str
+) -> None:
+    said = refusal(program, tmp_path, CATALOG_THREADS="many")
+    assert said == "Error: CATALOG_THREADS must be a whole number from 1 to 64, not 'many'.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("PORT", value) for value in ("", "http", "-1", "65536", " 80", "8_0", "８０", "80.0")),
+        *(("THREADS", value) for value in ("", "0", "65", "two")),
+        *(("MINIMUM_CLI_VERSION", value) for value in ("", "1", "v1.0.0", "1.0.0 ", "latest")),
+        ("DATABASE", ""),
+        ("HOST", ""),
+        pytest.param("PORT", "9" * 5000, id="PORT-5000 digits"),
+        pytest.param("THREADS", "9" * 5000, id="THREADS-5000 digits"),
+    ],
+)
+def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"CATALOG_{name}", value)
+    with pytest.raises(ClickException, match=f"^CATALOG_{name} must be .+[.]$"):
+        create_app()
+
+
+def test_a_host_that_is_none_is_named(refusal: Callable[..., str], tmp_path: Path) -> None:
+    database = create(tmp_path / "mine.db")
+    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_HOST="a..b")
+    assert "CATALOG_HOST" in said
+    assert said.count("\n") == 1
+    assert not said.endswith("..\n")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/widgets/search", "/api/health", "/api/me", "/nowhere"])
+def test_the_server_does_not_say_what_it_is_made_of(server: Server, path: str) -> None:
+    response, _ = server.request("GET", path)
+    usual = {"content-type", "content-length", "date", "etag", "cache-control"}
+    asked_for = {"access-control-allow-origin", "www-authenticate"}
+    assert {name.lower() for name in response.headers} <= usual | asked_for

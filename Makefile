@@ -10,7 +10,7 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
-	@test -e "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
+	@test -s "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
 	@exec $(BIN)/python app.py
 
 test: .venv/dev  ## Run the tests

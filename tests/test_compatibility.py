@@ -196,8 +196,8 @@ INVALID = {
 
 
 @pytest.mark.parametrize("value", INVALID.values(), ids=INVALID)
-def test_what_is_no_semver_is_400(client_with: ClientWith, value: str) -> None:
-    response = client_with(document()).get(SEARCH, query_string={"compatSdk": value})
+def test_what_is_no_semver_is_400(demo: FlaskClient, value: str) -> None:
+    response = demo.get(SEARCH, query_string={"compatSdk": value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -273,6 +273,50 @@ def test_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     database.create(put("clock"))
     assert read(database, COUNT) == [(1,)]
     database.close()
+
+
+def test_log_of_a_lost_file_is_not_read_into_a_new_catalog(
+    database: Database, tmp_path: Path
+) -> None:
+    database.write(put("late"))
+    log = Path(f"{database.path}-wal").read_bytes()
+    database.close()
+    database.path.unlink()
+    Path(f"{database.path}-wal").write_bytes(log)
+    database.create(put("tasks"))
+    assert read(database, "SELECT name FROM widget") == [("tasks",)]
+
+
+def test_file_that_takes_the_place_is_not_mixed_with_the_old_one(
+    database: Database, tmp_path: Path
+) -> None:
+    new = Database(tmp_path / "new.db")
+    new.create(put("tasks"))
+    assert read(database, COUNT) == [(1,)]
+    database.write(put(*(f"w{n}" for n in range(100))))
+    new.path.replace(database.path)
+    for _ in range(2):  # a refusal would do: the log of the old file is still beside the new one
+        with suppress(DatabaseError):
+            assert read(database, "SELECT name FROM widget") == [("tasks",)]
+        with suppress(DatabaseError):
+            database.write([("UPDATE widget SET icon = 'x'", {})])
+    with closing(sqlite3.connect(f"file:{database.path}?immutable=1", uri=True)) as itself:
+        assert itself.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert itself.execute("SELECT name FROM widget").fetchall() == [("tasks",)]
+
+
+def test_bad_file_in_the_place_is_refused_until_the_good_one_is_back(database: Database) -> None:
+    kept = database.path.with_name("kept.db")
+    assert read(database, COUNT) == [(1,)]
+    database.write([set_count("2")])
+    database.path.rename(kept)
+    make_text(database.path)
+    for use in (Database.check, USES["write"], Database.check, USES["write"]):
+        with pytest.raises(DatabaseError):
+            use(database)
+    kept.replace(database.path)
+    assert read(database, COUNT) == [(2,)]
+    assert database.write([set_count("3")]) == [1]
 
 
 def test_closed_database_opens_again(database: Database) -> None:

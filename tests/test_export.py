@@ -241,6 +241,20 @@ def test_export_where_no_file_can_be_is_one_sentence(app_with: AppWith, tmp_path
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_export_to_a_full_disk_says_so(app_with: AppWith) -> None:
+    result = run(app_with(document()), "export", "/dev/full")
+    assert (result.exit_code, result.stderr) == (1, "Error: /dev/full: No space left on device.\n")
+
+
+def test_file_that_is_there_keeps_its_mode(app_with: AppWith, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    file.touch()
+    file.chmod(0o640)
+    assert run(app_with(document()), "export", file).exit_code == 0
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 def test_greatest_count_goes_in_again_after_one_more_install(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", downloadCount=2**53 - 1))
     assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200

@@ -231,10 +231,8 @@ def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "True", "TRUE", "1", "0", "yes", "null", " true", "true\0"])
-def test_official_that_is_neither_true_nor_false_is_400(
-    client_with: ClientWith, value: str
-) -> None:
-    response = client_with().get(SEARCH, query_string={"official": value})
+def test_official_that_is_neither_true_nor_false_is_400(demo: FlaskClient, value: str) -> None:
+    response = demo.get(SEARCH, query_string={"official": value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]

@@ -276,7 +276,7 @@ def searches(draw: st.DrawFn) -> tuple[list[Json], list[tuple[str, str, str]]]:
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=50,
     phases=[Phase.generate],  # small as they are: shrinking would take longer than it helps
     # Each example makes a catalog of its own, so that nothing of one is left for the next.
     suppress_health_check=[HealthCheck.function_scoped_fixture],

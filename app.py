@@ -26,6 +26,7 @@ DEFAULTS = {
     "PORT": "8080",
     "THREADS": "4",
     "MINIMUM_CLI_VERSION": "1.0.0",
+    "BUNDLE_URL": "",
 }
 
 

@@ -1,6 +1,7 @@
 """Files that appear complete or not at all."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,15 @@ from pathlib import Path
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A new file, for its owner alone, that takes the target's place if nothing goes wrong."""
+    """A new file that takes the target's place, and mode, if nothing goes wrong.
+
+    Where there is no target yet, the file is for its owner alone.
+    """
     target = Path(os.path.realpath(target))
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}."[:100])
     try:
+        if target.exists():
+            os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
         yield Path(name)
         os.fsync(descriptor)
         os.replace(name, target)

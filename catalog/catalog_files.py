@@ -24,15 +24,14 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
     """Every document in the files; raises CatalogFileError where any of them has a problem."""
     documents: list[Document] = []
     problems: list[str] = []
-    places: dict[tuple[str, str], str] = {}
+    places: dict[str, str] = {}
     for place, line in _lines(files):
         try:
-            document = check_document(_parsed(line))
-            key = (document.widget["scope"], document.widget["name"])
-            if key in places:
-                raise DocumentError([f"is in {places[key]} already"])
-            places[key] = place
-            documents.append(document)
+            checked = check_document(_parsed(line))
+            if checked.path in places:
+                raise DocumentError([f"is in {places[checked.path]} already"])
+            places[checked.path] = place
+            documents.append(checked)
         except DocumentError as error:
             problems += [f"{place}{_named(line)}: {problem}" for problem in error.problems]
         if len(problems) >= MAX_PROBLEMS:
@@ -79,12 +78,16 @@ ORDER BY published_at DESC, precedence DESC, version DESC
 def write_catalog(connection: sqlite3.Connection) -> Iterator[str]:
     """The whole catalog as lines, the same for the same catalog."""
     for row in connection.execute(WIDGETS):
-        versions = connection.execute(VERSIONS, dict(row))
-        document = {
-            "widget": {**widget(row), "listed": bool(row["listed"])},
-            "versions": [_document_version(version) for version in versions],
-        }
-        yield json.dumps(document, ensure_ascii=False) + "\n"
+        yield json.dumps(document(connection, row), ensure_ascii=False) + "\n"
+
+
+def document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
+    """The widget document of a row of widget."""
+    versions = connection.execute(VERSIONS, dict(row))
+    return {
+        "widget": {**widget(row), "listed": bool(row["listed"])},
+        "versions": [_document_version(version) for version in versions],
+    }
 
 
 def _document_version(row: sqlite3.Row) -> Json:

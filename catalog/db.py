@@ -4,7 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
+PATIENT_BUSY_TIMEOUT_MS = 60_000
 
 Statement = tuple[str, Mapping[str, object]]
 
@@ -25,9 +26,14 @@ class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
 
 
+Inode = tuple[int, int]  # device and number: which file it is, whatever its name
+
+
 class _Opened(NamedTuple):
     connection: sqlite3.Connection
-    file: tuple[int, int]  # which file it was when it was opened: device and inode
+    file: Inode
+    log: Inode | None
+    generation: int
 
 
 class Database:
@@ -39,8 +45,13 @@ class Database:
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         self._thread = threading.local()
         self._write_lock = threading.Lock()
+        self._open_lock = threading.Lock()
+        self._generation = 0  # how often another file has come to the path
         self._writer: _Opened | None = None
-        self._all_opened: list[_Opened] = []
+        self._all_opened: set[_Opened] = set()
+        # Called once where another process holds the write lock for over a second. Whoever sets
+        # it has the patience of a person at a terminal; a web request has not.
+        self.on_wait: Callable[[], None] | None = None
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -55,9 +66,17 @@ class Database:
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""
+        return self._transact(statements, "COMMIT")
+
+    def rehearse(self, statements: Iterable[Statement]) -> list[int]:
+        """What write() would answer, without keeping anything."""
+        return self._transact(statements, "ROLLBACK")
+
+    def _transact(self, statements: Iterable[Statement], end: str) -> list[int]:
         with self._write_lock:
             self._writer = self._current(self._writer)
-            return _run(self._writer.connection, statements)
+            _begin(self._writer.connection, self.on_wait)
+            return _run(self._writer.connection, statements, end)
 
     def exists(self) -> bool:
         """Whether the file holds anything; a file of no bytes is a catalog not yet made."""
@@ -74,10 +93,33 @@ class Database:
             raise DatabaseError(f"{self.name} exists already.")
         try:
             with replacing(self.path) as new, closing(_connect(new, "mode=rw")) as connection:
-                _run(connection, [*_schema_statements(), *statements])
+                connection.execute("BEGIN")
+                _run(connection, [*_schema_statements(), *statements], "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
+                self._remove_log()  # of a file that is no longer there
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
+
+    def backup(self, target: Path) -> None:
+        """Copy the catalog as it is now to the target, which is replaced whole or not at all."""
+        with self.read() as connection:
+            _copy(connection, target)
+
+    def restore(self, source: Path) -> None:
+        """Take over all that a backup holds, in one step that a running service sees at once."""
+        backup = Database(source)
+        try:
+            with closing(_connect(source, "mode=ro")) as connection:
+                backup._check_header(connection)
+                _check_integrity(connection)
+                if not self.exists():
+                    _copy(connection, self.path)
+                    return
+                with self._write_lock:
+                    self._writer = self._current(self._writer)
+                    connection.backup(self._writer.connection)
+        except sqlite3.Error as error:
+            raise DatabaseError(f"{backup.name} cannot be restored: {error}.") from error
 
     def close(self) -> None:
         """Close every connection, whichever thread opened it."""
@@ -88,7 +130,7 @@ class Database:
             self._writer = None
             self._thread = threading.local()
 
-    def _file(self) -> tuple[int, int] | None:
+    def _file(self) -> Inode | None:
         try:
             status = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -104,14 +146,35 @@ class Database:
         file = self._file()
         if file is None:
             raise DatabaseError(f"{self.name} does not exist. Create it with: flask init")
-        if opened and opened.file == file:
+        if opened and (opened.file, opened.generation) == (file, self._generation):
             return opened
-        if opened:
-            self._all_opened.remove(opened)
-            opened.connection.close()
-        opened = _Opened(self._open(), file)
-        self._all_opened.append(opened)
-        return opened
+        with self._open_lock:
+            if opened:
+                if opened.generation == self._generation:
+                    self._leave(opened)
+                opened.connection.close()
+                self._all_opened.discard(opened)
+            connection = self._open()
+            current = _Opened(connection, file, _inode(self._beside("-wal")), self._generation)
+            self._all_opened.add(current)
+        return current
+
+    def _leave(self, opened: _Opened) -> None:
+        """Take leave of a file that is no longer at the path, with all that was written to it.
+
+        Its log must not stay: SQLite would take it for the log of the file that is there now.
+        """
+        opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if opened.log == _inode(self._beside("-wal")):
+            self._remove_log()
+        self._generation += 1
+
+    def _remove_log(self) -> None:
+        for suffix in ("-wal", "-shm"):
+            self._beside(suffix).unlink(missing_ok=True)
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -120,8 +183,9 @@ class Database:
             with closing(_connect(self.path, "mode=ro&immutable=1")) as looking:
                 self._check_header(looking)
             connection = _connect(self.path, "mode=rw")
-            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                connection.execute("PRAGMA journal_mode = WAL")  # a copy may have come without
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")  # a backup comes without
+            self._check_header(connection)
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
         return connection
@@ -136,6 +200,14 @@ class Database:
                 f"{self.name} has schema version {schema_version}, "
                 f"and this release reads version {SCHEMA_VERSION}."
             )
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _connect(path: Path, parameters: str) -> sqlite3.Connection:
@@ -153,16 +225,43 @@ def _connect(path: Path, parameters: str) -> sqlite3.Connection:
     return connection
 
 
-def _run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> list[int]:
+def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
+    if on_wait:
+        connection.execute("PRAGMA busy_timeout = 1000")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+        on_wait()
+        connection.execute(f"PRAGMA busy_timeout = {PATIENT_BUSY_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")
+
+
+def _run(connection: sqlite3.Connection, statements: Iterable[Statement], end: str) -> list[int]:
     try:
         counts = [connection.execute(sql, values).rowcount for sql, values in statements]
-        connection.execute("COMMIT")
+        connection.execute(end)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
     return counts
+
+
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    with replacing(target) as new, closing(_connect(new, "mode=rw")) as copy:
+        connection.backup(copy)
+        # One file, without a log beside it, that can be read where nothing may be written.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        _check_integrity(copy)
+
+
+def _check_integrity(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"it is damaged: {found}")
 
 
 def _schema_statements() -> Iterator[Statement]:

@@ -25,6 +25,11 @@ class Document(NamedTuple):
     versions: list[Row]
     warnings: list[str]
 
+    @property
+    def path(self) -> str:
+        """The widget's name as people write it."""
+        return f"{self.widget['scope']}/{self.widget['name']}"
+
 
 class DocumentError(ValueError):
     """The document cannot be stored; problems holds one sentence for each thing wrong."""

@@ -1,10 +1,10 @@
 """Rows as the JSON that the specification names: Widget, WidgetSummary, VersionEntry."""
 
 import json
-import sqlite3
 from typing import Any
 
 Json = dict[str, Any]
+Row = Any  # a sqlite3.Row, or a mapping of the same columns
 
 # What version_entry() reads; a null display_name, description or icon falls back to the widget's.
 VERSION_ENTRY_COLUMNS = """
@@ -19,7 +19,7 @@ VERSION_ENTRY_COLUMNS = """
 """
 
 
-def widget(row: sqlite3.Row) -> Json:
+def widget(row: Row) -> Json:
     """The widget of a detail answer."""
     return {
         "scope": row["scope"],
@@ -33,7 +33,7 @@ def widget(row: sqlite3.Row) -> Json:
     }
 
 
-def widget_summary(row: sqlite3.Row, latest: Json | None) -> Json:
+def widget_summary(row: Row, latest: Json | None) -> Json:
     """An element of a search answer, without the key that only compatSdk adds."""
     return {
         "scope": row["scope"],
@@ -47,7 +47,7 @@ def widget_summary(row: sqlite3.Row, latest: Json | None) -> Json:
     }
 
 
-def registry_widget(row: sqlite3.Row, versions: list[Json]) -> Json:
+def registry_widget(row: Row, versions: list[Json]) -> Json:
     """An element of a registry: nothing in it changes unless the widget itself does."""
     return {
         "scope": row["scope"],
@@ -62,7 +62,7 @@ def registry_widget(row: sqlite3.Row, versions: list[Json]) -> Json:
     }
 
 
-def version_entry(row: sqlite3.Row) -> Json:
+def version_entry(row: Row) -> Json:
     """A version as every endpoint shows it; the row has VERSION_ENTRY_COLUMNS."""
     return {
         "scope": row["scope"],

@@ -1,16 +1,14 @@
 """Every write, as statements for Database.write(). Nothing here reads or runs anything."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Sequence
 
 from catalog.db import Statement
-from catalog.documents import Document
+from catalog.documents import Document, Row
 from catalog.folding import fold
 from catalog.semver_ranges import precedence
 
-# A document that says nothing of downloadCount, createdAt or listed leaves them as they are:
-# importing an old description must not lose a count or show what was unlisted. A row that would
-# not change is not written.
-PUT_WIDGET = """
+ADD_WIDGET = """
 INSERT INTO widget (
     scope, name, display_name, description, icon, is_official, download_count,
     created_at, listed, folded_name, folded_text
@@ -18,6 +16,12 @@ INSERT INTO widget (
     :scope, :name, :display_name, :description, :icon, :is_official, :download_count,
     coalesce(:created_at, :default_created_at), coalesce(:listed, 1), :folded_name, :folded_text
 )
+"""
+
+# A document that says nothing of downloadCount, createdAt or listed leaves them as they are:
+# importing an old description must not lose a count or show what was unlisted. A row that would
+# not change is not written.
+PUT_WIDGET = f"""{ADD_WIDGET}
 ON CONFLICT (scope, name) DO UPDATE SET
     display_name = :display_name, description = :description, icon = :icon,
     is_official = :is_official,
@@ -34,7 +38,7 @@ WHERE (
 )
 """
 
-PUT_VERSION = """
+ADD_VERSION = """
 INSERT INTO version (
     widget_id, version, precedence, bundle_url, bundle_size, sha256_hash, published_at,
     yanked, yanked_reason, deprecation_message, release_notes, display_name, description, icon,
@@ -45,6 +49,9 @@ INSERT INTO version (
     :yanked, :yanked_reason, :deprecation_message, :release_notes, :display_name, :description,
     :icon, :min_w, :min_h, :max_w, :max_h, :sdk_version, :config_version, :permissions, :license
 )
+"""
+
+PUT_VERSION = f"""{ADD_VERSION}
 ON CONFLICT (widget_id, version) DO UPDATE SET
     precedence = :precedence, bundle_url = :bundle_url, bundle_size = :bundle_size,
     sha256_hash = :sha256_hash, published_at = :published_at, yanked = :yanked,
@@ -72,23 +79,59 @@ def put_documents(documents: Iterable[Document]) -> list[Statement]:
 
 def put_document(document: Document) -> list[Statement]:
     """Add one widget with its versions, or update those that are there already."""
+    return [
+        (PUT_WIDGET, _widget_row(document)),
+        *((PUT_VERSION, row) for row in _version_rows(document)),
+    ]
+
+
+def publish(document: Document) -> list[Statement]:
+    """Add the document's versions, and its widget if it is new; fails on a known version."""
+    return [
+        (f"{ADD_WIDGET} ON CONFLICT (scope, name) DO NOTHING", _widget_row(document)),
+        *((ADD_VERSION, row) for row in _version_rows(document)),
+    ]
+
+
+def _widget_row(document: Document) -> Row:
     widget = document.widget
-    folded_name = " ".join(fold(widget["display_name"]).split())
-    folded_text = folded_name + "\n" + fold(widget["description"] or "")
-    row = {**widget, "folded_name": folded_name, "folded_text": folded_text}
-    statements: list[Statement] = [(PUT_WIDGET, row)]
+    return {**widget, **_folded(widget["display_name"], widget["description"])}
+
+
+def _folded(display_name: str, description: str | None) -> Row:
+    name = " ".join(fold(display_name).split())
+    return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}
+
+
+def _version_rows(document: Document) -> Iterator[Row]:
     for version in document.versions:
-        statements.append(
-            (
-                PUT_VERSION,
-                {
-                    **version,
-                    "scope": widget["scope"],
-                    "name": widget["name"],
-                    "precedence": precedence(version["version"]),
-                },
-            )
-        )
+        yield {
+            **version,
+            "scope": document.widget["scope"],
+            "name": document.widget["name"],
+            "precedence": precedence(version["version"]),
+        }
+
+
+REMOVE_OTHER_WIDGETS = """
+DELETE FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:kept))
+"""
+
+REMOVE_OTHER_VERSIONS = """
+DELETE FROM version
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+  AND version NOT IN (SELECT value FROM json_each(:kept))
+"""
+
+
+def remove_all_but(documents: Sequence[Document]) -> list[Statement]:
+    """Remove the widgets that no document names, then the versions that its own lacks."""
+    kept = json.dumps([document.path for document in documents])
+    statements: list[Statement] = [(REMOVE_OTHER_WIDGETS, {"kept": kept})]
+    for document in documents:
+        kept = json.dumps([row["version"] for row in document.versions])
+        scope, name = document.widget["scope"], document.widget["name"]
+        statements.append((REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}))
     return statements
 
 
@@ -102,3 +145,69 @@ WHERE scope = :scope AND name = :name
 def count_install(scope: str, name: str) -> list[Statement]:
     """Add one to the widget's download counter; changes no row where there is no such widget."""
     return [(COUNT_INSTALL, {"scope": scope, "name": name})]
+
+
+SET_YANKED = """
+UPDATE version SET yanked = :yanked, yanked_reason = :reason
+WHERE id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
+"""
+
+
+def set_yanked(version_id: int, yanked: bool, reason: str | None) -> list[Statement]:
+    """Withdraw a version from being offered, or offer it again."""
+    return [(SET_YANKED, {"id": version_id, "yanked": yanked, "reason": reason})]
+
+
+SET_DEPRECATION = """
+UPDATE version SET deprecation_message = :message
+WHERE id = :id AND deprecation_message IS NOT :message
+"""
+
+
+def set_deprecation(version_ids: Iterable[int], message: str | None) -> list[Statement]:
+    """Set the warning that users of these versions see, or take it away."""
+    return [(SET_DEPRECATION, {"id": id_, "message": message}) for id_ in version_ids]
+
+
+SET_LISTED = "UPDATE widget SET listed = :listed WHERE id = :id AND listed IS NOT :listed"
+
+
+def set_listed(widget_id: int, listed: bool) -> list[Statement]:
+    """Show a widget to the public, or hide it."""
+    return [(SET_LISTED, {"id": widget_id, "listed": listed})]
+
+
+SET_OFFICIAL = """
+UPDATE widget SET is_official = :official WHERE id = :id AND is_official IS NOT :official
+"""
+
+
+def set_official(widget_id: int, official: bool) -> list[Statement]:
+    """Mark a widget as the operator's own, or as not."""
+    return [(SET_OFFICIAL, {"id": widget_id, "official": official})]
+
+
+DESCRIBE = """
+UPDATE widget
+SET display_name = :display_name, description = :description, icon = :icon,
+    folded_name = :folded_name, folded_text = :folded_text
+WHERE id = :id AND (display_name, description, icon) IS NOT (:display_name, :description, :icon)
+"""
+
+
+def describe(
+    widget_id: int, display_name: str, description: str | None, icon: str | None
+) -> list[Statement]:
+    """Set how a widget presents itself."""
+    row = {"id": widget_id, "display_name": display_name, "description": description, "icon": icon}
+    return [(DESCRIBE, {**row, **_folded(display_name, description)})]
+
+
+def delete_widget(widget_id: int) -> list[Statement]:
+    """Remove a widget with all its versions."""
+    return [("DELETE FROM widget WHERE id = :id", {"id": widget_id})]
+
+
+def delete_version(version_id: int) -> list[Statement]:
+    """Remove one version."""
+    return [("DELETE FROM version WHERE id = :id", {"id": version_id})]

@@ -244,7 +244,8 @@ def test_export_where_no_file_can_be_is_one_sentence(app_with: AppWith, tmp_path
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 def test_export_to_a_full_disk_says_so(app_with: AppWith) -> None:
     result = run(app_with(document()), "export", "/dev/full")
-    assert (result.exit_code, result.stderr) == (1, "Error: /dev/full: No space left on device.\n")
+    said = "Error: /dev/full cannot be written: No space left on device.\n"
+    assert (result.exit_code, result.stderr) == (1, said)
 
 
 def test_file_that_is_there_keeps_its_mode(app_with: AppWith, tmp_path: Path) -> None:

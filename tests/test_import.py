@@ -53,7 +53,10 @@ def test_import_adds_widgets_and_says_how_many(app_with: AppWith, tmp_path: Path
     file = tmp_path / "more.jsonl"
     file.write_bytes(lines(document("acme/notes", version(), version("2.0.0")), document("b/c")))
     result = run(app, file)
-    assert (result.exit_code, result.stderr) == (0, "Imported 2 widgets and 2 versions.\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "Imported 2 widgets and 2 versions: 2 added, 0 changed, 0 unchanged.\n",
+    )
     assert names(app) == ["acme/clock", "acme/notes", "b/c"]
 
 
@@ -75,7 +78,7 @@ def test_several_files_and_standard_input_are_one_import(app_with: AppWith, tmp_
     (tmp_path / "b").write_bytes(lines(document("acme/b")))
     app = app_with()
     result = run(app, tmp_path / "a", "-", tmp_path / "b", given=lines(document("acme/c")))
-    assert result.stderr == "Imported 3 widgets and 0 versions.\n"
+    assert result.stderr == "Imported 3 widgets and 0 versions: 3 added, 0 changed, 0 unchanged.\n"
     assert names(app) == ["acme/a", "acme/b", "acme/c"]
 
 
@@ -94,12 +97,13 @@ SHAPES = {
 def test_lines_may_come_as_editors_write_them(app_with: AppWith, given: bytes) -> None:
     app = app_with()
     result = run(app, given=given)
-    assert result.stderr == "Imported 2 widgets and 0 versions.\n"
+    assert result.stderr == "Imported 2 widgets and 0 versions: 2 added, 0 changed, 0 unchanged.\n"
     assert names(app) == ["acme/a", "acme/b"]
 
 
 def test_empty_file_imports_nothing(app_with: AppWith) -> None:
-    assert run(app_with(), given=b"").stderr == "Imported 0 widgets and 0 versions.\n"
+    said = run(app_with(), given=b"").stderr
+    assert said == "Imported 0 widgets and 0 versions: 0 added, 0 changed, 0 unchanged.\n"
 
 
 def test_bad_file_changes_nothing_and_names_every_place(app_with: AppWith, tmp_path: Path) -> None:
@@ -159,9 +163,9 @@ def test_range_that_npm_does_not_know_is_imported_with_a_warning(app_with: AppWi
     assert (result.exit_code, result.stderr.splitlines()) == (
         0,
         [
-            "Warning: acme/clock version 1.0.0: sdkVersion 'any, please' is not an npm range; "
+            "Warning: acme/clock: version 1.0.0: sdkVersion 'any, please' is not an npm range; "
             "no SDK will match it.",
-            "Imported 1 widget and 1 version.",
+            "Imported 1 widget and 1 version: 1 added, 0 changed, 0 unchanged.",
         ],
     )
     assert stored(app)[0]["versions"][0]["sdkVersion"] == "any, please"
@@ -278,7 +282,8 @@ def test_process_imports_standard_input(app_with: AppWith) -> None:
     app = app_with()
     done = process(Path(app.config["DATABASE"]), "-", given=DEMO.read_bytes())
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.splitlines()[-1] == b"Imported 34 widgets and 205 versions."
+    said = done.stderr.splitlines()[-1]
+    assert said == b"Imported 34 widgets and 205 versions: 34 added, 0 changed, 0 unchanged."
     assert len(names(app)) == 34
 
 

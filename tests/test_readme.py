@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Server, create_demo
 
+from app import DEFAULTS, create_app
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8080"
+MARK = "--- end of answer ---"
 
 
 def section(title: str) -> str:
@@ -36,26 +39,40 @@ def checkout(directory: Path) -> Path:
     """A directory with the service in it, as a clone has it."""
     for name in ("app.py", "catalog", "schema.sql", "seed"):
         (directory / name).symlink_to(ROOT / name)
+    (directory / ".venv").mkdir()
+    (directory / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     return directory
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_every_line_of_the_endpoints_section_gives_the_answer_shown(tmp_path: Path) -> None:
     server = Server(create_demo(tmp_path / "catalog.db"))
-    shown, given = [], []
-    for line, answer in lines_and_answers(section("Endpoints")):
-        ran = subprocess.run(
-            ["bash", "-c", line.replace(ADDRESS, server.url)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
-        shown.append(f"$ {line}\n{answer}")
-        given.append(f"$ {line}\n{ran.stdout}")
+    pairs = lines_and_answers(section("Endpoints"))
+    given = [(line, run(line.replace(ADDRESS, server.url), tmp_path)) for line, _ in pairs]
     server.stop()
-    assert given == shown
+    assert given == pairs
     assert len(given) == 17
+
+
+def test_every_line_of_the_operators_section_gives_the_answer_shown(tmp_path: Path) -> None:
+    pairs = lines_and_answers(section("Operate it"))
+    # One shell runs them all, since they set and define what later ones use.
+    script = "".join(f"{line}\necho '{MARK}'\n" for line, _ in pairs)
+    answers = run(script, checkout(tmp_path)).split(f"{MARK}\n")[:-1]
+    assert list(zip([line for line, _ in pairs], answers, strict=True)) == pairs
+    assert len(pairs) == 15
+
+
+def run(script: str, directory: Path) -> str:
+    """What bash says, on both outputs, when it runs the script in the directory."""
+    ran = subprocess.run(
+        ["bash", "-c", f"exec 2>&1\n{script}"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return ran.stdout
 
 
 def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
@@ -73,7 +90,7 @@ def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
 
 
 def test_the_example_document_can_be_imported(tmp_path: Path) -> None:
-    (example,) = blocks(section("The catalog's own files"), "json")
+    (example,) = blocks(section("Catalog files"), "json")
     environment = {**os.environ, "CATALOG_DATABASE": str(tmp_path / "catalog.db")}
     flask = [sys.executable, "-m", "flask"]
     subprocess.run([*flask, "init"], cwd=ROOT, env=environment, check=True, capture_output=True)
@@ -86,19 +103,23 @@ def test_the_example_document_can_be_imported(tmp_path: Path) -> None:
         text=True,
         timeout=20,
     )
-    assert (ran.returncode, ran.stderr) == (0, "Imported 1 widget and 1 version.\n")
+    assert ran.returncode == 0
+    assert ran.stderr == "Imported 1 widget and 1 version: 1 added, 0 changed, 0 unchanged.\n"
 
 
 def test_the_table_of_settings_names_every_setting_with_its_default() -> None:
-    from app import DEFAULTS
-
     rows = re.findall(r"^\| `CATALOG_(\w+)` \| `([^`]*)` \|", section("Settings"), re.MULTILINE)
     assert dict(rows) == DEFAULTS
 
 
 def test_the_layout_names_every_module() -> None:
-    modules = {path.name for path in (ROOT / "catalog").glob("*.py")} - {"__init__.py"}
-    assert set(re.findall(r"^  (\w+\.py) ", section("Layout"), re.MULTILINE)) == modules
+    parts = {path.name for path in (ROOT / "catalog").glob("*[!_].py")} | {"commands/"}
+    assert set(re.findall(r"^  (\w+(?:\.py|/)) ", section("Layout"), re.MULTILINE)) == parts
+
+
+def test_the_table_of_commands_names_every_command() -> None:
+    named = set(re.findall(r"`flask (\w+)", section("Operate it")))
+    assert named == set(create_app().cli.commands)
 
 
 def test_make_help_lists_every_target_with_its_purpose() -> None:

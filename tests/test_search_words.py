@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import pytest
@@ -149,13 +148,29 @@ def test_only_the_widgets_own_name_and_description_are_matched(client_with: Clie
     assert found(client, q="manifest") == []
 
 
-def test_thousands_of_words_are_all_looked_for(client_with: ClientWith) -> None:
-    words = ["".join(letters) for letters in product("abcdefghijkl", repeat=3)]
+def test_hundreds_of_words_are_all_looked_for(client_with: ClientWith) -> None:
+    words = [one + two for one in "abcdefghijklmnopqr" for two in "abcdefghijklmnopqr"]
     client = client_with(
         document("a/all", description=" ".join(words)),
         document("a/less", description=" ".join(words[:-1])),
     )
     assert found(client, q=" ".join(reversed(words))) == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("q", "length"), [("x" * 1001, 1001), ("a " * 501, 1001), ("\ufdfa" * 60, 1080)]
+)
+def test_q_longer_than_a_person_types_is_refused(
+    client_with: ClientWith, q: str, length: int
+) -> None:
+    answer = client_with().get("/api/v1/widgets/search", query_string={"q": q})
+    said = f"q must be at most 1000 characters, not {length}."
+    assert (answer.status_code, answer.json) == (400, {"error": said})
+
+
+def test_q_of_a_thousand_characters_is_looked_for(client_with: ClientWith) -> None:
+    client = client_with(document("a/long", description="x" * 1000))
+    assert found(client, q="x" * 1000) == ["long"]
 
 
 def counted(*rows: tuple[str, str, str | None]) -> list[Json]:

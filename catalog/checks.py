@@ -1,0 +1,67 @@
+"""A reading of the whole database that names everything wrong in it."""
+
+import sqlite3
+from collections.abc import Iterator
+
+from catalog.catalog_files import WIDGETS, document
+from catalog.db import Database
+from catalog.documents import DocumentError, check_document
+from catalog.store import put_document
+
+# The index's own comparison with the text it was made from; it writes nothing.
+CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+
+MISLISTED = """
+WITH should AS (
+    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name
+    FROM widget WHERE listed
+)
+SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
+UNION
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM should)
+"""
+
+
+def findings(database: Database) -> Iterator[str]:
+    """A sentence for each thing wrong; none where all is well."""
+    try:
+        with database.read() as connection:
+            for (found,) in connection.execute("PRAGMA integrity_check"):
+                if found != "ok":
+                    yield f"The file is damaged: {found}."
+            for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+                yield f"Row {row_id} of {table} refers to no {parent}."
+            for (path,) in connection.execute(MISLISTED):
+                yield f"{path}: what search reads of it differs from the widget."
+            for row in connection.execute(WIDGETS).fetchall():
+                yield from _widget_findings(connection, row)
+    except sqlite3.DatabaseError as error:
+        yield f"The database cannot be read to the end: {error}."
+        return
+    try:
+        database.write([(CHECK_INDEX, {})])
+    except sqlite3.DatabaseError as error:
+        yield f"The search index does not match the widgets: {error}."
+
+
+def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
+    path = f"{row['scope']}/{row['name']}"
+    try:
+        checked = check_document(document(connection, row))
+    except (DocumentError, ValueError) as error:
+        for problem in getattr(error, "problems", [str(error)]):
+            yield f"{path}: {problem}."
+        return
+    for warning in checked.warnings:
+        yield f"{path}: {warning}."
+    (_, widget), *versions = put_document(checked)
+    if (row["folded_name"], row["folded_text"]) != (widget["folded_name"], widget["folded_text"]):
+        yield f"{path}: its text for search differs from its name and description."
+    stored = dict(
+        connection.execute(
+            "SELECT version, precedence FROM version WHERE widget_id = :id", {"id": row["id"]}
+        ).fetchall()
+    )
+    for _, version in versions:
+        if stored[version["version"]] != version["precedence"]:
+            yield f"{path}: version {version['version']} is sorted at the wrong place."

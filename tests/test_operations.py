@@ -55,25 +55,24 @@ def stats(client: FlaskClient) -> dict[str, int]:
 
 @pytest.mark.parametrize(("path", "keys"), ENDPOINTS.items())
 def test_endpoint_answers_json_without_a_session(
-    client_with: Catalog, path: str, keys: list[str]
+    demo: FlaskClient, path: str, keys: list[str]
 ) -> None:
-    answer = client_with().get(path)
+    answer = demo.get(path)
     assert (answer.status_code, answer.mimetype) == (200, "application/json")
     assert list(answer.json) == keys
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_no_cors_header_whatever_the_method(client_with: Catalog, path: str, method: str) -> None:
+def test_no_cors_header_whatever_the_method(demo: FlaskClient, path: str, method: str) -> None:
     origin = {"Origin": "https://example.com", "Access-Control-Request-Method": "GET"}
-    answer = client_with().open(path, method=method, headers=origin)
+    answer = demo.open(path, method=method, headers=origin)
     assert not [name for name, _ in answer.headers if name.startswith("Access-Control-")]
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_head_has_the_headers_of_get_and_no_body(client_with: Catalog, path: str) -> None:
-    client = client_with()
-    got, head = client.get(path), client.head(path)
+def test_head_has_the_headers_of_get_and_no_body(demo: FlaskClient, path: str) -> None:
+    got, head = demo.get(path), demo.head(path)
     assert (head.status_code, head.data, head.headers) == (200, b"", got.headers)
 
 

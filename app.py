@@ -7,9 +7,15 @@ from collections.abc import Mapping
 
 from click import ClickException
 from flask import Flask, Response, current_app, jsonify
-from werkzeug.exceptions import HTTPException, ServiceUnavailable
+from werkzeug.exceptions import (
+    HTTPException,
+    InternalServerError,
+    NotFound,
+    ServiceUnavailable,
+)
 
 from catalog import server
+from catalog.answers import Answers
 from catalog.commands import commands
 from catalog.db import Database, DatabaseError
 from catalog.documents import shown
@@ -30,6 +36,27 @@ DEFAULTS = {
 }
 
 
+# In place of what Werkzeug says where nobody says more.
+SENTENCES = {
+    NotFound.description: "There is nothing at this address.",
+    InternalServerError.description: "Something went wrong here; the request is not to blame.",
+}
+
+# What an operator or time can mend, by SQLite's primary result codes.
+FAULTS_OF_THE_FILE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     """A service on one database; settings given here win over the environment's."""
     app = Service(__name__)
@@ -41,12 +68,13 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.json.sort_keys = False
     app.json.ensure_ascii = False
 
+    app.extensions["answers"] = Answers()
     app.extensions["database"] = Database(app.config["DATABASE"])
     for blueprint in (v1, registry, operations, internal, commands):
         app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
-    app.register_error_handler(sqlite3.OperationalError, unavailable)
+    app.register_error_handler(sqlite3.DatabaseError, unavailable)
     return app
 
 
@@ -71,13 +99,16 @@ def bad_setting(name: str, allowed: str, value: str) -> ClickException:
 def error_body(error: HTTPException) -> Response:
     """Every error is a JSON object; its headers, such as Allow, stay as they are."""
     response = error.get_response()
-    response.data = jsonify(error=error.description).data
+    message = SENTENCES.get(error.description, error.description)
+    response.data = jsonify(error=message).data
     response.mimetype = "application/json"
     return response
 
 
 def unavailable(error: Exception) -> Response:
     """A database that cannot be read or written now may be in a moment."""
+    if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF not in FAULTS_OF_THE_FILE:
+        raise error  # a fault of ours
     current_app.logger.error("The database cannot be used: %s", error)
     return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 

@@ -5,7 +5,7 @@
 PRAGMA application_id = 0x57636174;  -- "Wcat": tells our files from other SQLite files
 
 CREATE TABLE widget (
-    id             INTEGER PRIMARY KEY,
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,  -- never that of a widget that is gone
     scope          TEXT    NOT NULL CHECK (scope <> '' AND instr(scope, '/') = 0),
     name           TEXT    NOT NULL CHECK (name <> '' AND instr(name, '/') = 0),
     display_name   TEXT    NOT NULL CHECK (display_name <> ''),
@@ -22,7 +22,7 @@ CREATE TABLE widget (
 ) STRICT;
 
 CREATE TABLE version (
-    id                  INTEGER PRIMARY KEY,
+    id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     version             TEXT    NOT NULL CHECK (version <> ''),
     precedence          TEXT    NOT NULL,  -- sorts as SemVer does (catalog/semver_ranges.py)
@@ -66,7 +66,7 @@ CREATE TABLE listing (
 
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
-CREATE INDEX listing_order_by_official ON listing (official, downloads DESC, scope, name);
+CREATE INDEX listing_official ON listing (official);  -- to count them; without the counter, which changes often
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
@@ -104,6 +104,47 @@ END;
 -- Kept apart: an install touches one number, never the text index.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
+END;
+
+-- How often the catalog and its counters have changed. An answer that was made at a revision is right
+-- for as long as the revision stays, whichever process writes.
+
+CREATE TABLE revision (
+    id        INTEGER PRIMARY KEY CHECK (id = 1),
+    content   INTEGER NOT NULL,
+    downloads INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO revision VALUES (1, 0, 0);
+
+CREATE TRIGGER content_widget_added AFTER INSERT ON widget BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_widget_removed AFTER DELETE ON widget BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_widget_changed AFTER UPDATE OF
+    id, scope, name, display_name, description, icon, is_official, created_at, listed
+ON widget BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_version_added AFTER INSERT ON version BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_version_removed AFTER DELETE ON version BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_version_changed AFTER UPDATE ON version BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER downloads_changed AFTER UPDATE OF download_count ON widget BEGIN
+    UPDATE revision SET downloads = downloads + 1;
 END;
 
 PRAGMA user_version = 1;

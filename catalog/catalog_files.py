@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from catalog import resources
 from catalog.documents import Document, DocumentError, check_document, shown
-from catalog.resources import Json, version_entry, widget
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_PROBLEMS = 20  # enough to mend a file by; a file of another kind has thousands
@@ -66,31 +66,25 @@ def _named(line: bytes) -> str:
         return ""
 
 
-WIDGETS = "SELECT * FROM widget ORDER BY scope, name"
+WIDGETS = f"SELECT *, {resources.WIDGET} AS json FROM widget ORDER BY scope, name"
 
-VERSIONS = """
-SELECT :scope AS scope, :name AS name, version.* FROM version
+VERSIONS = f"""
+SELECT {resources.DOCUMENT_VERSION} FROM version
 WHERE widget_id = :id
 ORDER BY published_at DESC, precedence DESC, version DESC
 """
 
 
-def write_catalog(connection: sqlite3.Connection) -> Iterator[str]:
+def catalog_lines(connection: sqlite3.Connection) -> Iterator[str]:
     """The whole catalog as lines, the same for the same catalog."""
     for row in connection.execute(WIDGETS):
         yield json.dumps(document(connection, row), ensure_ascii=False) + "\n"
 
 
-def document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
+def document(connection: sqlite3.Connection, row: sqlite3.Row) -> resources.Json:
     """The widget document of a row of widget."""
-    versions = connection.execute(VERSIONS, dict(row))
+    versions = connection.execute(VERSIONS, {"id": row["id"]})
     return {
-        "widget": {**widget(row), "listed": bool(row["listed"])},
-        "versions": [_document_version(version) for version in versions],
+        "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
+        "versions": [json.loads(version) for (version,) in versions],
     }
-
-
-def _document_version(row: sqlite3.Row) -> Json:
-    entry = version_entry(row)
-    del entry["scope"], entry["name"]  # the widget beside it says them
-    return entry

@@ -4,10 +4,11 @@ import os
 import sqlite3
 import stat
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 from urllib.parse import quote
 
 from catalog.atomic_files import replacing
@@ -26,11 +27,15 @@ class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
 
 
+class Connection(sqlite3.Connection):
+    """A connection that can be referred to weakly, so that it goes with its thread."""
+
+
 Inode = tuple[int, int]  # device and number: which file it is, whatever its name
 
 
 class _Opened(NamedTuple):
-    connection: sqlite3.Connection
+    connection: Connection
     file: Inode
     log: Inode | None
     generation: int
@@ -48,21 +53,31 @@ class Database:
         self._open_lock = threading.Lock()
         self._generation = 0  # how often another file has come to the path
         self._writer: _Opened | None = None
-        self._all_opened: set[_Opened] = set()
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         # Called once where another process holds the write lock for over a second. Whoever sets
         # it has the patience of a person at a terminal; a web request has not.
         self.on_wait: Callable[[], None] | None = None
 
+    def reader(self) -> sqlite3.Connection:
+        """This thread's connection to read with; each statement sees the catalog as it is then."""
+        reader = self._thread.reader = self._current(getattr(self._thread, "reader", None), "ON")
+        return reader.connection
+
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """A connection on which every statement sees the same state of the catalog."""
-        reader = self._thread.reader = self._current(getattr(self._thread, "reader", None))
-        reader.connection.execute("PRAGMA query_only = ON")
-        reader.connection.execute("BEGIN")
+        connection = self.reader()
+        connection.execute("BEGIN")
         try:
-            yield reader.connection
+            yield connection
         finally:
-            reader.connection.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
+
+    @property
+    def generation(self) -> int:
+        """Which of the files that have been at the path this thread reads; see _leave()."""
+        generation: int = self._thread.reader.generation
+        return generation
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""
@@ -74,9 +89,14 @@ class Database:
 
     def _transact(self, statements: Iterable[Statement], end: str) -> list[int]:
         with self._write_lock:
-            self._writer = self._current(self._writer)
-            _begin(self._writer.connection, self.on_wait)
-            return _run(self._writer.connection, statements, end)
+            self._writer = self._current(self._writer, "OFF")
+            connection = self._writer.connection
+            if end == "COMMIT" and not self.on_wait and _is_one(statements):
+                # It is a transaction of its own; a statement more would cost a request one more
+                # turn at the interpreter's lock.
+                return [connection.execute(*statements[0]).rowcount]
+            _begin(connection, self.on_wait)
+            return _run(connection, statements, end)
 
     def exists(self) -> bool:
         """Whether the file holds anything; a file of no bytes is a catalog not yet made."""
@@ -84,49 +104,34 @@ class Database:
 
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
-        with self.read():
-            pass
+        self.reader()
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
         """Make the catalog with what the statements put in it, or leave no catalog at all."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         try:
-            with replacing(self.path) as new, closing(_connect(new, "mode=rw")) as connection:
+            with replacing(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
                 _run(connection, [*_schema_statements(), *statements], "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-                self._remove_log()  # of a file that is no longer there
+                self.remove_log()
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
-    def backup(self, target: Path) -> None:
-        """Copy the catalog as it is now to the target, which is replaced whole or not at all."""
-        with self.read() as connection:
-            _copy(connection, target)
-
-    def restore(self, source: Path) -> None:
-        """Take over all that a backup holds, in one step that a running service sees at once."""
-        backup = Database(source)
-        try:
-            with closing(_connect(source, "mode=ro")) as connection:
-                backup._check_header(connection)
-                _check_integrity(connection)
-                if not self.exists():
-                    _copy(connection, self.path)
-                    return
-                with self._write_lock:
-                    self._writer = self._current(self._writer)
-                    connection.backup(self._writer.connection)
-        except sqlite3.Error as error:
-            raise DatabaseError(f"{backup.name} cannot be restored: {error}.") from error
+    def take_over(self, other: sqlite3.Connection) -> None:
+        """Hold from now on what another database holds, in one step that every reader sees."""
+        with self._write_lock:
+            self._writer = self._current(self._writer, "OFF")
+            _begin(self._writer.connection, self.on_wait)  # the next line would wait in silence
+            self._writer.connection.execute("ROLLBACK")
+            other.backup(self._writer.connection)
 
     def close(self) -> None:
         """Close every connection, whichever thread opened it."""
         with self._write_lock:
-            for opened in self._all_opened:
-                opened.connection.close()
-            self._all_opened.clear()
+            for connection in list(self._connections):
+                connection.close()
             self._writer = None
             self._thread = threading.local()
 
@@ -141,7 +146,7 @@ class Database:
             raise DatabaseError(f"{self.name} is not a file.")
         return (status.st_dev, status.st_ino) if status.st_size else None
 
-    def _current(self, opened: _Opened | None) -> _Opened:
+    def _current(self, opened: _Opened | None, query_only: str) -> _Opened:
         """The connection, opened anew where another file has come to the path."""
         file = self._file()
         if file is None:
@@ -153,11 +158,10 @@ class Database:
                 if opened.generation == self._generation:
                     self._leave(opened)
                 opened.connection.close()
-                self._all_opened.discard(opened)
             connection = self._open()
-            current = _Opened(connection, file, _inode(self._beside("-wal")), self._generation)
-            self._all_opened.add(current)
-        return current
+            connection.execute(f"PRAGMA query_only = {query_only}")
+            self._connections.add(connection)
+            return _Opened(connection, file, _inode(self._beside("-wal")), self._generation)
 
     def _leave(self, opened: _Opened) -> None:
         """Take leave of a file that is no longer at the path, with all that was written to it.
@@ -166,31 +170,33 @@ class Database:
         """
         opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if opened.log == _inode(self._beside("-wal")):
-            self._remove_log()
+            self.remove_log()
         self._generation += 1
 
-    def _remove_log(self) -> None:
+    def remove_log(self) -> None:
+        """Remove the log of a file that is no longer there, before another takes its place."""
         for suffix in ("-wal", "-shm"):
             self._beside(suffix).unlink(missing_ok=True)
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         try:
             # Looked at first as a file that never changes, which leaves every byte of it and its
             # log where they are. create() makes sure that our mark is in the file itself.
-            with closing(_connect(self.path, "mode=ro&immutable=1")) as looking:
-                self._check_header(looking)
-            connection = _connect(self.path, "mode=rw")
+            with closing(connect(self.path, "mode=ro&immutable=1")) as looking:
+                self.check_header(looking)
+            connection = connect(self.path, "mode=rw")
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 connection.execute("PRAGMA journal_mode = WAL")  # a backup comes without
-            self._check_header(connection)
+            self.check_header(connection)
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
         return connection
 
-    def _check_header(self, connection: sqlite3.Connection) -> None:
+    def check_header(self, connection: sqlite3.Connection) -> None:
+        """Raise DatabaseError unless what is open is a catalog that this release can read."""
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (schema_version,) = connection.execute("PRAGMA user_version").fetchone()
         if application_id != APPLICATION_ID:
@@ -210,19 +216,28 @@ def _inode(path: Path) -> Inode | None:
     return status.st_dev, status.st_ino
 
 
-def _connect(path: Path, parameters: str) -> sqlite3.Connection:
+def connect(path: Path, parameters: str) -> Connection:
+    """A connection to the file at the path, with the parameters of SQLite's URI."""
     connection = sqlite3.connect(
         f"file://{quote(os.fsencode(path.absolute()))}?{parameters}",
         uri=True,
         timeout=BUSY_TIMEOUT_MS / 1000,
+        factory=Connection,
         isolation_level=None,
         check_same_thread=False,  # close() is called from the thread that stops the server
     )
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
+    # Popular counters are written again and again: moved to the file four times less often than
+    # by default, most of those writes are spared it.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.create_function("satisfies", 2, satisfies, deterministic=True)
     return connection
+
+
+def _is_one(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
+    return isinstance(statements, list) and len(statements) == 1
 
 
 def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
@@ -232,7 +247,7 @@ def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
         on_wait()
         connection.execute(f"PRAGMA busy_timeout = {PATIENT_BUSY_TIMEOUT_MS}")
@@ -248,20 +263,6 @@ def _run(connection: sqlite3.Connection, statements: Iterable[Statement], end: s
             connection.execute("ROLLBACK")
         raise
     return counts
-
-
-def _copy(connection: sqlite3.Connection, target: Path) -> None:
-    with replacing(target) as new, closing(_connect(new, "mode=rw")) as copy:
-        connection.backup(copy)
-        # One file, without a log beside it, that can be read where nothing may be written.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        _check_integrity(copy)
-
-
-def _check_integrity(connection: sqlite3.Connection) -> None:
-    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(f"it is damaged: {found}")
 
 
 def _schema_statements() -> Iterator[Statement]:

@@ -1,98 +1,67 @@
-"""Rows as the JSON that the specification names: Widget, WidgetSummary, VersionEntry."""
+"""The JSON of the specification's resources, as SQL that makes it of rows of widget and version.
 
-import json
+SQLite writes the text itself: one statement gives a whole answer, and while it works, other threads
+can too.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
 Json = dict[str, Any]
-Row = Any  # a sqlite3.Row, or a mapping of the same columns
-
-# What version_entry() reads; a null display_name, description or icon falls back to the widget's.
-VERSION_ENTRY_COLUMNS = """
-    version.id, version.widget_id, widget.scope, widget.name, version.version, version.bundle_url,
-    version.bundle_size, version.sha256_hash, version.published_at, version.yanked,
-    version.yanked_reason, version.deprecation_message, version.release_notes,
-    coalesce(version.display_name, widget.display_name) AS display_name,
-    coalesce(version.description, widget.description) AS description,
-    coalesce(version.icon, widget.icon) AS icon,
-    version.min_w, version.min_h, version.max_w, version.max_h, version.sdk_version,
-    version.config_version, version.permissions, version.license
-"""
 
 
-def widget(row: Row) -> Json:
-    """The widget of a detail answer."""
-    return {
-        "scope": row["scope"],
-        "name": row["name"],
-        "displayName": row["display_name"],
-        "description": row["description"],
-        "icon": row["icon"],
-        "isOfficial": boolean(row["is_official"]),
-        "downloadCount": row["download_count"],
-        "createdAt": row["created_at"],
-    }
+def _boolean(column: str) -> str:
+    return f"json(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)"
 
 
-def widget_summary(row: Row, latest: Json | None) -> Json:
-    """An element of a search answer, without the key that only compatSdk adds."""
-    return {
-        "scope": row["scope"],
-        "name": row["name"],
-        "displayName": row["display_name"],
-        "description": row["description"],
-        "icon": row["icon"],
-        "isOfficial": boolean(row["is_official"]),
-        "downloadCount": row["download_count"],
-        "latestVersion": latest,
-    }
+_WIDGET_FIELDS = f"""
+    'scope', widget.scope, 'name', widget.name, 'displayName', widget.display_name,
+    'description', widget.description, 'icon', widget.icon,
+    'isOfficial', {_boolean("widget.is_official")}"""
+
+WIDGET = f"""json_object({_WIDGET_FIELDS},
+    'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
+
+# Without latestVersion and latestCompatibleVersion, and without latestVersion and versions.
+WIDGET_SUMMARY = f"json_object({_WIDGET_FIELDS}, 'downloadCount', widget.download_count)"
+REGISTRY_WIDGET = f"json_object({_WIDGET_FIELDS}, 'createdAt', widget.created_at)"
+
+_VERSION_FIELDS = f"""
+    'version', version.version, 'bundleUrl', version.bundle_url,
+    'bundleSize', version.bundle_size, 'sha256Hash', version.sha256_hash,
+    'publishedAt', version.published_at, 'yanked', {_boolean("version.yanked")},
+    'yankedReason', version.yanked_reason, 'deprecationMessage', version.deprecation_message,
+    'releaseNotes', version.release_notes,
+    'displayName', {{display_name}}, 'description', {{description}}, 'icon', {{icon}},
+    'minSize', json_object('w', version.min_w, 'h', version.min_h),
+    'maxSize', json_object('w', version.max_w, 'h', version.max_h),
+    'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
+    'permissions', json(version.permissions), 'license', version.license"""
+
+# As the API shows a version: what its manifest leaves out is the widget's own.
+VERSION_ENTRY = "json_object('scope', widget.scope, 'name', widget.name, {})".format(
+    _VERSION_FIELDS.format(
+        display_name="coalesce(version.display_name, widget.display_name)",
+        description="coalesce(version.description, widget.description)",
+        icon="coalesce(version.icon, widget.icon)",
+    )
+)
+
+# As a widget document holds it: nothing in place of what the manifest leaves out.
+DOCUMENT_VERSION = "json_object({})".format(
+    _VERSION_FIELDS.format(
+        display_name="version.display_name",
+        description="version.description",
+        icon="version.icon",
+    )
+)
 
 
-def registry_widget(row: Row, versions: list[Json]) -> Json:
-    """An element of a registry: nothing in it changes unless the widget itself does."""
-    return {
-        "scope": row["scope"],
-        "name": row["name"],
-        "displayName": row["display_name"],
-        "description": row["description"],
-        "icon": row["icon"],
-        "isOfficial": boolean(row["is_official"]),
-        "createdAt": row["created_at"],
-        "latestVersion": latest_version(versions),
-        "versions": versions,
-    }
+def with_members(text: str, **members: str) -> str:
+    """The JSON object of a text with further members at its end, each as JSON text."""
+    return text[:-1] + "".join(f',"{key}":{value}' for key, value in members.items()) + "}"
 
 
-def version_entry(row: Row) -> Json:
-    """A version as every endpoint shows it; the row has VERSION_ENTRY_COLUMNS."""
-    return {
-        "scope": row["scope"],
-        "name": row["name"],
-        "version": row["version"],
-        "bundleUrl": row["bundle_url"],
-        "bundleSize": row["bundle_size"],
-        "sha256Hash": row["sha256_hash"],
-        "publishedAt": row["published_at"],
-        "yanked": bool(row["yanked"]),
-        "yankedReason": row["yanked_reason"],
-        "deprecationMessage": row["deprecation_message"],
-        "releaseNotes": row["release_notes"],
-        "displayName": row["display_name"],
-        "description": row["description"],
-        "icon": row["icon"],
-        "minSize": {"w": row["min_w"], "h": row["min_h"]},
-        "maxSize": {"w": row["max_w"], "h": row["max_h"]},
-        "sdkVersion": row["sdk_version"],
-        "configVersion": row["config_version"],
-        "permissions": json.loads(row["permissions"]),
-        "license": row["license"],
-    }
-
-
-def latest_version(newest_first: list[Json]) -> str | None:
+def latest_version(newest_first: Iterable[Any]) -> str | None:
     """The text of the newest version that is not yanked, or None."""
-    return next((entry["version"] for entry in newest_first if not entry["yanked"]), None)
-
-
-def boolean(value: int | None) -> bool | None:
-    """SQLite's 0, 1 or null as JSON's false, true or null."""
-    return None if value is None else bool(value)
+    return next((version["version"] for version in newest_first if not version["yanked"]), None)

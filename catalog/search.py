@@ -1,6 +1,5 @@
 """A search of the catalog: its parameters, its SQL, its page of summaries."""
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 
 from catalog.documents import shown
 from catalog.folding import fold
-from catalog.resources import VERSION_ENTRY_COLUMNS, Json, version_entry, widget_summary
+from catalog.resources import VERSION_ENTRY, WIDGET_SUMMARY, with_members
 from catalog.semver_ranges import is_version
 
 DEFAULT_LIMIT = 20
@@ -74,94 +73,97 @@ def _positive(name: str, value: str) -> int:
     return int(value.lstrip("0")[:4000])
 
 
-# What a search finds, in three ways that differ in where they begin: at the order that needs no
-# sorting, at the trigrams of the words, or, for words that the index cannot find, at every text.
-ALL_HITS = """
-FROM listing
-WHERE (:official IS NULL OR official = :official)
-"""
-
-SCOPE_HITS = """
-FROM listing
-WHERE scope = :scope AND (:official IS NULL OR official = :official)
-"""
-
-INDEXED_HITS = """
-FROM listing_text JOIN listing ON listing.widget_id = listing_text.rowid
-JOIN widget ON widget.id = listing.widget_id
-WHERE listing_text MATCH :match
-  AND (:scope IS NULL OR listing.scope = :scope) AND (:official IS NULL OR official = :official)
-"""
-
-SCANNED_HITS = """
-FROM listing JOIN widget ON widget.id = listing.widget_id
-WHERE (:scope IS NULL OR listing.scope = :scope) AND (:official IS NULL OR official = :official)
-"""
-
-# Where a name stands among the hits for words: it is q, begins with q, holds every word, or not.
-NAME_TIER = """
-    CASE WHEN listing.folded_name = :q THEN 0
-         WHEN substr(listing.folded_name, 1, length(:q)) = :q THEN 1
-         WHEN {name_holds_words} THEN 2
-         ELSE 3 END
-"""
-
-COUNT = "SELECT count(*) {hits}"
-
-PAGE = """
-WITH hit AS (
-    SELECT listing.widget_id, {tier} AS tier, downloads, listing.scope, listing.name
-    {hits}
-    ORDER BY {order} downloads DESC, listing.scope, listing.name
-    LIMIT :limit OFFSET :offset
+# Without words, the order is that of an index, and the page is read off its beginning.
+BROWSE = """
+WITH total AS (SELECT count(*) AS total FROM listing {where}),
+hit AS (
+    SELECT widget_id, 0 AS tier, downloads, scope, name FROM listing {where_in_order}
+    ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-SELECT widget.*,
-    (SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1) AS latest_id,
-    (SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-     AND :compat_sdk IS NOT NULL AND satisfies(:compat_sdk, sdk_version)
-     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1) AS compatible_id
-FROM hit JOIN widget ON widget.id = hit.widget_id
+"""
+
+# With words, the hits are counted and sorted in one pass: the name is q, begins with q, holds every
+# word, or does not. INDEXED begins at the trigrams of the words; SCANNED at every text, for words
+# that have none.
+WORDS = """
+WITH found AS MATERIALIZED (
+    SELECT listing.widget_id,
+           CASE WHEN folded_name = :q THEN 0
+                WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
+                WHEN {name_holds_words} THEN 2
+                ELSE 3 END AS tier,
+           downloads, scope, name
+    FROM {source} {where}
+),
+total AS (SELECT count(*) AS total FROM found),
+hit AS (
+    SELECT * FROM found ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
+)
+"""
+INDEXED = "listing_text JOIN listing ON listing.widget_id = listing_text.rowid"
+SCANNED = "listing"
+
+# One row at least, for the total and the revision.
+SUMMARIES = f"""
+SELECT content, revision.downloads, total, hit.widget_id, {WIDGET_SUMMARY} AS summary,
+    (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
+     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1) AS latest,
+    {{compatible}} AS compatible
+FROM revision JOIN total LEFT JOIN hit LEFT JOIN widget ON widget.id = hit.widget_id
+WHERE revision.id = 1
 ORDER BY hit.tier, hit.downloads DESC, hit.scope, hit.name
 """
 
-ENTRIES = f"""
-SELECT {VERSION_ENTRY_COLUMNS}
-FROM json_each(:ids) JOIN version ON version.id = value JOIN widget ON widget.id = widget_id
+COMPATIBLE = f"""
+    (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
+     AND satisfies(:compat_sdk, sdk_version)
+     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1)
 """
 
 
-def find_widgets(connection: sqlite3.Connection, search: Search) -> Json:
-    """The answer to a search: one page of summaries and how many there are in all."""
-    hits, tier, values = _hits(search)
-    (total,) = connection.execute(COUNT.format(hits=hits), values).fetchone()
-    # Without words there are no tiers, and the order is an index's own.
-    page = PAGE.format(hits=hits, tier=tier or "0", order="tier," if tier else "")
-    rows = connection.execute(page, values).fetchall()
-
-    wanted = {row[key] for row in rows for key in ("latest_id", "compatible_id")} - {None}
-    entries = {
-        row["id"]: version_entry(row)
-        for row in connection.execute(ENTRIES, {"ids": json.dumps(sorted(wanted))})
-    }
+def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[tuple[int, int], str]:
+    """The answer to a search, one page of summaries, with the revision that it was made of."""
+    statement, values = _statement(search)
+    rows = connection.execute(statement, values).fetchall()
+    content, downloads, total, *_ = rows[0]
     summaries = []
     for row in rows:
-        summary = widget_summary(row, entries.get(row["latest_id"]))
-        if search.compat_sdk is not None:
-            summary["latestCompatibleVersion"] = entries.get(row["compatible_id"])
-        summaries.append(summary)
-    return {"widgets": summaries, "total": total, "page": search.page, "limit": search.limit}
+        if row["widget_id"] is not None:
+            members = {"latestVersion": row["latest"] or "null"}
+            if search.compat_sdk is not None:
+                members["latestCompatibleVersion"] = row["compatible"] or "null"
+            summaries.append(with_members(row["summary"], **members))
+    text = (
+        f'{{"widgets":[{",".join(summaries)}],'
+        f'"total":{total},"page":{search.page},"limit":{search.limit}}}'
+    )
+    return (content, downloads), text
 
 
+# A word is sought in the index by its beginning: a phrase of a thousand trigrams takes a second
+# on a text that repeats itself.
+MAX_INDEXED = 24
 # The index reads two non-characters as U+FFFD, and no text has a NUL in it.
 UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 
-def _hits(search: Search) -> tuple[str, str, dict[str, object]]:
-    """Where to find what is sought, the tier of a hit if it has one, and the values of both."""
+def _statement(search: Search) -> tuple[str, dict[str, object]]:
+    """The statement that answers a search, and its values."""
     words = {f"word{number}": word for number, word in enumerate(dict.fromkeys(search.q.split()))}
-    scanned = [key for key, word in words.items() if len(word) < 3 or UNINDEXED.search(word)]
-    indexed = [word for key, word in words.items() if key not in scanned]
+    unindexed = {key for key, word in words.items() if len(word) < 3 or UNINDEXED.search(word)}
+    indexed = [word[:MAX_INDEXED] for key, word in words.items() if key not in unindexed]
+    scanned = [key for key, word in words.items() if key in unindexed or len(word) > MAX_INDEXED]
+    conditions = []
+    if indexed:
+        conditions.append("listing_text MATCH :match")
+    if scanned:
+        holds = _holds("folded_text", scanned)
+        conditions.append(f"(SELECT {holds} FROM widget WHERE id = listing.widget_id)")
+    if search.scope is not None:
+        conditions.append("scope = :scope")
+    if search.official is not None:
+        conditions.append("official = :official")
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     values: dict[str, object] = {
         **words,
         "q": search.q,
@@ -173,13 +175,13 @@ def _hits(search: Search) -> tuple[str, str, dict[str, object]]:
         "limit": search.limit,
         "offset": min((search.page - 1) * search.limit, MAX_OFFSET),
     }
-    if not words:
-        return (SCOPE_HITS if search.scope else ALL_HITS), "", values
-    hits = INDEXED_HITS if indexed else SCANNED_HITS
-    if scanned:
-        hits += f"AND {_holds('widget.folded_text', scanned)}"
-    tier = NAME_TIER.format(name_holds_words=_holds("listing.folded_name", words))
-    return hits, tier, values
+    # A plus keeps SQLite from an index that counts well but is in no order.
+    hits = BROWSE.format(where=where, where_in_order=where.replace("official", "+official", 1))
+    if words:
+        source = INDEXED if indexed else SCANNED
+        in_name = _holds("folded_name", words)
+        hits = WORDS.format(source=source, where=where, name_holds_words=in_name)
+    return hits + SUMMARIES.format(compatible=COMPATIBLE if search.compat_sdk else "NULL"), values
 
 
 def _holds(column: str, keys: Iterable[str]) -> str:

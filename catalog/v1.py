@@ -1,54 +1,76 @@
 """/api/v1/widgets/*: the public, versioned API, open to every origin."""
 
+import json
+import sqlite3
+
 from flask import Blueprint, Response, abort, current_app, jsonify, request
 from flask_cors import CORS
 
 from catalog import resources, store
-from catalog.conditional import revalidate
+from catalog.answers import Made, respond
 from catalog.documents import shown
-from catalog.routing import catch_all, known_methods, options_or_405
+from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
 from catalog.search import ParameterError, find_widgets, parse_search
 
-PREFIX = "/api/v1/widgets/"
 MAX_BODY_BYTES = 4096  # no call has a body; some clients send an empty object all the same
 
-v1 = Blueprint("v1", __name__, url_prefix=PREFIX.rstrip("/"))
+v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
 CORS(v1, send_wildcard=True, methods=["GET", "HEAD", "POST", "OPTIONS"], max_age=7200)
+
+
+REVISION = "SELECT content, downloads FROM revision"
 
 
 @v1.get("/search")
 def search() -> Response:
     try:
-        wanted = parse_search(request.args)
+        wanted = parse_search(request.args.to_dict())
     except ParameterError as error:
         abort(400, str(error))
-    with current_app.extensions["database"].read() as connection:
-        return jsonify(find_widgets(connection, wanted))
+    connection = current_app.extensions["database"].reader()
+    revision = tuple(connection.execute(REVISION).fetchone())
+    return respond(wanted, revision, lambda: find_widgets(connection, wanted))
 
 
-WIDGET = "SELECT * FROM widget WHERE scope = :scope AND name = :name AND listed"
-
-VERSIONS = f"""
-SELECT {resources.VERSION_ENTRY_COLUMNS}
-FROM version JOIN widget ON widget.id = version.widget_id
-WHERE version.widget_id = :widget_id
-ORDER BY published_at DESC, precedence DESC, version DESC
+# What a detail depends on: it holds until the catalog or this one counter changes.
+WIDGET = """
+SELECT content, widget.id, download_count FROM revision
+LEFT JOIN widget ON scope = :scope AND name = :name AND listed
+WHERE revision.id = 1
 """
 
 
 @v1.get("/<scope>/<name>")
 def detail(scope: str, name: str) -> Response:
-    with current_app.extensions["database"].read() as connection:
-        widget = connection.execute(WIDGET, {"scope": scope, "name": name}).fetchone()
-        if widget is None:
-            abort(404, no_widget(scope, name))
-        rows = connection.execute(VERSIONS, {"widget_id": widget["id"]})
-        versions = [resources.version_entry(row) for row in rows]
-    return jsonify(
-        widget=resources.widget(widget),
-        versions=versions,
-        latestVersion=resources.latest_version(versions),
+    connection = current_app.extensions["database"].reader()
+    named = {"scope": scope, "name": name}
+    revision = tuple(connection.execute(WIDGET, named).fetchone())
+    return respond(("detail", scope, name), revision, lambda: make_detail(connection, named))
+
+
+DETAIL = f"""
+SELECT content, widget.id, download_count, {resources.WIDGET} AS widget,
+    version.version, yanked, {resources.VERSION_ENTRY} AS entry
+FROM revision
+JOIN widget ON scope = :scope AND name = :name AND listed
+LEFT JOIN version ON widget_id = widget.id
+WHERE revision.id = 1
+ORDER BY published_at DESC, precedence DESC, version DESC
+"""
+
+
+def make_detail(connection: sqlite3.Connection, named: dict[str, str]) -> Made:
+    rows = connection.execute(DETAIL, named).fetchall()
+    if not rows:
+        abort(404, no_widget(**named))
+    content, widget_id, downloads, widget, *_ = rows[0]
+    versions = [row for row in rows if row["version"] is not None]
+    text = resources.with_members(
+        f'{{"widget":{widget}}}',
+        versions=f"[{','.join(row['entry'] for row in versions)}]",
+        latestVersion=json.dumps(resources.latest_version(versions)),
     )
+    return (content, widget_id, downloads), text
 
 
 @v1.post("/<scope>/<name>")
@@ -70,7 +92,7 @@ def unmatched() -> Response:
     abort(404)
 
 
-catch_all(v1, PREFIX, unmatched)
+catch_all(v1, V1_PREFIX, unmatched)
 
 
 @v1.before_request
@@ -80,9 +102,8 @@ def refuse_large_body() -> None:
 
 
 @v1.after_request
-def allow_revalidation(response: Response) -> Response:
-    """Let clients keep an answer and ask whether it still holds, since counts change often."""
-    if request.method in ("GET", "HEAD") and response.status_code == 200:
-        response.cache_control.no_cache = True
-        revalidate(response)
+def ask_again(response: Response) -> Response:
+    """Let clients keep an answer if they ask each time whether it still holds: counts change."""
+    if response.headers.get("ETag"):
+        response.headers["Cache-Control"] = "no-cache"
     return response

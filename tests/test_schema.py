@@ -221,18 +221,22 @@ def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connecti
     assert found(catalog, "time") == []
 
 
-LATEST = "SELECT id FROM version WHERE widget_id = :id AND yanked = 0 " + (
-    "ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1"
-)
+LATEST = """
+FROM version WHERE widget_id = widget.id AND yanked = 0
+ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+"""
+WIDGET_BY_NAME = "sqlite_autoindex_widget_1 (scope=? AND name=?)"
 PLANS = {
-    "detail": (v1.WIDGET, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
-    "versions of a detail": (v1.VERSIONS, ["PRIMARY KEY", "version_newest (widget_id=?)"]),
-    "registry": (registry.WIDGETS, ["sqlite_autoindex_widget_1 (scope=?)"]),
-    "versions of a registry": (
-        registry.VERSIONS,
-        ["sqlite_autoindex_widget_1 (scope=?)", "version_newest (widget_id=?)"],
+    "revision of a detail": (v1.WIDGET, ["PRIMARY KEY", WIDGET_BY_NAME]),
+    "detail": (v1.DETAIL, [WIDGET_BY_NAME, "PRIMARY KEY", "version_newest (widget_id=?)"]),
+    "registry": (
+        registry.REGISTRY,
+        ["PRIMARY KEY", "widget_1 (scope=?)", "version_newest (widget_id=?)"],
     ),
-    "latest version": (LATEST, ["version_newest_offered (widget_id=?)"]),
+    "latest version": (
+        "SELECT id" + LATEST.replace("widget.id", ":id"),
+        ["version_newest_offered (widget_id=?)"],
+    ),
     "install": (store.COUNT_INSTALL, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
     "put version": (store.PUT_VERSION, ["SUBQUERY", "(scope=? AND name=?)"]),
     "export": (catalog_files.VERSIONS, ["version_newest (widget_id=?)"]),
@@ -252,5 +256,5 @@ def test_query_searches_an_index_and_sorts_nothing(
 
 
 def test_query_of_the_latest_version_is_the_one_that_search_asks() -> None:
-    asked = " ".join(search.PAGE.split())
-    assert " ".join(LATEST.replace(":id", "widget.id").split()) in asked
+    asked = " ".join(search.SUMMARIES.split())
+    assert " ".join(LATEST.split()) in asked

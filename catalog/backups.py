@@ -1,0 +1,70 @@
+"""Complete copies of the catalog, taken and put back while the service runs."""
+
+import os
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+from catalog.atomic_files import replacing
+from catalog.db import Database, DatabaseError, connect
+
+
+def backup(database: Database, target: Path) -> None:
+    """Copy the catalog as it is now to the target, which is replaced whole or not at all."""
+    if target.exists() and not target.is_file():
+        raise DatabaseError(f"{target} is not a file.")
+    if target.exists() and target.samefile(database.path):
+        raise DatabaseError(f"{target} is the catalog itself.")
+    try:
+        with database.read() as connection:
+            _copy(connection, target)
+    except OSError as error:
+        raise DatabaseError(f"{target} cannot be written: {error.strerror}.") from error
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{database.name} cannot be copied to {target}: {error}.") from error
+
+
+def restore(database: Database, source: Path) -> None:
+    """Take over all that a backup holds, in one step that a running service sees at once."""
+    kept = Database(source)
+    beside = database.path.absolute().parent
+    try:
+        with (
+            closing(connect(source, "mode=ro")) as connection,
+            tempfile.TemporaryDirectory(dir=beside, prefix=".restore.") as directory,
+        ):
+            kept.check_header(connection)
+            _check_integrity(connection)
+            copy = Path(directory) / "catalog.db"
+            _copy(connection, copy)
+            _put(copy, database)
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{kept.name} cannot be restored: {error}.") from error
+
+
+def _put(copy: Path, database: Database) -> None:
+    with closing(connect(copy, "mode=rw")) as connection:
+        # A revision that no answer was ever made at: what is kept is of another history.
+        now = {"now": time.time_ns()}
+        connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
+        if database.exists():
+            database.take_over(connection)
+            return
+    database.remove_log()
+    os.replace(copy, database.path)
+
+
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    with replacing(target) as new, closing(connect(new, "mode=rw")) as copy:
+        connection.backup(copy)
+        # One file, without a log beside it, that can be read where nothing may be written.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        _check_integrity(copy)
+
+
+def _check_integrity(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")

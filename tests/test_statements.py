@@ -1,0 +1,80 @@
+"""How many SQL statements an answer costs, made and kept: what no noise can change."""
+
+from collections.abc import Callable
+from itertools import groupby
+
+import pytest
+from builders import document, version
+from flask import Flask
+
+CATALOG = [
+    document(f"acme/widget-{n}", version("1.0.0"), version("2.0.0"), displayName=f"Widget {n}")
+    for n in range(30)
+]
+MADE = {
+    "browse": "/api/v1/widgets/search",
+    "words": "/api/v1/widgets/search?q=widget",
+    "short word": "/api/v1/widgets/search?q=wi",
+    "words and SDK": "/api/v1/widgets/search?q=widget&compatSdk=1.4.0&scope=acme&official=false",
+    "largest page": "/api/v1/widgets/search?limit=100",
+    "detail": "/api/v1/widgets/acme/widget-1",
+    "registry": "/api/widgets/acme/registry.json",
+}
+
+
+def statements(app: Flask, request: Callable[[], object]) -> list[str]:
+    """What SQLite is asked while the request is answered."""
+    database = app.extensions["database"]
+    # The text index reads its settings once, when it is first asked.
+    database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'other'")
+    database.write([("UPDATE widget SET icon = icon WHERE id = -1", {})])
+    connections = [database.reader(), database._writer.connection]
+    seen: list[str] = []
+    for connection in connections:
+        connection.set_trace_callback(seen.append)
+    try:
+        request()
+    finally:
+        for connection in connections:
+            connection.set_trace_callback(None)
+    # A statement that sets off triggers is told again for each, and what the text index asks of
+    # its own tables begins as a comment.
+    return [sql for sql, _ in groupby(seen) if not sql.startswith("--")]
+
+
+@pytest.mark.parametrize("path", MADE.values(), ids=MADE)
+def test_an_answer_is_made_with_two_statements_and_kept_for_one(
+    app_with: Callable[..., Flask], path: str
+) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    assert len(statements(app, lambda: client.get(path))) == 2
+    assert len(statements(app, lambda: client.get(path))) == 1
+
+
+@pytest.mark.parametrize("path", MADE.values(), ids=MADE)
+def test_a_kept_answer_is_confirmed_with_one_statement(
+    app_with: Callable[..., Flask], path: str
+) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    etag = client.get(path).headers["ETag"]
+
+    def ask() -> None:
+        assert client.get(path, headers={"If-None-Match": etag}).status_code == 304
+
+    assert len(statements(app, ask)) == 1
+
+
+def test_an_install_is_one_statement(app_with: Callable[..., Flask]) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    path = "/api/v1/widgets/acme/widget-1"
+    assert len(statements(app, lambda: client.post(path))) == 1
+
+
+def test_paths_without_a_catalog_ask_nothing(app_with: Callable[..., Flask]) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    for path in ("/api/version", "/api/settings", "/api/widgets/cli-version", "/api/none"):
+        assert statements(app, lambda path=path: client.get(path)) == []

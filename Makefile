@@ -13,8 +13,9 @@ run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
 	@test -s "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
 	@exec $(BIN)/python app.py
 
+# In memory where there is such a place: most of the tests' time is waiting for the disc.
 test: .venv/dev  ## Run the tests
-	$(BIN)/pytest -q -n auto
+	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") $(BIN)/pytest -q -n auto
 
 lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -30,7 +31,7 @@ clean:  ## Remove what the other targets made, but no database
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 # An empty file says which requirements are installed, and when: pip runs only if they change.
 .venv/run: requirements.txt | .venv/bin/python

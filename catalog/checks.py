@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from catalog.catalog_files import WIDGETS, document
 from catalog.db import Database
-from catalog.documents import DocumentError, check_document
+from catalog.documents import DocumentError, check_document, shown
 from catalog.store import put_document
 
 # The index's own comparison with the text it was made from; it writes nothing.
@@ -44,8 +44,26 @@ def findings(database: Database) -> Iterator[str]:
         yield f"The search index does not match the widgets: {error}."
 
 
+UNREADABLE_PERMISSIONS = """
+SELECT version, permissions FROM version
+WHERE widget_id = :id AND iif(
+    json_valid(permissions),
+    json_type(permissions) <> 'array'
+    OR EXISTS (SELECT 1 FROM json_each(permissions) WHERE type IN ('array', 'object')),
+    1)
+"""
+
+
 def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
     path = f"{row['scope']}/{row['name']}"
+    unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
+    for version, permissions in unreadable:
+        yield (
+            f"{path}: version {version}: permissions must be an array of strings, "
+            f"not {shown(permissions)}."
+        )
+    if unreadable:
+        return
     try:
         checked = check_document(document(connection, row))
     except (DocumentError, ValueError) as error:

@@ -140,10 +140,10 @@ def number(value: object) -> int | float:
 def timestamp(value: object) -> str:
     """Any ISO 8601 time with an offset, as UTC in the form of JavaScript's toISOString."""
     try:
-        # fromisoformat() takes any sign between date and time; ISO 8601 and RFC 3339 take these.
+        # fromisoformat() takes any sign between date and time, and no small z.
         if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
             raise ValueError
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value.upper())
         if moment.tzinfo is None:
             raise ValueError
         return _canonical(moment.astimezone(UTC))
@@ -279,7 +279,10 @@ def _version_columns(given: object, widget: Row, index: int, problems: list[str]
         row["min_w"], row["min_h"] = row.pop("min_size")
         row["max_w"], row["max_h"] = row.pop("max_size")
         if row["min_w"] > row["max_w"] or row["min_h"] > row["max_h"]:
-            problems.append(f"{where}minSize must not exceed maxSize")
+            problems.append(
+                f"{where}minSize, {row['min_w']} by {row['min_h']}, must not exceed "
+                f"maxSize, {row['max_w']} by {row['max_h']}"
+            )
     return row
 
 

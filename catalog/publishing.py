@@ -74,5 +74,7 @@ def differences(stored: Mapping[str, object], published: Row) -> list[str]:
 
 def _filled(template: str, manifest: Mapping[str, object]) -> str:
     for key in ("scope", "name", "version"):
-        template = template.replace(f"{{{key}}}", quote(str(manifest.get(key)), safe=""))
+        template = template.replace(
+            f"{{{key}}}", quote(str(manifest.get(key)), safe="", errors="replace")
+        )
     return template

@@ -11,6 +11,7 @@ from werkzeug.routing import BaseConverter, MapAdapter, Rule
 
 from catalog.documents import shown
 
+V1_PREFIX = "/api/v1/widgets/"
 METHODS = ("GET", "HEAD", "POST")
 
 

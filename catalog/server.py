@@ -2,16 +2,18 @@
 
 import json
 import logging
+import re
 import signal
 
 from click import ClickException
 from flask import Flask
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
 from waitress.server import BaseWSGIServer, create_server
 from waitress.task import ErrorTask
 
-from catalog import v1
 from catalog.db import DatabaseError
+from catalog.routing import V1_PREFIX
 
 # Above what v1 refuses in its own words, and small enough to be no burden to receive.
 MAX_BODY_BYTES = 64 * 1024
@@ -54,7 +56,9 @@ def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
     except ValueError as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
-        raise ClickException(f"{host} port {port} cannot be served: {error.strerror}.") from error
+        raise ClickException(
+            f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: {error.strerror}."
+        ) from error
     servers = [server for server in sockets.values() if isinstance(server, BaseWSGIServer)]
     for server in servers:
         server.channel_class = _Channel
@@ -65,15 +69,25 @@ def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
     return listener, f"http://{shown_host}:{shown_port}"
 
 
+class _Parser(HTTPRequestParser):
+    """Takes an address as people type it: curl sends "q=天気" in UTF-8, as it was given."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        line, end, fields = header_plus.partition(b"\r\n")
+        line = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), line)
+        super().parse_header(line + end + fields)
+
+
 class _ErrorTask(ErrorTask):
     """A refusal of a request that cannot be handed to the app, in the shape of the app's own."""
 
     def execute(self) -> None:
         error = self.request.error
-        body = json.dumps({"error": f"{error.reason}: {error.body}."}).encode() + b"\n"
+        message = f"{error.reason}: {error.body.rstrip('.')}."
+        body = json.dumps({"error": message}).encode() + b"\n"
         self.status = f"{error.code} {error.reason}"
         self.response_headers.append(("Content-Type", "application/json"))
-        if getattr(self.request, "path", "").startswith(v1.PREFIX):
+        if f" {V1_PREFIX}".encode() in self.request.first_line:
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
         self.set_close_on_finish()
         self.content_length = len(body)
@@ -81,4 +95,5 @@ class _ErrorTask(ErrorTask):
 
 
 class _Channel(HTTPChannel):
+    parser_class = _Parser
     error_task_class = _ErrorTask

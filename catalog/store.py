@@ -191,16 +191,16 @@ DESCRIBE = """
 UPDATE widget
 SET display_name = :display_name, description = :description, icon = :icon,
     folded_name = :folded_name, folded_text = :folded_text
-WHERE id = :id AND (display_name, description, icon) IS NOT (:display_name, :description, :icon)
+WHERE id = :id
+  AND (display_name, description, icon) IS (:old_display_name, :old_description, :old_icon)
 """
 
 
-def describe(
-    widget_id: int, display_name: str, description: str | None, icon: str | None
-) -> list[Statement]:
-    """Set how a widget presents itself."""
-    row = {"id": widget_id, "display_name": display_name, "description": description, "icon": icon}
-    return [(DESCRIBE, {**row, **_folded(display_name, description)})]
+def describe(widget_id: int, before: Row, after: Row) -> list[Statement]:
+    """Set how a widget presents itself, if it still is as it was before."""
+    old = {f"old_{key}": value for key, value in before.items()}
+    folded = _folded(after["display_name"], after["description"])
+    return [(DESCRIBE, {"id": widget_id, **old, **after, **folded})]
 
 
 def delete_widget(widget_id: int) -> list[Statement]:

@@ -16,7 +16,7 @@ from flask import Flask
 
 from app import create_app
 from catalog import store
-from catalog.catalog_files import read_catalog, write_catalog
+from catalog.catalog_files import catalog_lines, read_catalog
 
 AppWith = Callable[..., Flask]
 BOM = b"\xef\xbb\xbf"
@@ -36,7 +36,7 @@ def run(app: Flask, *files: object, given: bytes | None = None) -> Result:
 
 def stored(app: Flask) -> list[Json]:
     with app.extensions["database"].read() as connection:
-        return [json.loads(line) for line in write_catalog(connection)]
+        return [json.loads(line) for line in catalog_lines(connection)]
 
 
 def names(app: Flask) -> list[str]:

@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.catalog_files import read_catalog, write_catalog
+from catalog.catalog_files import catalog_lines, read_catalog
 from catalog.v1 import MAX_BODY_BYTES
 
 Catalog = Callable[..., FlaskClient]
@@ -201,7 +201,7 @@ def test_catalog_can_be_imported_again_after_an_install_at_the_greatest_count(
     app = app_with(document(downloadCount=2**53 - 1))
     assert app.test_client().post(CLOCK).status_code == 200
     with app.extensions["database"].read() as connection:
-        (tmp_path / "export.jsonl").write_text("".join(write_catalog(connection)))
+        (tmp_path / "export.jsonl").write_text("".join(catalog_lines(connection)))
     with (tmp_path / "export.jsonl").open("rb") as file:
         (imported,) = read_catalog([file])
     assert {"acme/clock": imported.widget["download_count"]} == stored_counts(app)

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,8 @@ def checkout(directory: Path) -> Path:
     for name in ("app.py", "catalog", "schema.sql", "seed"):
         (directory / name).symlink_to(ROOT / name)
     (directory / ".venv").mkdir()
-    (directory / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        (directory / ".venv" / part).symlink_to(Path(sys.prefix) / part)
     return directory
 
 
@@ -52,6 +54,27 @@ def test_every_line_of_the_endpoints_section_gives_the_answer_shown(tmp_path: Pa
     server.stop()
     assert given == pairs
     assert len(given) == 17
+
+
+def test_make_run_says_what_the_start_section_shows(tmp_path: Path) -> None:
+    (run_line, shown), _ = lines_and_answers(section("Start"))
+    directory = checkout(tmp_path)
+    for name in ("Makefile", "requirements.txt"):
+        (directory / name).symlink_to(ROOT / name)
+    (directory / ".venv" / "run").touch()  # what says that the requirements are installed
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec 2>&1; exec {run_line}"],
+        cwd=directory,
+        env={**os.environ, "CATALOG_PORT": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline() + process.stdout.readline()
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert re.sub(r":\d+$", ":8080", said.rstrip()) == shown.rstrip()
 
 
 def test_every_line_of_the_operators_section_gives_the_answer_shown(tmp_path: Path) -> None:

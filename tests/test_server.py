@@ -137,7 +137,8 @@ def test_a_port_that_is_taken_is_named(
 ) -> None:
     database = create(tmp_path / "mine.db")
     said = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=taken_port)
-    assert said == f"Error: 127.0.0.1 port {taken_port} cannot be served: Address already in use.\n"
+    named = f"CATALOG_HOST 127.0.0.1 with CATALOG_PORT {taken_port}"
+    assert said == f"Error: {named} cannot be served on: Address already in use.\n"
 
 
 def make_text(path: Path) -> None:

@@ -13,6 +13,7 @@ from flask import Blueprint, current_app
 from catalog.catalog_files import CatalogFileError
 from catalog.db import Database, DatabaseError, Statement
 from catalog.documents import Document, DocumentError, identifier, shown, text
+from catalog.semver_ranges import is_version
 
 commands = Blueprint("commands", __name__, cli_group=None)
 
@@ -43,7 +44,8 @@ class Command(click.Command):
         except BrokenPipeError:
             raise  # whoever read the output has had enough
         except OSError as error:
-            raise Refusal(f"{error.filename}: {error.strerror}.") from error
+            file = f"{error.filename}: " if error.filename else ""
+            raise Refusal(f"{file}{error.strerror}.") from error
         except (DatabaseError, CatalogFileError, DocumentError, sqlite3.Error) as error:
             raise Refusal(str(error)) from error
 
@@ -74,7 +76,7 @@ def confirm(question: str, yes: bool) -> None:
     """Go on only with --yes or the operator's own yes; a script is never left waiting."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise Refusal(f"{question} There is no terminal to answer at; give --yes to go on.")
     if not click.confirm(question, err=True):
         raise Refusal("Nothing was changed.")
@@ -82,7 +84,8 @@ def confirm(question: str, yes: bool) -> None:
 
 def progress(statements: list[Statement]) -> AbstractContextManager[Iterable[Statement]]:
     """The statements, with a bar that follows them where a person watches."""
-    watched = sys.stderr.isatty() and not click.get_current_context().meta.get("quiet")
+    quiet = click.get_current_context().meta.get("quiet")
+    watched = sys.stderr is not None and sys.stderr.isatty() and not quiet
     return click.progressbar(statements, label="Writing", file=sys.stderr, hidden=not watched)
 
 
@@ -108,7 +111,7 @@ class Named(NamedTuple):
 
 
 class NameType(click.ParamType):
-    """An argument of the form scope/name or scope/name@version."""
+    """An argument of the form scope/name, or scope/name@version."""
 
     def __init__(self, form: str, *, version: bool | None) -> None:
         self.name = form
@@ -117,18 +120,18 @@ class NameType(click.ParamType):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Named:
-        widget, at, version = str(value).partition("@")
-        if str(value).startswith("@"):  # a scope in npm's manner
-            widget, at, version = str(value)[1:].partition("@")
-            widget = f"@{widget}"
+        widget, at, version = str(value).rpartition("@")
+        # A scope or name may hold an @ of its own.
+        is_name = "/" in version or widget.endswith("/")
+        if is_name or (self.version is False and not is_version(version)):
+            widget, at, version = str(value), "", ""
         scope, _, name = widget.partition("/")
         try:
-            named = Named(identifier(scope), identifier(name), version if at else None)
+            if self.version not in (None, bool(at)):
+                raise ValueError
+            return Named(identifier(scope), identifier(name), version if at else None)
         except ValueError:
-            named = None
-        if named is None or self.version not in (None, bool(at)):
             self.fail(f"{shown(value)} is not of the form {self.name}.", parameter, context)
-        return named
 
 
 class TextType(click.ParamType):

@@ -1,13 +1,8 @@
-"""flask publish, yank, deprecate, unlist, official, describe, delete: what changes the catalog."""
-
-import json
-import sqlite3
-from typing import BinaryIO
+"""flask yank, deprecate, unlist, official, describe, delete: what changes a widget or version."""
 
 import click
-from flask import current_app
 
-from catalog import resources, store
+from catalog import store
 from catalog.commands.base import (
     TEXT,
     VERSION,
@@ -20,138 +15,13 @@ from catalog.commands.base import (
     database,
     say,
 )
-from catalog.documents import Document, shown
-from catalog.publishing import differences, publication
-from catalog.semver_ranges import is_range, is_version, satisfies
-
-FIND_WIDGET = "SELECT * FROM widget WHERE scope = :scope AND name = :name"
-
-FIND_VERSIONS = f"""
-SELECT {resources.VERSION_ENTRY_COLUMNS}
-FROM version JOIN widget ON widget.id = version.widget_id
-WHERE widget.scope = :scope AND widget.name = :name
-ORDER BY published_at DESC, precedence DESC, version DESC
-"""
-
-
-def find_widget(named: Named) -> sqlite3.Row:
-    with database().read() as connection:
-        widget = connection.execute(FIND_WIDGET, named._asdict()).fetchone()
-    if widget is None:
-        raise Refusal(f"There is no widget {named.scope}/{named.name}.")
-    return widget
-
-
-def find_versions(named: Named) -> list[sqlite3.Row]:
-    """The versions that are named, by their own text or by a range that admits them."""
-    find_widget(named)
-    wanted = named.version or ""
-    if not is_version(wanted) and not is_range(wanted):
-        raise Refusal(f"{shown(wanted)} is neither a version nor a range of versions.")
-    with database().read() as connection:
-        versions = connection.execute(FIND_VERSIONS, named._asdict()).fetchall()
-    if is_version(wanted):
-        found = [row for row in versions if row["version"] == wanted]
-    else:
-        found = [row for row in versions if satisfies(row["version"], wanted)]
-    if not found:
-        raise Refusal(f"There is no version {named}.")
-    return found
-
-
-def find_version(named: Named) -> sqlite3.Row:
-    if not is_version(named.version or ""):
-        raise Refusal(f"{shown(named.version)} is not a version such as 1.4.0.")
-    (version,) = find_versions(named)
-    return version
-
-
-def say_latest(named: Named) -> None:
-    with database().read() as connection:
-        rows = connection.execute(FIND_VERSIONS, named._asdict()).fetchall()
-    latest = resources.latest_version([resources.version_entry(row) for row in rows])
-    say(f"The latest version of {named.scope}/{named.name} is now {latest or 'none'}.")
-
-
-@command("publish")
-@click.argument("manifest", type=click.File("rb"))
-@click.argument("bundle", type=click.File("rb"))
-@click.option(
-    "--bundle-url",
-    metavar="URL",
-    help="Where dashboards load the bundle; {scope}, {name} and {version} are filled in. "
-    "Without it the setting CATALOG_BUNDLE_URL is used.",
+from catalog.commands.finding import (
+    find_version,
+    find_versions,
+    find_widget,
+    has_widget,
+    say_latest,
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
-def publish(manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, dry_run: bool) -> None:
-    """Add a version of a widget.
-
-    MANIFEST is a JSON object that describes the version: scope, name, version, displayName,
-    sdkVersion and what else a version has. BUNDLE is its JavaScript file. The widget is created
-    with its first version; in later ones displayName, description and icon are the version's own.
-    """
-    template = bundle_url or current_app.config["BUNDLE_URL"]
-    if not template:
-        raise Refusal("Give --bundle-url, or set CATALOG_BUNDLE_URL: where is the bundle loaded?")
-    try:
-        described = json.loads(manifest.read())
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
-    known = known_widget(described)
-    document = publication(described, bundle.read(), template, known and known["display_name"])
-    named = Named(*document.path.split("/"), document.versions[0]["version"])
-
-    if is_published(named, document):
-        say(f"{named} is already published.")
-    elif dry_run:
-        (version,) = document.versions
-        widget = known or {**document.widget, "created_at": version["published_at"]}
-        entry = resources.version_entry({**version, "scope": named.scope, "name": named.name})
-        stored = {"widget": resources.widget(widget), "versions": [entry]}
-        click.echo(json.dumps(stored, ensure_ascii=False, indent=2))
-    else:
-        try:
-            database().write(store.publish(document))
-        except sqlite3.IntegrityError:  # since we looked, another process has published it
-            is_published(named, document)
-        say(f"Published {named}.")
-        if known and not known["listed"]:
-            say(f"{named.scope}/{named.name} is unlisted; flask relist shows it.")
-        if known and document.widget["is_official"] not in (
-            None,
-            resources.boolean(known["is_official"]),
-        ):
-            say("isOfficial stays as it was; flask official and flask unofficial change it.")
-        say_latest(named)
-
-
-def known_widget(described: object) -> sqlite3.Row | None:
-    if not isinstance(described, dict):
-        return None
-    sought = {key: str(described.get(key)) for key in ("scope", "name")}
-    with database().read() as connection:
-        return connection.execute(FIND_WIDGET, sought).fetchone()
-
-
-STORED_VERSION = """
-SELECT version.* FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND widget.name = :name AND version = :version
-"""
-
-
-def is_published(named: Named, document: Document) -> bool:
-    """Whether just this version is there; refuses where it is there with anything different."""
-    with database().read() as connection:
-        stored = connection.execute(STORED_VERSION, named._asdict()).fetchone()
-    if stored is None:
-        return False
-    differing = differences(stored, document.versions[0])
-    if differing:
-        raise Refusal(
-            f"{named} is published already with a different {', '.join(differing)}; "
-            "publish the change as a new version."
-        )
-    return True
 
 
 @command("yank")
@@ -271,17 +141,20 @@ def describe(
     """
     if (display_name, description, icon) == (None, None, None):
         raise click.UsageError("Give --display-name, --description or --icon.")
-    row = find_widget(widget)
     if display_name == "":
         raise Refusal("The display name must not be empty.")
-    statements = store.describe(
-        row["id"],
-        row["display_name"] if display_name is None else display_name,
-        row["description"] if description is None else description or None,
-        row["icon"] if icon is None else icon or None,
-    )
-    changed = any(database().write(statements))
-    say(f"{widget} is described{'' if changed else ' so already'}.")
+    given = {"display_name": display_name, "description": description, "icon": icon}
+    while True:
+        row = find_widget(widget)
+        before = {key: row[key] for key in given}
+        after = before | {key: value or None for key, value in given.items() if value is not None}
+        if after == before:
+            say(f"{widget} is described so already.")
+            return
+        if any(database().write(store.describe(row["id"], before, after))):
+            say(f"{widget} is described.")
+            return
+        # Another process has described it since: look again, so that what it said stays.
 
 
 @command("delete")
@@ -292,6 +165,9 @@ def delete(target: Named, yes: bool) -> None:
 
     A widget goes with all its versions and its install count.
     """
+    whole = Named(target.scope, f"{target.name}@{target.version}")
+    if target.version is not None and has_widget(whole):
+        target = whole  # a name with an @ in it
     if target.version is None:
         statements = store.delete_widget(find_widget(target)["id"])
         question = f"Delete {target}, its versions and its install count for good?"

@@ -10,7 +10,7 @@ import click
 
 from catalog import store
 from catalog.atomic_files import replacing
-from catalog.catalog_files import read_catalog, write_catalog
+from catalog.catalog_files import catalog_lines, read_catalog
 from catalog.commands.base import Refusal, command, counted, database, plural, progress, say
 
 DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
@@ -82,7 +82,7 @@ def export(file: str) -> None:
     Without FILE it goes to standard output; flask import reads it back.
     """
     with database().read() as connection, opened_to_write(file) as output:
-        for line in write_catalog(connection):
+        for line in catalog_lines(connection):
             output.write(line.encode())
 
 
@@ -90,6 +90,8 @@ def export(file: str) -> None:
 def opened_to_write(file: str) -> Iterator[BinaryIO]:
     """Standard output for -, else the file: a device as it is, any other replaced at the end."""
     try:
+        if file == "-" and sys.stdout is None:
+            raise Refusal("Standard output is closed; name a FILE.")
         if file == "-":
             yield sys.stdout.buffer
         elif Path(file).exists() and not Path(file).is_file():

@@ -7,14 +7,14 @@ import click
 
 from catalog import resources
 from catalog.catalog_files import document
-from catalog.commands.base import WIDGET, Named, command, database, plural, say
-from catalog.commands.changes import find_widget
-from catalog.commands.tables import plain, table
+from catalog.commands.base import TEXT, WIDGET, Named, command, database, plural, say
+from catalog.commands.finding import find_widget
+from catalog.commands.tables import json_text, plain, table
 from catalog.folding import fold
 from catalog.resources import Json
 
-LIST = """
-SELECT widget.*,
+LIST = f"""
+SELECT widget.*, {resources.WIDGET} AS json,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions,
     latest.version AS latest_version, latest.deprecation_message
 FROM widget LEFT JOIN version AS latest ON latest.id = (
@@ -27,8 +27,8 @@ ORDER BY scope, name
 
 
 @command("list")
-@click.argument("words", nargs=-1)
-@click.option("--scope", metavar="SCOPE", help="Only widgets of this scope.")
+@click.argument("words", nargs=-1, type=TEXT)
+@click.option("--scope", type=TEXT, help="Only widgets of this scope.")
 @click.option("--unlisted", is_flag=True, help="Only widgets that the public does not see.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of a table.")
 def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bool) -> None:
@@ -41,7 +41,7 @@ def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bo
         values = {"scope": scope, "unlisted": unlisted, "words": sought}
         rows = connection.execute(LIST, values).fetchall()
     if as_json:
-        click.echo(json.dumps([listed_widget(row) for row in rows], ensure_ascii=False, indent=2))
+        click.echo(json_text([listed_widget(row) for row in rows]))
         return
     if rows:
         lines = [
@@ -56,13 +56,13 @@ def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bo
             for row in rows
         ]
         headings = ("WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS", "MARKS")
-        click.echo("\n".join(table(headings, lines, shrink=1)))
+        click.echo("\n".join(table(headings, lines)))
     say(plural(len(rows), "widget") + ".")
 
 
 def listed_widget(row: sqlite3.Row) -> Json:
     return {
-        **resources.widget(row),
+        **json.loads(row["json"]),
         "listed": bool(row["listed"]),
         "versions": row["versions"],
         "latestVersion": row["latest_version"],
@@ -73,6 +73,7 @@ def widget_marks(row: sqlite3.Row) -> str:
     marks = {
         "official": row["is_official"],
         "unlisted": not row["listed"],
+        "yanked": row["versions"] and row["latest_version"] is None,
         "deprecated": row["deprecation_message"] is not None,
     }
     return ", ".join(mark for mark, holds in marks.items() if holds)
@@ -87,7 +88,7 @@ def show(widget: Named, as_json: bool) -> None:
     with database().read() as connection:
         shown = document(connection, row)
     if as_json:
-        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        click.echo(json_text(shown))
         return
     facts = shown["widget"]
     click.echo(f"{plain(facts['displayName'])} ({widget})")
@@ -114,7 +115,7 @@ def show(widget: Named, as_json: bool) -> None:
         ]
         click.echo()
         headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-        click.echo("\n".join(table(headings, lines, shrink=4)))
+        click.echo("\n".join(table(headings, lines)))
 
 
 def version_marks(entry: Json, latest: str | None) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 from flask import current_app
 
-from catalog import server
+from catalog import backups, server
 from catalog.checks import findings
 from catalog.commands.base import Refusal, command, confirm, database, plural, say
+from catalog.commands.tables import plain
 
 
 @command("check")
@@ -18,7 +19,7 @@ def check() -> None:
     """
     found = 0
     for finding in findings(database()):
-        click.echo(finding)
+        click.echo(plain(finding))
         found += 1
     if found:
         raise Refusal(f"{plural(found, 'finding')} in {database().name}.")
@@ -32,7 +33,7 @@ def backup(file: Path) -> None:
 
     FILE is complete and checked, however much the service is used meanwhile.
     """
-    database().backup(file)
+    backups.backup(database(), file)
     say(f"Backed up {database().name} to {file}.")
 
 
@@ -46,7 +47,7 @@ def restore(file: Path, yes: bool) -> None:
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    database().restore(file)
+    backups.restore(database(), file)
     say(f"Restored {database().name} from {file}.")
 
 

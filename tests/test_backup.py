@@ -1,0 +1,372 @@
+"""flask backup and flask restore: one consistent copy out, and all of it back in one step."""
+
+import os
+import pty
+import select
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from builders import Json, document, version
+from click.testing import Result
+from conftest import ROOT, Server, create_demo
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+
+
+def make(path: Path, *documents: Json) -> Path:
+    Database(path).create(store.put_documents(map(check_document, documents)))
+    return path
+
+
+def run(path: Path, *arguments: object) -> Result:
+    app = create_app({"DATABASE": path})
+    try:
+        return app.test_cli_runner().invoke(args=[*map(str, arguments)])
+    finally:
+        app.extensions["database"].close()
+
+
+def done(path: Path, *arguments: object) -> bytes:
+    result = run(path, *arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout_bytes
+
+
+def refused(path: Path, *arguments: object) -> str:
+    """The one sentence with which the command ends."""
+    result = run(path, *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ")
+
+
+def process(path: Path, *command: object, **streams: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "flask", *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **streams,
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def overwrite_last_page(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4096] + b"\xaa" * 4096)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    """A catalog with installs, in a folder of its own."""
+    (tmp_path / "service").mkdir()
+    clock = document("acme/clock", version(), downloadCount=5)
+    return make(tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False))
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return make(tmp_path / "other.db", document("lab/météo", version("2.0.0"), downloadCount=9))
+
+
+@pytest.fixture
+def kept(other: Path, tmp_path: Path) -> Path:
+    """The backup of the other catalog, in a folder of its own."""
+    (tmp_path / "kept").mkdir()
+    done(other, "backup", tmp_path / "kept" / "monday.db")
+    return tmp_path / "kept" / "monday.db"
+
+
+def test_backup_is_one_file_for_its_owner_alone(catalog: Path, tmp_path: Path) -> None:
+    target = tmp_path / "kept" / "monday.db"
+    target.parent.mkdir()
+    before = os.umask(0)
+    try:
+        result = run(catalog, "backup", target)
+    finally:
+        os.umask(before)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"Backed up {catalog} to {target}.\n"
+    assert list(target.parent.iterdir()) == [target]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(f"file:{target}?immutable=1", uri=True)) as copy:
+        assert copy.execute("SELECT sum(download_count) FROM widget").fetchone() == (5,)
+
+
+def test_demo_catalog_comes_back_whole(tmp_path: Path) -> None:
+    demo = create_demo(tmp_path / "demo.db")
+    done(demo, "backup", tmp_path / "monday.db")
+    done(tmp_path / "elsewhere.db", "restore", tmp_path / "monday.db")
+    assert done(tmp_path / "elsewhere.db", "export") == done(demo, "export")
+
+
+@contextmanager
+def installing(path: Path) -> Iterator[list[int]]:
+    """Goes on counting an install of two widgets at a time; holds how often it has."""
+    database, counted, stop = Database(path), [0], threading.Event()
+    both = [*store.count_install("acme", "a"), *store.count_install("acme", "b")]
+
+    def count() -> None:
+        while not stop.is_set():
+            database.write(both)
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield counted
+    finally:
+        stop.set()
+        thread.join()
+        database.close()
+
+
+def test_backup_during_installs_is_one_state_in_order(tmp_path: Path) -> None:
+    filler = [document(f"acme/w{n}", version(releaseNotes="x" * 5000)) for n in range(200)]
+    busy = make(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
+    copy = tmp_path / "copy.db"
+    with installing(busy) as counted:
+        least = counted[0]
+        with process(busy, "backup", copy) as backup:
+            assert backup.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
+        most = counted[0] + 1  # one may be in the catalog and not yet in the count
+    counts = "SELECT coalesce(download_count, 0) FROM widget WHERE name IN ('a', 'b')"
+    with closing(sqlite3.connect(copy)) as connection:
+        (a,), (b,) = connection.execute(counts).fetchall()
+    assert least <= a == b <= most
+    assert run(copy, "check").stderr == f"{copy} is in order.\n"
+
+
+def test_backup_takes_the_place_of_an_older_one(catalog: Path, kept: Path) -> None:
+    old = kept.read_bytes()
+    with kept.open("rb") as reader:  # somebody copies the old one meanwhile
+        done(catalog, "backup", kept)
+        assert reader.read() == old
+    assert list(kept.parent.iterdir()) == [kept]
+    assert done(kept, "export") == done(catalog, "export")
+
+
+def test_backup_into_no_directory_names_the_file(catalog: Path, tmp_path: Path) -> None:
+    target = tmp_path / "none" / "monday.db"
+    assert str(target) in refused(catalog, "backup", target)
+
+
+def test_backup_of_a_damaged_catalog_keeps_the_older_one(catalog: Path, kept: Path) -> None:
+    overwrite_last_page(catalog)
+    before = files(kept.parent)
+    assert run(catalog, "backup", kept).exit_code == 1
+    assert files(kept.parent) == before
+
+
+def test_damage_is_told_in_one_sentence_with_the_file(catalog: Path, kept: Path) -> None:
+    overwrite_last_page(catalog)
+    assert str(catalog) in refused(catalog, "backup", kept)
+    assert str(catalog) in refused(kept, "restore", catalog, "--yes")
+
+
+def on_a_full_disk(path: Path, *command: object) -> subprocess.CompletedProcess[str]:
+    """Run a command whose files cannot grow beyond some tens of kilobytes."""
+    shell = ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh"]
+    return subprocess.run(
+        [*shell, sys.executable, "-m", "flask", *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_backup_to_a_full_disk_keeps_the_older_one(catalog: Path, kept: Path) -> None:
+    before = files(kept.parent)
+    result = on_a_full_disk(catalog, "backup", kept)
+    assert files(kept.parent) == before
+    (line,) = result.stderr.splitlines()
+    assert (result.returncode, line.startswith("Error: "), str(kept) in line) == (1, True, True)
+
+
+def test_restore_on_a_full_disk_leaves_the_catalog(catalog: Path, kept: Path) -> None:
+    before = done(catalog, "export")
+    result = on_a_full_disk(catalog, "restore", kept, "--yes")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert done(catalog, "export") == before
+    assert run(catalog, "check").exit_code == 0
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["by its name", "by a link"])
+def test_backup_onto_the_catalog_itself_is_refused(catalog: Path, link: bool) -> None:
+    target = catalog.with_name("link.db") if link else catalog
+    if link:
+        target.symlink_to(catalog)
+    file = catalog.stat().st_ino
+    refused(catalog, "backup", target)
+    assert catalog.stat().st_ino == file
+
+
+def test_backup_does_not_take_the_place_of_a_device(catalog: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused(catalog, "backup", tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_restore_into_nothing_asks_nothing(other: Path, kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    new, before = tmp_path / "new" / "catalog.db", files(kept.parent)
+    result = run(new, "restore", kept)
+    assert (result.exit_code, result.output) == (0, f"Restored {new} from {kept}.\n")
+    assert list(new.parent.iterdir()) == [new]
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600
+    assert done(new, "export") == done(other, "export")
+    assert files(kept.parent) == before
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
+def test_restore_replaces_all_of_a_catalog(
+    catalog: Path, other: Path, kept: Path, damaged: bool
+) -> None:
+    if damaged:
+        overwrite_last_page(catalog)
+    before = files(kept.parent)
+    assert run(catalog, "restore", kept, "--yes").output == f"Restored {catalog} from {kept}.\n"
+    assert done(catalog, "export") == done(other, "export")
+    assert run(catalog, "check").stderr == f"{catalog} is in order.\n"
+    assert files(kept.parent) == before
+
+
+def test_restore_without_a_terminal_wants_a_yes(catalog: Path, kept: Path) -> None:
+    before = files(catalog.parent)
+    assert refused(catalog, "restore", kept) == (
+        f"Replace all of {catalog} with {kept}? "
+        "There is no terminal to answer at; give --yes to go on."
+    )
+    assert files(catalog.parent) == before
+
+
+@pytest.mark.parametrize(("answer", "replaced"), [(b"y\n", True), (b"\n", False)])
+def test_restore_asks_at_a_terminal(
+    catalog: Path, kept: Path, answer: bytes, replaced: bool
+) -> None:
+    before = done(catalog, "export")
+    keyboard, end = pty.openpty()
+    os.write(keyboard, answer)
+    with process(catalog, "restore", kept, stdin=end) as restore:
+        _, said = restore.communicate(timeout=30)
+    os.close(end)
+    os.close(keyboard)
+    assert said.startswith(f"Replace all of {catalog} with {kept}? [y/N]:")
+    assert restore.returncode == (0 if replaced else 1)
+    assert (done(catalog, "export") != before) == replaced
+
+
+def test_restore_of_no_file_is_wrong_usage(catalog: Path, tmp_path: Path) -> None:
+    assert run(catalog, "restore", tmp_path / "none.db", "--yes").exit_code == 2
+
+
+def make_text(path: Path, kept: Path) -> str:
+    path.write_bytes(b"not a database\n" * 1000)
+    return f"{path} cannot be restored: file is not a database."
+
+
+def make_foreign(path: Path, kept: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE widget (id)")
+    return f"{path} is a SQLite file, but not one of a widget catalog."
+
+
+def make_newer(path: Path, kept: Path) -> str:
+    path.write_bytes(kept.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    return f"{path} has schema version 99, and this release reads version 1."
+
+
+def make_damaged(path: Path, kept: Path) -> str:
+    path.write_bytes(kept.read_bytes())
+    overwrite_last_page(path)
+    return f"{path} cannot be restored: it is damaged: "
+
+
+def make_short(path: Path, kept: Path) -> str:
+    path.write_bytes(kept.read_bytes()[:-4096])
+    return f"{path} cannot be restored: "
+
+
+BAD = [make_text, make_foreign, make_newer, make_damaged, make_short]
+
+
+@pytest.mark.parametrize("make_bad", BAD)
+@pytest.mark.parametrize("there", [True, False], ids=["over a catalog", "into nothing"])
+def test_bad_backup_is_refused_and_nothing_changes(
+    catalog: Path, kept: Path, make_bad: Callable[[Path, Path], str], there: bool
+) -> None:
+    bad = kept.with_name("bad.db")
+    said = make_bad(bad, kept)
+    if not there:
+        catalog.unlink()
+    before = files(catalog.parent), files(kept.parent)
+    result = run(catalog, "restore", bad, "--yes")
+    assert (result.exit_code, result.stderr[: len(said) + 7]) == (1, f"Error: {said}")
+    assert (files(catalog.parent), files(kept.parent)) == before
+
+
+def test_log_of_a_lost_catalog_is_not_read_into_the_restored_one(catalog: Path, kept: Path) -> None:
+    lost = Database(catalog)
+    lost.write(store.put_document(check_document(document("acme/late"))))
+    log = files(catalog.parent)["catalog.db-wal"]
+    lost.close()
+    catalog.unlink()
+    catalog.with_name("catalog.db-wal").write_bytes(log)
+    done(catalog, "restore", kept)
+    assert done(catalog, "export") == done(kept, "export")
+
+
+def test_restore_says_that_it_waits_for_a_busy_catalog(catalog: Path, kept: Path) -> None:
+    with closing(sqlite3.connect(catalog, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        with process(catalog, "restore", kept, "--yes") as restore:
+            try:
+                assert restore.stderr is not None
+                assert select.select([restore.stderr], [], [], 10)[0], "it says nothing"
+                assert restore.stderr.readline() == "The database is busy; waiting.\n"
+                busy.execute("ROLLBACK")
+                assert restore.communicate(timeout=30)[1] == f"Restored {catalog} from {kept}.\n"
+            finally:
+                restore.kill()
+
+
+def test_running_service_shows_the_restored_catalog_at_once(catalog: Path, tmp_path: Path) -> None:
+    server = Server(catalog)
+
+    def install(name: str) -> int:
+        return server.request("POST", f"/api/v1/widgets/acme/{name}")[0].status
+
+    def count_is(number: int) -> bool:
+        shown = server.request("GET", "/api/v1/widgets/acme/clock")[1]
+        return b'"downloadCount":%d,' % number in shown.replace(b" ", b"")
+
+    try:
+        assert (install("clock"), count_is(6)) == (200, True)
+        done(catalog, "backup", tmp_path / "monday.db")
+        assert (install("clock"), count_is(7)) == (200, True)
+        done(catalog, "delete", "acme/notes", "--yes")
+        assert install("notes") == 404
+        done(catalog, "restore", tmp_path / "monday.db", "--yes")
+        assert (count_is(6), install("clock"), count_is(7)) == (True, 200, True)
+        assert install("notes") == 200
+    finally:
+        server.stop()

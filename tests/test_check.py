@@ -1,0 +1,257 @@
+"""flask check: a line for each thing wrong in the database, and none where all is well."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from builders import document, version
+from click.testing import Result
+from conftest import DEMO, ROOT, create_demo
+from flask import Flask
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+
+AppWith = Callable[..., Flask]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    """A listed widget with two versions, and an unlisted one."""
+    clock = document("acme/clock", version("1.0.0"), version("1.10.0"), description="Time")
+    notes = document("acme/notes", version("1.9.0"), listed=False)
+    statements = store.put_documents(map(check_document, (clock, notes)))
+    Database(tmp_path / "catalog.db").create(statements)
+    return tmp_path / "catalog.db"
+
+
+def run(path: Path, *arguments: str) -> Result:
+    app = create_app({"DATABASE": path})
+    try:
+        return app.test_cli_runner().invoke(args=arguments)
+    finally:
+        app.extensions["database"].close()
+
+
+def damage(path: Path, *statements: str) -> None:
+    """Run what no command would, with nothing to hold it back."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def overwrite_page(path: Path, table: str) -> None:
+    """Fill the first page of a table or index with nonsense."""
+    with closing(sqlite3.connect(path)) as connection:
+        find = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+        (number,) = connection.execute(find, [table]).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((number - 1) * size)
+        file.write(b"\xaa" * size)
+
+
+def test_healthy_catalog_is_in_order(catalog: Path) -> None:
+    result = run(catalog, "check")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{catalog} is in order.\n"
+    assert run(catalog, "check", "--quiet").output == ""
+
+
+def test_only_finding_in_the_demo_catalog_is_its_bad_range(tmp_path: Path) -> None:
+    result = run(create_demo(tmp_path / "demo.db"), "check")
+    assert result.stdout.splitlines() == [
+        "hearth/scenes: version 1.2.0: sdkVersion 'latest please' is not an npm range; "
+        "no SDK will match it."
+    ]
+    assert result.exit_code == 1
+
+
+def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> None:
+    count = {"downloadCount": 3}
+    app = app_with(document("acme/clock", version(), version("2.0.0"), **count), document("a/b"))
+    for command in (
+        *(["yank", "acme/clock@2.0.0"], ["deprecate", "acme/clock@1.0.0", "Old"]),
+        *(["describe", "acme/clock", "--display-name", "Été", "--description", "天気"],),
+        *(["unlist", "acme/clock"], ["describe", "acme/clock", "--description", ""]),
+        *(["relist", "acme/clock"], ["official", "acme/clock"], ["unofficial", "acme/clock"]),
+        *(["delete", "acme/clock@2.0.0", "--yes"], ["delete", "a/b", "--yes"]),
+    ):
+        assert app.test_cli_runner().invoke(args=command).exit_code == 0
+        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
+        assert app.test_cli_runner().invoke(args=["check"]).stdout == ""
+
+
+NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
+CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
+MISLISTED = "what search reads of it differs from the widget."
+STALE = "acme/clock: its text for search differs from its name and description."
+DAMAGES = {
+    "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {MISLISTED}"]),
+    "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {MISLISTED}"]),
+    "listing row too many": (
+        ["INSERT INTO listing SELECT id, scope, name, 0, -1, folded_name FROM widget WHERE id = 2"],
+        [f"acme/notes: {MISLISTED}"],
+    ),
+    "listing row of no widget": (
+        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone')"],
+        [f"acme/gone: {MISLISTED}"],
+    ),
+    "folded name stale": (["UPDATE widget SET display_name = 'Watch' WHERE id = 1"], [STALE]),
+    "folded text stale": (["UPDATE widget SET description = 'Hours' WHERE id = 1"], [STALE]),
+    "precedence wrong": (
+        ["UPDATE version SET precedence = '1.10.0' WHERE version = '1.10.0'"],
+        ["acme/clock: version 1.10.0 is sorted at the wrong place."],
+    ),
+    "bad range": (
+        ["UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'"],
+        ["acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."],
+    ),
+    "script for a URL": (
+        ["UPDATE version SET bundle_url = 'javascript:x()' WHERE version = '1.10.0'"],
+        [CONSTRAINT, f"{NO_URL} 'javascript:x()'."],
+    ),
+    "URL without a host": (
+        ["UPDATE version SET bundle_url = 'https:///x.js' WHERE version = '1.10.0'"],
+        [f"{NO_URL} 'https:///x.js'."],
+    ),
+    "permission not a string": (
+        ["UPDATE version SET permissions = '[\"network\", 1]' WHERE version = '1.10.0'"],
+        [
+            "acme/clock: version 1.10.0: permissions must be an array of strings, "
+            'not ["network", 1].'
+        ],
+    ),
+    "version not SemVer": (
+        ["UPDATE version SET version = '1.x' WHERE version = '1.9.0'"],
+        ["acme/notes: versions[0]: version must be a SemVer version such as 1.4.0, not '1.x'."],
+    ),
+    "count beyond JavaScript": (
+        ["UPDATE widget SET download_count = 9007199254740992 WHERE id = 2"],
+        [
+            "acme/notes: downloadCount must be a whole number from 0 to 9007199254740991, "
+            "not 9007199254740992."
+        ],
+    ),
+    "hash in capitals": (["UPDATE version SET sha256_hash = upper(sha256_hash)"], [CONSTRAINT] * 3),
+    "versions without a widget": (
+        ["DELETE FROM widget WHERE id = 1"],
+        ["Row 1 of version refers to no widget.", "Row 2 of version refers to no widget."],
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "lines"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_named_in_a_line(catalog: Path, statements: list[str], lines: list[str]) -> None:
+    damage(catalog, *statements)
+    result = run(catalog, "check")
+    assert result.stdout.splitlines() == lines
+    findings = "1 finding" if len(lines) == 1 else f"{len(lines)} findings"
+    assert (result.exit_code, result.stderr) == (1, f"Error: {findings} in {catalog}.\n")
+
+
+OUT_OF_STEP = {
+    "emptied": "INSERT INTO listing_text (listing_text) VALUES ('delete-all')",
+    "another text": "UPDATE listing_text SET folded_text = 'watch' WHERE rowid = 1",
+    "an unlisted widget": "INSERT INTO listing_text (rowid, folded_text) VALUES (2, 'notes')",
+}
+
+
+@pytest.mark.parametrize("statement", OUT_OF_STEP.values(), ids=OUT_OF_STEP)
+def test_text_index_out_of_step_is_named(catalog: Path, statement: str) -> None:
+    damage(catalog, statement)
+    result = run(catalog, "check")
+    (line,) = result.stdout.splitlines()
+    assert line.startswith("The search index does not match the widgets: ")
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("table", ["widget", "version", "listing", "version_newest"])
+def test_overwritten_page_is_named(catalog: Path, table: str) -> None:
+    overwrite_page(catalog, table)
+    result = run(catalog, "check")
+    # The lines before it, if any, are SQLite's own and differ from release to release.
+    last = result.stdout.splitlines()[-1]
+    assert last == "The database cannot be read to the end: database disk image is malformed."
+    assert result.exit_code == 1
+
+
+def test_several_findings_come_together(catalog: Path) -> None:
+    damage(
+        catalog,
+        "UPDATE version SET bundle_url = 'ftp://x', permissions = '[null]' WHERE id = 2",
+        "UPDATE version SET sdk_version = 'any', precedence = '' WHERE id = 3",
+        "INSERT INTO version SELECT 4, 9, '3.0.0', precedence, bundle_url, bundle_size,"
+        " sha256_hash, published_at, yanked, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1,"
+        " '*', NULL, '[]', NULL FROM version WHERE id = 1",
+        "DELETE FROM listing",
+        OUT_OF_STEP["emptied"],
+    )
+    result = run(catalog, "check")
+    *lines, last = result.stdout.splitlines()
+    assert lines == [
+        CONSTRAINT,
+        "Row 4 of version refers to no widget.",
+        f"acme/clock: {MISLISTED}",
+        f"{NO_URL} 'ftp://x'.",
+        "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
+        "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it.",
+        "acme/notes: version 1.9.0 is sorted at the wrong place.",
+    ]
+    assert last.startswith("The search index does not match the widgets: ")
+    assert (result.exit_code, result.stderr) == (1, f"Error: 8 findings in {catalog}.\n")
+
+
+def test_finding_is_one_line_that_cannot_steer_the_terminal(catalog: Path) -> None:
+    damage(catalog, "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 1")
+    (line,) = run(catalog, "check").stdout.splitlines()
+    assert line.isprintable()
+
+
+UNREADABLE = {"no JSON": "network", "nested too deep to read": "[" * 1500 + "]" * 1500}
+
+
+@pytest.mark.parametrize("permissions", UNREADABLE.values(), ids=UNREADABLE)
+def test_permissions_that_cannot_be_read_are_named(catalog: Path, permissions: str) -> None:
+    damage(catalog, f"UPDATE version SET permissions = '{permissions}' WHERE id = 2")
+    result = run(catalog, "check")
+    line = result.stdout.splitlines()[-1]
+    assert line.startswith("acme/clock: version 1.10.0: permissions ")
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_check_changes_nothing(catalog: Path) -> None:
+    damage(catalog, "DELETE FROM listing", OUT_OF_STEP["emptied"])
+    before = catalog.read_bytes()
+    assert run(catalog, "check").exit_code == 1
+    assert catalog.read_bytes() == before
+
+
+def test_file_that_is_no_catalog_is_refused(tmp_path: Path) -> None:
+    result = run(DEMO, "check")
+    said = f"Error: {DEMO} cannot be opened: file is not a database.\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+    assert run(tmp_path / "none.db", "check").exit_code == 1
+
+
+def test_process_prints_findings_and_ends_with_exit_code_1(catalog: Path) -> None:
+    damage(catalog, "DELETE FROM listing")
+    done = subprocess.run(
+        [sys.executable, "-m", "flask", "check"],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(catalog)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (1, f"acme/clock: {MISLISTED}\n")
+    assert done.stderr == f"Error: 1 finding in {catalog}.\n"

@@ -100,7 +100,8 @@ hit AS (
     SELECT * FROM found ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
 """
-INDEXED = "listing_text JOIN listing ON listing.widget_id = listing_text.rowid"
+# CROSS: SQLite must not begin at the listing and ask the text index about each row of it.
+INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
 SCANNED = "listing"
 
 # One row at least, for the total and the revision.

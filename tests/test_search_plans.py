@@ -1,0 +1,80 @@
+"""How SQLite goes about a search: by an index, in its order, and never through all of a table."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import pytest
+from builders import document, version
+from flask import Flask
+
+from catalog.search import _statement, parse_search
+
+
+@pytest.fixture
+def connection(app_with: Callable[..., Flask]) -> Iterator[sqlite3.Connection]:
+    app = app_with(document("acme/clock", version()))
+    with app.extensions["database"].read() as connection:
+        yield connection
+
+
+def plan(connection: sqlite3.Connection, **arguments: str) -> list[str]:
+    """The steps up to the page itself; what follows handles the rows of one page."""
+    statement, values = _statement(parse_search(arguments))
+    steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    return steps[: steps.index("SCAN total")]
+
+
+COUNTED_BY = {
+    "all": ({}, "SCAN listing USING COVERING INDEX listing_official"),
+    "a scope": (
+        {"scope": "acme"},
+        "SEARCH listing USING COVERING INDEX listing_order_in_scope (scope=?)",
+    ),
+    "official": (
+        {"official": "true"},
+        "SEARCH listing USING COVERING INDEX listing_official (official=?)",
+    ),
+    "a scope's official": (
+        {"scope": "acme", "official": "false"},
+        "SEARCH listing USING COVERING INDEX listing_order_in_scope (scope=?)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "counted"), COUNTED_BY.values(), ids=COUNTED_BY)
+def test_browsing_reads_the_page_off_an_index_and_sorts_nothing(
+    connection: sqlite3.Connection, arguments: dict[str, str], counted: str
+) -> None:
+    in_order = "SCAN listing USING COVERING INDEX listing_order"
+    if "scope" in arguments:
+        in_order = "SEARCH listing USING COVERING INDEX listing_order_in_scope (scope=?)"
+    steps = plan(connection, **arguments)
+    assert steps == ["MATERIALIZE total", counted, "MATERIALIZE hit", in_order]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"scope": "acme"}, {"official": "true"}, {"scope": "acme", "official": "false"}],
+    ids=["alone", "in a scope", "official", "in a scope, not official"],
+)
+def test_words_begin_at_the_text_index_and_only_hits_are_sorted(
+    connection: sqlite3.Connection, arguments: dict[str, str]
+) -> None:
+    assert plan(connection, q="clock", **arguments) == [
+        "MATERIALIZE total",
+        "MATERIALIZE found",
+        "SCAN listing_text VIRTUAL TABLE INDEX 0:M1",
+        "SEARCH listing USING INTEGER PRIMARY KEY (rowid=?)",
+        "SCAN found",
+        "MATERIALIZE hit",
+        "SCAN found",
+        "USE TEMP B-TREE FOR ORDER BY",
+    ]
+
+
+def test_each_hit_of_a_page_is_looked_up_by_key(connection: sqlite3.Connection) -> None:
+    statement, values = _statement(parse_search({"q": "clock", "compatSdk": "1.4.0"}))
+    steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    offered = "SEARCH version USING INDEX version_newest_offered (widget_id=?)"
+    assert [step for step in steps if step.startswith("SEARCH version")] == [offered, offered]
+    assert "SEARCH widget USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN" in steps

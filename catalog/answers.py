@@ -9,6 +9,7 @@ from flask import Response, current_app, request
 from werkzeug.http import generate_etag
 
 MAX_BYTES = 32 * 1024 * 1024
+OVERHEAD = 1024  # what Python takes for the parts of one, at most
 
 # The text of an answer and the revision of the catalog that it was made of, read as one.
 Made = tuple[object, str]
@@ -20,6 +21,7 @@ class Answer(NamedTuple):
     revision: object
     body: bytes
     etag: str
+    size: int  # in memory, with its key: callers choose that, and it may be longer
 
 
 class Answers:
@@ -43,11 +45,11 @@ class Answers:
         """Keep the answer, and drop those longest unused where there is no room."""
         with self._lock:
             replaced = self._kept.pop(key, None)
-            self._bytes += len(answer.body) - (len(replaced.body) if replaced else 0)
+            self._bytes += answer.size - (replaced.size if replaced else 0)
             self._kept[key] = answer
             while self._bytes > MAX_BYTES:
                 _, dropped = self._kept.popitem(last=False)
-                self._bytes -= len(dropped.body)
+                self._bytes -= dropped.size
 
 
 def respond(key: Hashable, revision: object, make: Callable[[], Made]) -> Response:
@@ -58,7 +60,8 @@ def respond(key: Hashable, revision: object, make: Callable[[], Made]) -> Respon
     if answer is None:
         made_of, text = make()
         body = text.encode() + b"\n"
-        answer = Answer((file, made_of), body, generate_etag(body))
+        size = len(body) + 4 * len(repr(key)) + OVERHEAD
+        answer = Answer((file, made_of), body, generate_etag(body), size)
         answers.keep(key, answer)
     if request.if_none_match.contains_weak(answer.etag):
         response = Response(status=304, mimetype="application/json")

@@ -26,8 +26,11 @@ def backup(database: Database, target: Path) -> None:
         raise DatabaseError(f"{database.name} cannot be copied to {target}: {error}.") from error
 
 
-def restore(database: Database, source: Path) -> None:
-    """Take over all that a backup holds, in one step that a running service sees at once."""
+def restore(database: Database, source: Path) -> Path | None:
+    """Take over all that a backup holds, in one step that a running service sees at once.
+
+    A file that is too damaged to be taken over is set aside; answers where it is then.
+    """
     kept = Database(source)
     beside = database.path.absolute().parent
     try:
@@ -39,21 +42,35 @@ def restore(database: Database, source: Path) -> None:
             _check_integrity(connection)
             copy = Path(directory) / "catalog.db"
             _copy(connection, copy)
-            _put(copy, database)
+            return _put(copy, database)
     except sqlite3.Error as error:
         raise DatabaseError(f"{kept.name} cannot be restored: {error}.") from error
 
 
-def _put(copy: Path, database: Database) -> None:
+def _put(copy: Path, database: Database) -> Path | None:
     with closing(connect(copy, "mode=rw")) as connection:
         # A revision that no answer was ever made at: what is kept is of another history.
         now = {"now": time.time_ns()}
         connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
-        if database.exists():
+        if _is_sound(database):
             database.take_over(connection)
-            return
+            return None
+    aside = None
+    if database.exists():
+        aside = database.path.with_name(f"{database.path.name}.damaged")
+        os.replace(database.path, aside)
     database.remove_log()
-    os.replace(copy, database.path)
+    with replacing(database.path) as new:
+        os.replace(copy, new)
+    return aside
+
+
+def _is_sound(database: Database) -> bool:
+    try:
+        database.check()
+    except DatabaseError:
+        return False
+    return True
 
 
 def _copy(connection: sqlite3.Connection, target: Path) -> None:
@@ -62,6 +79,8 @@ def _copy(connection: sqlite3.Connection, target: Path) -> None:
         # One file, without a log beside it, that can be read where nothing may be written.
         copy.execute("PRAGMA journal_mode = DELETE")
         _check_integrity(copy)
+        # SQLite would take the log of what is replaced for the copy's own.
+        Database(os.path.realpath(target)).remove_log()
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ WIDGETS = f"SELECT *, {resources.WIDGET} AS json FROM widget ORDER BY scope, nam
 VERSIONS = f"""
 SELECT {resources.DOCUMENT_VERSION} FROM version
 WHERE widget_id = :id
-ORDER BY published_at DESC, precedence DESC, version DESC
+ORDER BY {resources.NEWEST_FIRST}
 """
 
 

@@ -36,12 +36,19 @@ def findings(database: Database) -> Iterator[str]:
             for row in connection.execute(WIDGETS).fetchall():
                 yield from _widget_findings(connection, row)
     except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
         yield f"The database cannot be read to the end: {error}."
         return
     try:
         database.write([(CHECK_INDEX, {})])
     except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
         yield f"The search index does not match the widgets: {error}."
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise error
 
 
 UNREADABLE_PERMISSIONS = """

@@ -1,6 +1,7 @@
 """A manifest and a bundle, as the widget document that publishing them adds."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -41,7 +42,7 @@ def publication(
         )
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest}
-    document = check_document(
+    document = _checked(
         {
             "widget": widget | {"displayName": known_display_name or widget.get("displayName")},
             "versions": [
@@ -55,8 +56,20 @@ def publication(
             ],
         }
     )
-    if document.warnings:  # others' catalogs may hold what no SDK matches; ours begin right
-        raise DocumentError(document.warnings)
+    return document
+
+
+def _checked(given: Row) -> Document:
+    """The document, with its problems told as a manifest has them: flat, and each once."""
+    try:
+        document = check_document(given)
+        # Others' catalogs may hold what no SDK matches; ours begin right.
+        problems = document.warnings
+    except DocumentError as error:
+        problems = error.problems
+    if problems:
+        flat = dict.fromkeys(re.sub(r"^versions?( \S+|\[0\]): ", "", each) for each in problems)
+        raise DocumentError(list(flat))
     return document
 
 

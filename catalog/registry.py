@@ -30,7 +30,7 @@ FROM revision
 JOIN widget ON scope = :scope AND listed
 LEFT JOIN version ON widget_id = widget.id
 WHERE revision.id = 1
-ORDER BY widget.name, published_at DESC, precedence DESC, version DESC
+ORDER BY widget.name, {resources.NEWEST_FIRST}
 """
 
 

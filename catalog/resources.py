@@ -9,6 +9,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+# What is newer, of the rows of version. The indexes of schema.sql are in this order.
+NEWEST_FIRST = "published_at DESC, precedence DESC, version DESC"
+
 
 def _boolean(column: str) -> str:
     return f"json(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from catalog.documents import shown
 from catalog.folding import fold
-from catalog.resources import VERSION_ENTRY, WIDGET_SUMMARY, with_members
+from catalog.resources import NEWEST_FIRST, VERSION_ENTRY, WIDGET_SUMMARY, with_members
 from catalog.semver_ranges import is_version
 
 DEFAULT_LIMIT = 20
@@ -108,7 +108,7 @@ SCANNED = "listing"
 SUMMARIES = f"""
 SELECT content, revision.downloads, total, hit.widget_id, {WIDGET_SUMMARY} AS summary,
     (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
-     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1) AS latest,
+     ORDER BY {NEWEST_FIRST} LIMIT 1) AS latest,
     {{compatible}} AS compatible
 FROM revision JOIN total LEFT JOIN hit LEFT JOIN widget ON widget.id = hit.widget_id
 WHERE revision.id = 1
@@ -118,7 +118,7 @@ ORDER BY hit.tier, hit.downloads DESC, hit.scope, hit.name
 COMPATIBLE = f"""
     (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
      AND satisfies(:compat_sdk, sdk_version)
-     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1)
+     ORDER BY {NEWEST_FIRST} LIMIT 1)
 """
 
 
@@ -162,9 +162,11 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
         conditions.append(f"(SELECT {holds} FROM widget WHERE id = listing.widget_id)")
     if search.scope is not None:
         conditions.append("scope = :scope")
+    in_order = list(conditions)
     if search.official is not None:
         conditions.append("official = :official")
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        # A plus keeps SQLite from an index that counts well but is in no order.
+        in_order.append("+official = :official")
     values: dict[str, object] = {
         **words,
         "q": search.q,
@@ -176,13 +178,16 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
         "limit": search.limit,
         "offset": min((search.page - 1) * search.limit, MAX_OFFSET),
     }
-    # A plus keeps SQLite from an index that counts well but is in no order.
-    hits = BROWSE.format(where=where, where_in_order=where.replace("official", "+official", 1))
+    hits = BROWSE.format(where=_where(conditions), where_in_order=_where(in_order))
     if words:
         source = INDEXED if indexed else SCANNED
         in_name = _holds("folded_name", words)
-        hits = WORDS.format(source=source, where=where, name_holds_words=in_name)
+        hits = WORDS.format(source=source, where=_where(conditions), name_holds_words=in_name)
     return hits + SUMMARIES.format(compatible=COMPATIBLE if search.compat_sdk else "NULL"), values
+
+
+def _where(conditions: list[str]) -> str:
+    return f"WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def _holds(column: str, keys: Iterable[str]) -> str:

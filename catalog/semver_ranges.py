@@ -75,8 +75,11 @@ def _length_first(digits: str) -> str:
 
 
 def _parse_version(text: str) -> Parts | None:
-    if len(text) > MAX_LENGTH:
-        return None
+    return _parse_short_version(text) if len(text) <= MAX_LENGTH else None
+
+
+@lru_cache(maxsize=4096)  # most widgets have versions of the same few numbers
+def _parse_short_version(text: str) -> Parts | None:
     try:
         version = Version.parse(text)
     except ValueError:

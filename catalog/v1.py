@@ -55,7 +55,7 @@ FROM revision
 JOIN widget ON scope = :scope AND name = :name AND listed
 LEFT JOIN version ON widget_id = widget.id
 WHERE revision.id = 1
-ORDER BY published_at DESC, precedence DESC, version DESC
+ORDER BY {resources.NEWEST_FIRST}
 """
 
 

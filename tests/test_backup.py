@@ -370,3 +370,28 @@ def test_running_service_shows_the_restored_catalog_at_once(catalog: Path, tmp_p
         assert install("notes") == 200
     finally:
         server.stop()
+
+
+def test_log_of_what_a_backup_replaces_does_not_get_into_it(catalog: Path, tmp_path: Path) -> None:
+    target = make(tmp_path / "older.db", document("acme/older"))
+    left = tmp_path / "left"
+    with closing(sqlite3.connect(target)) as writer:
+        writer.execute("UPDATE widget SET icon = 'mdi:old'")
+        writer.commit()
+        left.write_bytes(Path(f"{target}-wal").read_bytes())
+    Path(f"{target}-wal").write_bytes(left.read_bytes())  # as a killed process leaves it
+    done(catalog, "backup", target)
+    assert done(target, "export") == done(catalog, "export")
+
+
+def test_restore_sets_a_catalog_aside_that_cannot_be_opened(catalog: Path, kept: Path) -> None:
+    catalog.write_bytes(b"scratched " * 1000)
+    result = run(catalog, "restore", kept, "--yes")
+    aside = catalog.with_name(catalog.name + ".damaged")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        f"What was there could not be opened; it is now {aside}.\n"
+        f"Restored {catalog} from {kept}.\n",
+    )
+    assert aside.read_bytes() == b"scratched " * 1000
+    assert run(catalog, "check").exit_code == 0

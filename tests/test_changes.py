@@ -374,3 +374,10 @@ def test_describe_keeps_what_another_process_set_while_it_waited(app: Flask) -> 
             process.communicate(timeout=30)
     widget = get(app, DETAIL)["widget"]
     assert (widget["icon"], widget["description"]) == ("mdi:bell", "Bells")
+
+
+def test_forgotten_message_is_wrong_usage_and_no_warning(app: Flask) -> None:
+    before = stored(app)
+    result = run(app, "deprecate acme/clock@1.0.0 acme/clock@1.1.0")
+    assert (result.exit_code, stored(app)) == (2, before)
+    assert result.stderr.endswith("Error: The MESSAGE is missing at the end.\n")

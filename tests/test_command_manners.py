@@ -263,3 +263,20 @@ def test_full_disk_under_standard_output_is_a_sentence(app: Flask) -> None:
         told = done.stderr.read()
     assert done.returncode == 1
     assert re.fullmatch(r"Error: (?!None).*No space left on device\.\n", told)
+
+
+def test_output_that_knows_few_scripts_gets_escapes(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document("acme/tenki", displayName="天気"))
+    listed = subprocess.run(
+        [sys.executable, "-m", "flask", "list"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "CATALOG_DATABASE": str(app.config["DATABASE"]),
+            "PYTHONIOENCODING": "latin-1",
+        },
+        capture_output=True,
+        timeout=30,
+    )
+    assert (listed.returncode, listed.stderr) == (0, b"1 widget.\n")
+    assert b"\\u5929\\u6c17" in listed.stdout

@@ -289,3 +289,11 @@ def test_awkward_catalog_has_every_null_and_repeats_no_widget() -> None:
     for key in (*texts, "description", "icon", "configVersion"):
         assert {row[key] is None for row in entries} == {True, False}, key
     assert len({(row["scope"], row["name"]) for row in widgets}) == 200
+
+
+def test_export_onto_the_catalog_itself_is_refused(app_with: AppWith) -> None:
+    app = app_with(document())
+    path = app.config["DATABASE"]
+    result = run(app, "export", path)
+    assert (result.exit_code, result.stderr) == (1, f"Error: {path} is the catalog itself.\n")
+    assert exported(app).count(b"\n") == 1

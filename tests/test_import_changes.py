@@ -166,10 +166,13 @@ def test_prune_by_several_files_keeps_what_any_of_them_names(
     assert list(held(app)) == ["acme/clock", "acme/notes"]
 
 
-def test_prune_by_an_empty_file_leaves_nothing(app_with: AppWith) -> None:
+def test_prune_by_an_empty_file_is_refused(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES)
-    assert import_(app, "--prune")[1] == "Removed 2 widgets and 0 versions of the others."
-    assert exported(app) == b""
+    before = exported(app)
+    result = run(app, "import", "--prune", file_of(app))
+    said = "Error: The files hold no widget; --prune would remove the whole catalog.\n"
+    assert (result.exit_code, result.stderr) == (1, said)
+    assert exported(app) == before
 
 
 def test_prune_by_a_bad_file_removes_nothing(app_with: AppWith) -> None:

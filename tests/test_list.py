@@ -57,7 +57,7 @@ def test_list_is_a_table_of_every_widget(app_with: AppWith) -> None:
     assert (result.exit_code, result.stderr) == (0, "3 widgets.\n")
     assert result.stdout.splitlines() == [
         "WIDGET      DISPLAY NAME  LATEST      VERSIONS  INSTALLS  MARKS",
-        "acme/clock  World Clock   2.0.0-rc.1  4         12        official, deprecated",
+        "acme/clock  World Clock   2.0.0-rc.1  4         12        deprecated, official",
         "acme/notes  Notes         none        0         unknown   unlisted",
         "lab/météo   Météo         1.0.0       1         0",
     ]

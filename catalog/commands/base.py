@@ -1,6 +1,6 @@
 """What every command shares: how it is registered, how it talks, how it refuses."""
 
-import os
+import io
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +37,9 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
-        if os.environ.get("NO_COLOR"):
-            context.color = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # whose encoding may know few scripts
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except BrokenPipeError:

@@ -22,6 +22,7 @@ from catalog.commands.finding import (
     has_widget,
     say_latest,
 )
+from catalog.semver_ranges import is_version
 
 
 @command("yank")
@@ -33,7 +34,7 @@ def yank(version: Named, reason: str | None) -> None:
     It can still be read, but is no longer offered as the latest or as compatible.
     """
     found = find_version(version)
-    reason = found["yanked_reason"] if reason is None else reason
+    reason = found["yanked_reason"] if reason is None else reason or None
     if any(database().write(store.set_yanked(found["id"], True, reason))):
         say(f"Yanked {version}.")
     else:
@@ -63,6 +64,8 @@ def deprecate(versions: tuple[Named, ...], message: str) -> None:
     """
     if not message:
         raise Refusal("The message is empty; flask undeprecate takes a warning away.")
+    if "/" in message and is_version(message.rpartition("@")[2]):
+        raise click.UsageError("The MESSAGE is missing at the end.")
     set_deprecation(versions, message, "Deprecated", "already has this warning")
 
 

@@ -47,6 +47,8 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     """
     database().check()
     documents = read_catalog(files)
+    if prune and not documents:
+        raise Refusal("The files hold no widget; --prune would remove the whole catalog.")
     for document in documents:
         for warning in document.warnings:
             say(f"Warning: {document.path}: {warning}.")
@@ -94,6 +96,8 @@ def opened_to_write(file: str) -> Iterator[BinaryIO]:
             raise Refusal("Standard output is closed; name a FILE.")
         if file == "-":
             yield sys.stdout.buffer
+        elif Path(file).exists() and database().exists() and database().path.samefile(file):
+            raise Refusal(f"{file} is the catalog itself.")
         elif Path(file).exists() and not Path(file).is_file():
             with open(file, "wb") as device:
                 yield device
@@ -103,4 +107,5 @@ def opened_to_write(file: str) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Refusal(f"{file} cannot be written: {error.strerror}.") from error
+        output_name = "Standard output" if file == "-" else file
+        raise Refusal(f"{output_name} cannot be written: {error.strerror}.") from error

@@ -11,10 +11,10 @@ FIND_WIDGET = f"""
 SELECT *, {resources.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
 """
 
-FIND_VERSIONS = """
+FIND_VERSIONS = f"""
 SELECT version.*, scope, name FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name
-ORDER BY published_at DESC, precedence DESC, version DESC
+ORDER BY {resources.NEWEST_FIRST}
 """
 
 

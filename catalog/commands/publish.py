@@ -45,13 +45,13 @@ def publish(manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, dry_ru
         raise Refusal(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
     known = known_widget(described)
     document = publication(described, bundle.read(), template, known and known["display_name"])
-    named = Named(*document.path.split("/"), document.versions[0]["version"])
+    widget, (version,) = document.widget, document.versions
+    named = Named(widget["scope"], widget["name"], version["version"])
 
     if is_published(named, document):
         say(f"{named} is already published.")
     elif dry_run:
-        (version,) = document.versions
-        created = {**document.widget, "created_at": version["published_at"]}
+        created = {**widget, "created_at": version["published_at"]}
         stored = {
             "widget": json.loads(known["json"]) if known else as_json("widget", created),
             "versions": [as_json("version", version)],

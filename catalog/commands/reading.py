@@ -19,7 +19,7 @@ SELECT widget.*, {resources.WIDGET} AS json,
     latest.version AS latest_version, latest.deprecation_message
 FROM widget LEFT JOIN version AS latest ON latest.id = (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1)
+    ORDER BY {resources.NEWEST_FIRST} LIMIT 1)
 WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
   AND NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE instr(folded_text, value) = 0)
 ORDER BY scope, name
@@ -56,7 +56,7 @@ def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bo
             for row in rows
         ]
         headings = ("WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS", "MARKS")
-        click.echo("\n".join(table(headings, lines)))
+        click.echo("\n".join(table(headings, lines, first=1)))
     say(plural(len(rows), "widget") + ".")
 
 
@@ -71,10 +71,10 @@ def listed_widget(row: sqlite3.Row) -> Json:
 
 def widget_marks(row: sqlite3.Row) -> str:
     marks = {
-        "official": row["is_official"],
         "unlisted": not row["listed"],
         "yanked": row["versions"] and row["latest_version"] is None,
         "deprecated": row["deprecation_message"] is not None,
+        "official": row["is_official"],
     }
     return ", ".join(mark for mark, holds in marks.items() if holds)
 
@@ -115,7 +115,7 @@ def show(widget: Named, as_json: bool) -> None:
         ]
         click.echo()
         headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-        click.echo("\n".join(table(headings, lines)))
+        click.echo("\n".join(table(headings, lines, first=3)))
 
 
 def version_marks(entry: Json, latest: str | None) -> str:

@@ -7,15 +7,17 @@ import unicodedata
 from collections.abc import Sequence
 
 GAP = "  "
+READABLE = 12
 NARROWEST = 4
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines; at a terminal the widest columns give way until all fit."""
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, first: int) -> list[str]:
+    """The rows as lines; at a terminal the column numbered first, then the widest, give way."""
     cells = [[plain(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     if sys.stdout is not None and sys.stdout.isatty():
         room = shutil.get_terminal_size().columns - len(GAP) * (len(widths) - 1)
+        widths[first] -= min(max(sum(widths) - room, 0), max(widths[first] - READABLE, 0))
         while sum(widths) > room and max(widths) > NARROWEST:
             widest = widths.index(max(widths))
             # Down to the next widest at once, or as far as is needed.

@@ -47,7 +47,9 @@ def restore(file: Path, yes: bool) -> None:
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    backups.restore(database(), file)
+    aside = backups.restore(database(), file)
+    if aside:
+        say(f"What was there could not be opened; it is now {aside}.")
     say(f"Restored {database().name} from {file}.")
 
 

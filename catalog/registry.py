@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-from itertools import groupby
-from operator import itemgetter
 
 from flask import Blueprint, Response, abort, current_app
 
@@ -24,29 +22,17 @@ def scope_registry(scope: str) -> Response:
 
 
 REGISTRY = f"""
-SELECT content, widget.id, {resources.REGISTRY_WIDGET} AS widget,
-    version.version, yanked, {resources.VERSION_ENTRY} AS entry
+SELECT content, (
+    SELECT group_concat(text) FROM (
+        SELECT {resources.REGISTRY_WIDGET} AS text FROM widget WHERE scope = :scope AND listed
+        ORDER BY name))
 FROM revision
-JOIN widget ON scope = :scope AND listed
-LEFT JOIN version ON widget_id = widget.id
-WHERE revision.id = 1
-ORDER BY widget.name, {resources.NEWEST_FIRST}
 """
 
 
 def make_registry(connection: sqlite3.Connection, scope: str) -> Made:
-    rows = connection.execute(REGISTRY, {"scope": scope}).fetchall()
-    if not rows:
+    content, widgets = connection.execute(REGISTRY, {"scope": scope}).fetchone()
+    if widgets is None:
         abort(404, f"There is no widget in the scope {shown(scope)}.")
-    widgets = [registry_widget(list(group)) for _, group in groupby(rows, key=itemgetter("id"))]
-    text = f'{{"scope":{json.dumps(scope, ensure_ascii=False)},"widgets":[{",".join(widgets)}]}}'
-    return (rows[0]["content"],), text
-
-
-def registry_widget(rows: list[sqlite3.Row]) -> str:
-    versions = [row for row in rows if row["version"] is not None]
-    return resources.with_members(
-        rows[0]["widget"],
-        latestVersion=json.dumps(resources.latest_version(versions)),
-        versions=f"[{','.join(row['entry'] for row in versions)}]",
-    )
+    text = f'{{"scope":{json.dumps(scope, ensure_ascii=False)},"widgets":[{widgets}]}}'
+    return (content,), text

@@ -1,7 +1,7 @@
 """The JSON of the specification's resources, as SQL that makes it of rows of widget and version.
 
-SQLite writes the text itself: one statement gives a whole answer, and while it works, other threads
-can too.
+SQLite writes the text itself: one statement gives a whole answer in one row. While it works other
+threads can too, and each further row would be one more turn at the interpreter's lock.
 """
 
 from collections.abc import Iterable
@@ -24,10 +24,6 @@ _WIDGET_FIELDS = f"""
 
 WIDGET = f"""json_object({_WIDGET_FIELDS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
-
-# Without latestVersion and latestCompatibleVersion, and without latestVersion and versions.
-WIDGET_SUMMARY = f"json_object({_WIDGET_FIELDS}, 'downloadCount', widget.download_count)"
-REGISTRY_WIDGET = f"json_object({_WIDGET_FIELDS}, 'createdAt', widget.created_at)"
 
 _VERSION_FIELDS = f"""
     'version', version.version, 'bundleUrl', version.bundle_url,
@@ -60,9 +56,40 @@ DOCUMENT_VERSION = "json_object({})".format(
 )
 
 
-def with_members(text: str, **members: str) -> str:
-    """The JSON object of a text with further members at its end, each as JSON text."""
-    return text[:-1] + "".join(f',"{key}":{value}' for key, value in members.items()) + "}"
+_OFFERED = "FROM version WHERE widget_id = widget.id AND yanked = 0"
+_NEWEST = f"ORDER BY {NEWEST_FIRST} LIMIT 1"
+
+# Of a widget: its newest version that is not yanked, as text or as JSON, and all its versions.
+LATEST_VERSION = f"json_quote((SELECT version {_OFFERED} {_NEWEST}))"
+LATEST_ENTRY = f"coalesce((SELECT {VERSION_ENTRY} {_OFFERED} {_NEWEST}), 'null')"
+LATEST_COMPATIBLE_ENTRY = f"""coalesce((
+    SELECT {VERSION_ENTRY} {_OFFERED} AND satisfies(:compat_sdk, sdk_version) {_NEWEST}), 'null')"""
+VERSION_ENTRIES = f"""'[' || coalesce((
+    SELECT group_concat(entry) FROM (
+        SELECT {VERSION_ENTRY} AS entry FROM version WHERE widget_id = widget.id
+        ORDER BY {NEWEST_FIRST})), '') || ']'"""
+
+
+def _object(fields: str, **members: str) -> str:
+    """A JSON object of plain fields, and of members that are JSON text already."""
+    # The braces are all that trim() can meet: no plain field is an object.
+    texts = "".join(f""" || ',"{key}":' || {text}""" for key, text in members.items())
+    return f"""'{{' || trim(json_object({fields}), '{{}}'){texts} || '}}'"""
+
+
+WIDGET_SUMMARY = _object(
+    f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count", latestVersion=LATEST_ENTRY
+)
+COMPATIBLE_WIDGET_SUMMARY = _object(
+    f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count",
+    latestVersion=LATEST_ENTRY,
+    latestCompatibleVersion=LATEST_COMPATIBLE_ENTRY,
+)
+REGISTRY_WIDGET = _object(
+    f"{_WIDGET_FIELDS}, 'createdAt', widget.created_at",
+    latestVersion=LATEST_VERSION,
+    versions=VERSION_ENTRIES,
+)
 
 
 def latest_version(newest_first: Iterable[Any]) -> str | None:

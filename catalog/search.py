@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from catalog.documents import shown
 from catalog.folding import fold
-from catalog.resources import NEWEST_FIRST, VERSION_ENTRY, WIDGET_SUMMARY, with_members
+from catalog.resources import COMPATIBLE_WIDGET_SUMMARY, WIDGET_SUMMARY
 from catalog.semver_ranges import is_version
 
 DEFAULT_LIMIT = 20
@@ -82,16 +82,18 @@ hit AS (
 )
 """
 
+# CROSS JOIN, here and below, is SQLite's word for: begin on the left. There the rows are few.
+
 # With words, the hits are counted and sorted in one pass: the name is q, begins with q, holds every
 # word, or does not. INDEXED begins at the trigrams of the words; SCANNED at every text, for words
 # that have none.
 WORDS = """
 WITH found AS MATERIALIZED (
     SELECT listing.widget_id,
-           CASE WHEN folded_name = :q THEN 0
+           CASE WHEN NOT ({name_holds_words}) THEN 3
+                WHEN folded_name = :q THEN 0
                 WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
-                WHEN {name_holds_words} THEN 2
-                ELSE 3 END AS tier,
+                ELSE 2 END AS tier,
            downloads, scope, name
     FROM {source} {where}
 ),
@@ -100,43 +102,24 @@ hit AS (
     SELECT * FROM found ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
 """
-# CROSS: SQLite must not begin at the listing and ask the text index about each row of it.
 INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
 SCANNED = "listing"
 
-# One row at least, for the total and the revision.
-SUMMARIES = f"""
-SELECT content, revision.downloads, total, hit.widget_id, {WIDGET_SUMMARY} AS summary,
-    (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
-     ORDER BY {NEWEST_FIRST} LIMIT 1) AS latest,
-    {{compatible}} AS compatible
-FROM revision JOIN total LEFT JOIN hit LEFT JOIN widget ON widget.id = hit.widget_id
-WHERE revision.id = 1
-ORDER BY hit.tier, hit.downloads DESC, hit.scope, hit.name
-"""
-
-COMPATIBLE = f"""
-    (SELECT {VERSION_ENTRY} FROM version WHERE widget_id = widget.id AND yanked = 0
-     AND satisfies(:compat_sdk, sdk_version)
-     ORDER BY {NEWEST_FIRST} LIMIT 1)
+PAGE = """
+SELECT content, downloads, (SELECT total FROM total), (
+    SELECT group_concat(text) FROM (
+        SELECT {summary} AS text FROM hit CROSS JOIN widget ON widget.id = hit.widget_id
+        ORDER BY tier, downloads DESC, hit.scope, hit.name))
+FROM revision
 """
 
 
 def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[tuple[int, int], str]:
     """The answer to a search, one page of summaries, with the revision that it was made of."""
     statement, values = _statement(search)
-    rows = connection.execute(statement, values).fetchall()
-    content, downloads, total, *_ = rows[0]
-    summaries = []
-    for row in rows:
-        if row["widget_id"] is not None:
-            members = {"latestVersion": row["latest"] or "null"}
-            if search.compat_sdk is not None:
-                members["latestCompatibleVersion"] = row["compatible"] or "null"
-            summaries.append(with_members(row["summary"], **members))
+    content, downloads, total, page = connection.execute(statement, values).fetchone()
     text = (
-        f'{{"widgets":[{",".join(summaries)}],'
-        f'"total":{total},"page":{search.page},"limit":{search.limit}}}'
+        f'{{"widgets":[{page or ""}],"total":{total},"page":{search.page},"limit":{search.limit}}}'
     )
     return (content, downloads), text
 
@@ -183,7 +166,8 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
         source = INDEXED if indexed else SCANNED
         in_name = _holds("folded_name", words)
         hits = WORDS.format(source=source, where=_where(conditions), name_holds_words=in_name)
-    return hits + SUMMARIES.format(compatible=COMPATIBLE if search.compat_sdk else "NULL"), values
+    summary = COMPATIBLE_WIDGET_SUMMARY if search.compat_sdk else WIDGET_SUMMARY
+    return hits + PAGE.format(summary=summary), values
 
 
 def _where(conditions: list[str]) -> str:

@@ -1,6 +1,5 @@
 """/api/v1/widgets/*: the public, versioned API, open to every origin."""
 
-import json
 import sqlite3
 
 from flask import Blueprint, Response, abort, current_app, jsonify, request
@@ -49,28 +48,20 @@ def detail(scope: str, name: str) -> Response:
 
 
 DETAIL = f"""
-SELECT content, widget.id, download_count, {resources.WIDGET} AS widget,
-    version.version, yanked, {resources.VERSION_ENTRY} AS entry
-FROM revision
-JOIN widget ON scope = :scope AND name = :name AND listed
-LEFT JOIN version ON widget_id = widget.id
+SELECT content, widget.id, download_count,
+    '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
+    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}'
+FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
-ORDER BY {resources.NEWEST_FIRST}
 """
 
 
 def make_detail(connection: sqlite3.Connection, named: dict[str, str]) -> Made:
-    rows = connection.execute(DETAIL, named).fetchall()
-    if not rows:
+    row = connection.execute(DETAIL, named).fetchone()
+    if row is None:
         abort(404, no_widget(**named))
-    content, widget_id, downloads, widget, *_ = rows[0]
-    versions = [row for row in rows if row["version"] is not None]
-    text = resources.with_members(
-        f'{{"widget":{widget}}}',
-        versions=f"[{','.join(row['entry'] for row in versions)}]",
-        latestVersion=json.dumps(resources.latest_version(versions)),
-    )
-    return (content, widget_id, downloads), text
+    *revision, text = row
+    return tuple(revision), text
 
 
 @v1.post("/<scope>/<name>")

@@ -18,10 +18,24 @@ def connection(app_with: Callable[..., Flask]) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, **arguments: str) -> list[str]:
-    """The steps up to the page itself; what follows handles the rows of one page."""
+    """The steps that read or sort rows, in the order of the statement."""
     statement, values = _statement(parse_search(arguments))
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-    return steps[: steps.index("SCAN total")]
+    return [step for step in steps if step.startswith(("SCAN", "SEARCH", "USE"))]
+
+
+# Handles the rows of one page, found and in order before it.
+PAGE = [
+    "SCAN hit",
+    "SEARCH widget USING INTEGER PRIMARY KEY (rowid=?)",
+    "SEARCH version USING INDEX version_newest_offered (widget_id=?)",
+    "USE TEMP B-TREE FOR ORDER BY",
+    "SCAN (subquery-{})",
+]
+
+
+def page(number: int) -> list[str]:
+    return [step.format(number) for step in PAGE]
 
 
 COUNTED_BY = {
@@ -49,7 +63,7 @@ def test_browsing_reads_the_page_off_an_index_and_sorts_nothing(
     if "scope" in arguments:
         in_order = "SEARCH listing USING COVERING INDEX listing_order_in_scope (scope=?)"
     steps = plan(connection, **arguments)
-    assert steps == ["MATERIALIZE total", counted, "MATERIALIZE hit", in_order]
+    assert steps == ["SCAN revision", counted, "SCAN total", in_order, *page(5)]
 
 
 @pytest.mark.parametrize(
@@ -61,20 +75,18 @@ def test_words_begin_at_the_text_index_and_only_hits_are_sorted(
     connection: sqlite3.Connection, arguments: dict[str, str]
 ) -> None:
     assert plan(connection, q="clock", **arguments) == [
-        "MATERIALIZE total",
-        "MATERIALIZE found",
+        "SCAN revision",
         "SCAN listing_text VIRTUAL TABLE INDEX 0:M1",
         "SEARCH listing USING INTEGER PRIMARY KEY (rowid=?)",
         "SCAN found",
-        "MATERIALIZE hit",
+        "SCAN total",
         "SCAN found",
         "USE TEMP B-TREE FOR ORDER BY",
+        *page(6),
     ]
 
 
-def test_each_hit_of_a_page_is_looked_up_by_key(connection: sqlite3.Connection) -> None:
-    statement, values = _statement(parse_search({"q": "clock", "compatSdk": "1.4.0"}))
-    steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+def test_compatible_versions_are_looked_up_newest_first(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, q="clock", compatSdk="1.4.0")
     offered = "SEARCH version USING INDEX version_newest_offered (widget_id=?)"
-    assert [step for step in steps if step.startswith("SEARCH version")] == [offered, offered]
-    assert "SEARCH widget USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN" in steps
+    assert [step for step in steps if "version" in step] == [offered, offered]

@@ -30,7 +30,7 @@ DEFAULTS = {
     "DATABASE": "catalog.db",
     "HOST": "127.0.0.1",
     "PORT": "8080",
-    "THREADS": "4",
+    "THREADS": "8",
     "MINIMUM_CLI_VERSION": "1.0.0",
     "BUNDLE_URL": "",
 }

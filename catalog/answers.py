@@ -8,6 +8,8 @@ from typing import NamedTuple
 from flask import Response, current_app, request
 from werkzeug.http import generate_etag
 
+from catalog.db import Database
+
 MAX_BYTES = 32 * 1024 * 1024
 OVERHEAD = 1024  # what Python takes for the parts of one, at most
 
@@ -19,6 +21,7 @@ class Answer(NamedTuple):
     """The bytes of an answer, their strong ETag, and the revision they belong to."""
 
     revision: object
+    state: object  # of the database when the revision was last seen to hold
     body: bytes
     etag: str
     size: int  # in memory, with its key: callers choose that, and it may be longer
@@ -32,13 +35,12 @@ class Answers:
         self._bytes = 0
         self._lock = Lock()
 
-    def get(self, key: Hashable, revision: object) -> Answer | None:
-        """The answer that is kept for the key, unless it was made at another revision."""
+    def get(self, key: Hashable) -> Answer | None:
+        """The answer that is kept for the key; whether it still holds is for the caller to see."""
         with self._lock:
             answer = self._kept.get(key)
-            if answer is None or answer.revision != revision:
-                return None
-            self._kept.move_to_end(key)
+            if answer is not None:
+                self._kept.move_to_end(key)
             return answer
 
     def keep(self, key: Hashable, answer: Answer) -> None:
@@ -52,20 +54,35 @@ class Answers:
                 self._bytes -= dropped.size
 
 
-def respond(key: Hashable, revision: object, make: Callable[[], Made]) -> Response:
-    """The answer for the key at a revision, made if it is not kept; 304 if the client has it."""
-    answers: Answers = current_app.extensions["answers"]
-    file = current_app.extensions["database"].generation
-    answer = answers.get(key, (file, revision))
-    if answer is None:
-        made_of, text = make()
-        body = text.encode() + b"\n"
-        size = len(body) + 4 * len(repr(key)) + OVERHEAD
-        answer = Answer((file, made_of), body, generate_etag(body), size)
-        answers.keep(key, answer)
+def respond(key: Hashable, look: Callable[[], object], make: Callable[[], Made]) -> Response:
+    """The answer for the key, made if the revision that look() sees has changed; 304 if it is held.
+
+    Where nothing at all was committed since, not even that is asked: each statement is several
+    turns at the interpreter's lock, which under load cost more than the whole answer.
+    """
+    answer = current(key, look, make)
     if request.if_none_match.contains_weak(answer.etag):
         response = Response(status=304, mimetype="application/json")
     else:
         response = Response(answer.body, mimetype="application/json")
     response.set_etag(answer.etag)
     return response
+
+
+def current(key: Hashable, look: Callable[[], object], make: Callable[[], Made]) -> Answer:
+    """The kept answer if it still holds, else one made now."""
+    answers: Answers = current_app.extensions["answers"]
+    database: Database = current_app.extensions["database"]
+    answer = answers.get(key)
+    state = database.state()  # before look(): it must not be newer
+    if answer is not None and state is not None and answer.state == state:
+        return answer
+    if answer is not None and answer.revision == (database.generation, look()):
+        answer = answer._replace(state=state)
+    else:
+        revision, text = make()
+        body = text.encode() + b"\n"
+        size = len(body) + 4 * len(repr(key)) + OVERHEAD
+        answer = Answer((database.generation, revision), state, body, generate_etag(body), size)
+    answers.keep(key, answer)
+    return answer

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -18,6 +19,7 @@ APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
+SETTLED_NS = 20_000_000  # the clock of file systems ticks every 10 ms at the slowest
 PATIENT_BUSY_TIMEOUT_MS = 60_000
 
 Statement = tuple[str, Mapping[str, object]]
@@ -48,6 +50,7 @@ class Database:
         self.path = Path(path)
         # For messages: a name that is not Unicode can be printed too.
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        self._log = self._beside("-wal")
         self._thread = threading.local()
         self._write_lock = threading.Lock()
         self._open_lock = threading.Lock()
@@ -78,6 +81,19 @@ class Database:
         """Which of the files that have been at the path this thread reads; see _leave()."""
         generation: int = self._thread.reader.generation
         return generation
+
+    def state(self) -> object | None:
+        """What stays equal for as long as nothing is committed, by whichever process.
+
+        None just after a commit, while another could leave the same trace: a log that SQLite
+        begins anew keeps its size, and time stands still for some milliseconds in a file system.
+        """
+        self.reader()
+        status = os.stat(self._log)
+        moment = status.st_mtime_ns
+        if time.time_ns() - moment < SETTLED_NS or moment % 1_000_000_000 == 0:
+            return None
+        return self.generation, status.st_ino, moment, status.st_size
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""

@@ -7,6 +7,7 @@ from flask import Blueprint, Response, abort, current_app
 
 from catalog import resources
 from catalog.answers import Made, respond
+from catalog.db import Database
 from catalog.documents import shown
 
 registry = Blueprint("registry", __name__)
@@ -16,9 +17,12 @@ REVISION = "SELECT content FROM revision"
 
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
-    connection = current_app.extensions["database"].reader()
-    revision = tuple(connection.execute(REVISION).fetchone())
-    return respond(("registry", scope), revision, lambda: make_registry(connection, scope))
+    database: Database = current_app.extensions["database"]
+    return respond(
+        ("registry", scope),
+        look=lambda: tuple(database.reader().execute(REVISION).fetchone()),
+        make=lambda: make_registry(database.reader(), scope),
+    )
 
 
 REGISTRY = f"""

@@ -7,6 +7,7 @@ from flask_cors import CORS
 
 from catalog import resources, store
 from catalog.answers import Made, respond
+from catalog.db import Database
 from catalog.documents import shown
 from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
 from catalog.search import ParameterError, find_widgets, parse_search
@@ -26,9 +27,12 @@ def search() -> Response:
         wanted = parse_search(request.args.to_dict())
     except ParameterError as error:
         abort(400, str(error))
-    connection = current_app.extensions["database"].reader()
-    revision = tuple(connection.execute(REVISION).fetchone())
-    return respond(wanted, revision, lambda: find_widgets(connection, wanted))
+    database: Database = current_app.extensions["database"]
+    return respond(
+        wanted,
+        look=lambda: tuple(database.reader().execute(REVISION).fetchone()),
+        make=lambda: find_widgets(database.reader(), wanted),
+    )
 
 
 # What a detail depends on: it holds until the catalog or this one counter changes.
@@ -41,10 +45,13 @@ WHERE revision.id = 1
 
 @v1.get("/<scope>/<name>")
 def detail(scope: str, name: str) -> Response:
-    connection = current_app.extensions["database"].reader()
+    database: Database = current_app.extensions["database"]
     named = {"scope": scope, "name": name}
-    revision = tuple(connection.execute(WIDGET, named).fetchone())
-    return respond(("detail", scope, name), revision, lambda: make_detail(connection, named))
+    return respond(
+        ("detail", scope, name),
+        look=lambda: tuple(database.reader().execute(WIDGET, named).fetchone()),
+        make=lambda: make_detail(database.reader(), named),
+    )
 
 
 DETAIL = f"""

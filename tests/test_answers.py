@@ -5,25 +5,19 @@ from catalog.answers import MAX_BYTES, Answer, Answers
 
 def test_what_was_used_longest_ago_is_dropped_where_there_is_no_room() -> None:
     answers = Answers()
-    half = Answer("r", b"", "e", MAX_BYTES // 2)
+    half = Answer("r", None, b"", "e", MAX_BYTES // 2)
     for key in ("a", "b"):
         answers.keep(key, half)
-    assert answers.get("a", "r") == half
+    assert answers.get("a") == half
     answers.keep("c", half)
-    kept = [key for key in ("a", "b", "c") if answers.get(key, "r")]
+    kept = [key for key in ("a", "b", "c") if answers.get(key)]
     assert kept == ["a", "c"]
-
-
-def test_answer_of_another_revision_is_not_given() -> None:
-    answers = Answers()
-    answers.keep("a", Answer((1, 1), b"", "e", 1))
-    assert answers.get("a", (1, 2)) is None
 
 
 def test_answer_larger_than_all_room_is_not_kept() -> None:
     answers = Answers()
-    answers.keep("a", Answer("r", b"", "e", MAX_BYTES + 1))
-    assert answers.get("a", "r") is None
+    answers.keep("a", Answer("r", None, b"", "e", MAX_BYTES + 1))
+    assert answers.get("a") is None
 
 
 def test_key_counts_as_memory(client_with) -> None:  # type: ignore[no-untyped-def]

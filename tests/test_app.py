@@ -91,7 +91,7 @@ def test_the_factory_works_twice_in_a_fresh_process_without_a_database(tmp_path:
 def test_the_defaults_are_those_of_a_local_service() -> None:
     config = create_app().config
     assert Path(config["DATABASE"]).name == "catalog.db"
-    assert (config["HOST"], config["PORT"], config["THREADS"]) == ("127.0.0.1", 8080, 4)
+    assert (config["HOST"], config["PORT"], config["THREADS"]) == ("127.0.0.1", 8080, 8)
     assert minimum_cli_version(create_app()) == "1.0.0"
 
 

@@ -4,10 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format clean
+.PHONY: help run test bench bench-quick lint format clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
 	@test -s "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
@@ -16,6 +16,12 @@ run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
 # In memory where there is such a place: most of the tests' time is waiting for the disc.
 test: .venv/dev  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") $(BIN)/pytest -q -n auto
+
+bench: .venv/run bench/.venv/peers bench/node_modules/peers  ## Measure beside the limit and the peers; under ten minutes
+	@exec $(BIN)/python -m bench
+
+bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute
+	@exec $(BIN)/python -m bench --quick
 
 lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -28,6 +34,7 @@ format: .venv/dev  ## Put the code in the project's style
 
 clean:  ## Remove what the other targets made, but no database
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf bench/.venv bench/node_modules bench/.work
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'
@@ -41,3 +48,14 @@ clean:  ## Remove what the other targets made, but no database
 .venv/dev: requirements.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch .venv/run $@
+
+# What the benchmark compares with lives apart from what the service runs on.
+bench/.venv/peers: bench/requirements.txt
+	$(PYTHON) -m venv bench/.venv
+	bench/.venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@touch $@
+
+bench/node_modules/peers: bench/package-lock.json
+	@if command -v npm > /dev/null; \
+	then cd bench && npm ci --silent --no-audit --no-fund && touch node_modules/peers; \
+	else echo "npm is not installed here: json-server will be skipped."; fi

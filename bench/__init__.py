@@ -1,0 +1,1 @@
+"""The benchmark: our service beside the limit of its own stack and beside its peers."""

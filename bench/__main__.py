@@ -1,0 +1,3 @@
+from bench.driver import main
+
+main()

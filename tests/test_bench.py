@@ -1,0 +1,193 @@
+"""The benchmark measures what it says: its catalogs are always the same, valid and natural."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from itertools import islice
+from math import log
+from pathlib import Path
+from statistics import linear_regression, mean
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from conftest import ROOT
+
+from bench import chart, report, workload
+from bench.generate import (
+    FIXED_SCOPE,
+    LONG_HISTORY,
+    document,
+    documents,
+    write_catalog,
+)
+from bench.words import EVERYWHERE, WORDS
+from catalog.documents import check_document
+
+SIZE = 1000
+
+
+@pytest.fixture(scope="module")
+def catalog() -> list[dict[str, Any]]:
+    return list(documents(SIZE))
+
+
+def test_the_catalog_is_always_the_same(tmp_path: Path) -> None:
+    write_catalog(tmp_path / "catalog.jsonl", 250)
+    digest = hashlib.sha256((tmp_path / "catalog.jsonl").read_bytes()).hexdigest()
+    assert digest == "be8639080176b9548d3175c8010cc365cbf68d7cb81b58f07f1ad0cdc7bccceb"
+
+
+def test_a_smaller_catalog_is_the_beginning_of_a_larger_one(catalog: list[dict[str, Any]]) -> None:
+    assert list(documents(20)) == catalog[:20]
+    assert document(SIZE - 1) == catalog[-1]
+
+
+def test_every_document_can_be_imported_without_a_warning(catalog: list[dict[str, Any]]) -> None:
+    checked = [check_document(each) for each in catalog]
+    assert not [warning for each in checked for warning in each.warnings]
+    assert len({each.path for each in checked}) == SIZE
+
+
+def test_widgets_have_five_versions_and_one_has_sixty(catalog: list[dict[str, Any]]) -> None:
+    assert Counter(len(each["versions"]) for each in catalog) == {5: SIZE - 1, 60: 1}
+    assert len(catalog[LONG_HISTORY]["versions"]) == 60
+
+
+def test_there_are_fifty_scopes_and_one_has_two_hundred_widgets(
+    catalog: list[dict[str, Any]],
+) -> None:
+    scopes = Counter(each["widget"]["scope"] for each in catalog)
+    assert len(scopes) == 50
+    assert scopes[FIXED_SCOPE] == 200
+    assert FIXED_SCOPE not in {document(number)["widget"]["scope"] for number in (2000, 90_000)}
+
+
+def test_there_are_forty_sdk_ranges(catalog: list[dict[str, Any]]) -> None:
+    ranges = {version["sdkVersion"] for each in catalog for version in each["versions"]}
+    assert len(ranges) == 40
+
+
+def test_versions_are_newest_first_and_few_are_yanked(catalog: list[dict[str, Any]]) -> None:
+    versions = [version for each in catalog for version in each["versions"]]
+    for each in catalog:
+        published = [version["publishedAt"] for version in each["versions"]]
+        assert published == sorted(published, reverse=True)
+    assert 0 < sum(version["yanked"] for version in versions) < len(versions) / 20
+
+
+def test_few_widgets_have_most_of_the_installs(catalog: list[dict[str, Any]]) -> None:
+    counts = [each["widget"]["downloadCount"] for each in catalog]
+    known = sorted((count for count in counts if count is not None), reverse=True)
+    assert 0 < counts.count(None) < SIZE / 20
+    assert sum(known[: SIZE // 10]) > sum(known) / 2
+
+
+def test_the_words_are_thousands_of_natural_length_and_some_not_plain_ascii() -> None:
+    assert len(set(WORDS)) == len(WORDS) == 6000
+    assert 6 < mean(map(len, WORDS)) < 10
+    assert mean(map(len, WORDS[:100])) < mean(map(len, WORDS)) - 2
+    assert sum(bool(re.search("[á-ü]", word)) for word in WORDS) > 50
+    assert sum(bool(re.search("[一-鿿]", word)) for word in WORDS) > 50
+
+
+def test_words_are_as_frequent_as_their_rank_says(catalog: list[dict[str, Any]]) -> None:
+    texts = [each["widget"]["description"].lower() for each in catalog]
+    counts = Counter(word for text in texts for word in re.findall(r"\w+", text))
+    assert all(EVERYWHERE in text for text in texts)
+    # Ranks in groups that double, since one word of a small catalog says little.
+    groups = [range(first, 2 * first) for first in (8, 16, 32, 64, 128, 256, 512, 1024)]
+    means = [mean(counts[WORDS[rank].lower()] for rank in group) for group in groups]
+    slope, _ = linear_regression([log(group[0]) for group in groups], list(map(log, means)))
+    assert -1.1 < slope < -0.8
+
+
+def test_cold_queries_differ_and_find_something(catalog: list[dict[str, Any]]) -> None:
+    queries = workload.cold_queries()
+    assert len(set(queries)) == len(queries) == 2000
+    widgets = [each["widget"] for each in catalog]
+    texts = [workload.folded(f"{each['displayName']} {each['description']}") for each in widgets]
+    found = [
+        sum(all(word in text for word in workload.folded(query).split()) for text in texts)
+        for query in islice(queries, 200)
+    ]
+    assert sum(map(bool, found)) > 150
+    assert mean(found) < SIZE / 50
+
+
+def test_every_row_has_requests_and_cold_rows_repeat_none() -> None:
+    rows = workload.rows(SIZE)
+    assert len({row.key for row in rows}) == len(rows)
+    assert {row.key for row in rows} > set(workload.QUICK)
+    for row in rows:
+        assert row.requests
+        if row.cold:
+            assert len(set(row.requests)) == len(row.requests)
+
+
+def test_the_mixes_are_as_their_titles_say() -> None:
+    rows = {row.key: row.requests for row in workload.rows(SIZE)}
+    hot = Counter(rows["hot"])
+    assert len(hot) == 50
+    assert hot.most_common(1)[0][1] > len(rows["hot"]) / 6
+    installs = [request for request in rows["mix"] if request.method == "POST"]
+    assert len(installs) / len(rows["mix"]) == pytest.approx(0.03, abs=0.01)
+
+
+RESULTS = {
+    "date": "2026-01-02",
+    "commit": "abc",
+    "machine": {
+        **{"processor": "CPU <1>", "cores": 2, "memory": 2**34, "system": "Linux"},
+        "load at the start": 0.1,
+    },
+    "versions": {"Python": "3.11"},
+    **{
+        "client": "wrk",
+        "widgets": 10_000,
+        "rounds": 3,
+        "connections": 8,
+        "minutes": 9.0,
+        "command": "make bench",
+    },
+    "rows": [
+        {"key": "cold", "title": "cold", "target": 0.5, "ours": [60, 70, 5], "limit": [100] * 3},
+        {"key": "hot", "title": "hot", "target": 0.85, "ours": [80] * 3, "limit": [100] * 3},
+        {"key": "page", "title": "page", "target": None, "ours": [150] * 3, "limit": [100] * 3},
+    ],
+    "growth": [
+        {"key": "cold", "title": "cold", "sizes": {"10000": [1, 1], "100000": [2, 2]}},
+        {"key": "everywhere", "title": "all", "sizes": {"10000": [9, 9], "100000": [81, 81]}},
+    ],
+    "sizes": [
+        {
+            **{"widgets": widgets, "versions": 5 * widgets, "import_seconds": 9.0},
+            **{"database_bytes": 10**7, "first_answer_seconds": 0.5},
+            **{"slowest_first_answer_seconds": 1.0, "memory": 10**8},
+        }
+        for widgets in (10_000, 100_000)
+    ],
+    "peers": [{"name": "Datasette", "rate": [1.0, 1.1, 1.2], "target": 50}],
+    "skipped": ["json-server is skipped: npm is not installed here."],
+    "memory": {"Datasette": 5 * 10**7},
+}
+
+
+def test_the_report_says_what_is_met_and_names_what_is_not() -> None:
+    page = report.page(RESULTS)
+    assert "| cold |   60 |       100 |  0.60 | ≥ 0.50 |    yes |" in page
+    assert "| hot  |   80 |       100 |  0.80 | ≥ 0.85 | **no** |" in page
+    assert "Not met: beside the limit: “hot”; as the catalog grows: “all”." in page
+    assert "json-server is skipped" in page
+
+
+def test_the_chart_is_well_formed_and_has_a_bar_for_each_row() -> None:
+    drawing = ElementTree.fromstring(chart.draw(RESULTS))  # noqa: S314  (our own text)
+    bars = [each.get("class") for each in drawing.iter("{http://www.w3.org/2000/svg}rect")]
+    assert bars == ["page", "bar", "missed", "plain"]
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    lock = json.loads((ROOT / "bench" / "package-lock.json").read_text(encoding="utf-8"))
+    assert not [name for name, package in lock["packages"].items() if "resolved" in package]

@@ -30,7 +30,10 @@ class DatabaseError(Exception):
 
 
 class Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly, so that it goes with its thread."""
+    """A connection that can be referred to weakly, and is closed when its thread ends."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 Inode = tuple[int, int]  # device and number: which file it is, whatever its name

@@ -35,7 +35,6 @@ DEFAULTS = {
     "BUNDLE_URL": "",
 }
 
-
 # In place of what Werkzeug says where nobody says more.
 SENTENCES = {
     NotFound.description: "There is nothing at this address.",
@@ -107,8 +106,11 @@ def error_body(error: HTTPException) -> Response:
 
 def unavailable(error: Exception) -> Response:
     """A database that cannot be read or written now may be in a moment."""
-    if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF not in FAULTS_OF_THE_FILE:
-        raise error  # a fault of ours
+    if isinstance(error, sqlite3.Error):
+        # Python's own complaints, as of a closed connection, have no code.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code & 0xFF not in FAULTS_OF_THE_FILE:
+            raise error  # a fault of ours
     current_app.logger.error("The database cannot be used: %s", error)
     return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 

@@ -52,7 +52,7 @@ def _put(copy: Path, database: Database) -> Path | None:
         # A revision that no answer was ever made at: what is kept is of another history.
         now = {"now": time.time_ns()}
         connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
-        if _is_sound(database):
+        if database.exists() and not _is_damaged(database):
             database.take_over(connection)
             return None
     aside = None
@@ -65,12 +65,19 @@ def _put(copy: Path, database: Database) -> Path | None:
     return aside
 
 
-def _is_sound(database: Database) -> bool:
+# What SQLite says of a file that it can make nothing of, or that ends before its end.
+DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
+
+
+def _is_damaged(database: Database) -> bool:
+    """Whether the file is beyond opening; raises where it is sound, but not ours to replace."""
     try:
         database.check()
-    except DatabaseError:
-        return False
-    return True
+    except DatabaseError as error:
+        if getattr(error.__cause__, "sqlite_errorcode", None) in DAMAGE:
+            return True
+        raise
+    return False
 
 
 def _copy(connection: sqlite3.Connection, target: Path) -> None:

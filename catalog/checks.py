@@ -47,7 +47,9 @@ def findings(database: Database) -> Iterator[str]:
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    # Python's own complaints, as of text that is not UTF-8, have no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
 
 

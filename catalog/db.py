@@ -92,7 +92,10 @@ class Database:
         begins anew keeps its size, and time stands still for some milliseconds in a file system.
         """
         self.reader()
-        status = os.stat(self._log)
+        try:
+            status = self._log.stat()
+        except OSError:
+            return None
         moment = status.st_mtime_ns
         if time.time_ns() - moment < SETTLED_NS or moment % 1_000_000_000 == 0:
             return None
@@ -180,15 +183,17 @@ class Database:
             connection = self._open()
             connection.execute(f"PRAGMA query_only = {query_only}")
             self._connections.add(connection)
-            return _Opened(connection, file, _inode(self._beside("-wal")), self._generation)
+            return _Opened(connection, file, _inode(self._log), self._generation)
 
     def _leave(self, opened: _Opened) -> None:
         """Take leave of a file that is no longer at the path, with all that was written to it.
 
         Its log must not stay: SQLite would take it for the log of the file that is there now.
         """
-        opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if opened.log == _inode(self._beside("-wal")):
+        busy, *_ = opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:  # another thread reads the old file still; its log is needed until it has ended
+            raise DatabaseError(f"{self.name} is being replaced.")
+        if opened.log == _inode(self._log):
             self.remove_log()
         self._generation += 1
 

@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -286,15 +287,9 @@ def _version_columns(given: object, widget: Row, index: int, problems: list[str]
     return row
 
 
-def _repeated(versions: Any) -> list[str]:
-    seen: set[str] = set()
-    repeated = []
-    for text_ in versions:
-        if text_ in seen:
-            repeated.append(f"version {text_} appears twice")
-        elif text_ is not None:
-            seen.add(text_)
-    return repeated
+def _repeated(versions: Iterable[str | None]) -> list[str]:
+    counts = Counter(versions)
+    return [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
 
 
 def _is_unicode(value: str) -> bool:

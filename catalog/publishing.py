@@ -42,7 +42,7 @@ def publication(
         )
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest}
-    document = _checked(
+    return _checked(
         {
             "widget": widget | {"displayName": known_display_name or widget.get("displayName")},
             "versions": [
@@ -56,7 +56,6 @@ def publication(
             ],
         }
     )
-    return document
 
 
 def _checked(given: Row) -> Document:

@@ -92,7 +92,8 @@ class _ErrorTask(ErrorTask):
         body = json.dumps({"error": message}).encode() + b"\n"
         self.status = f"{error.code} {error.reason}"
         self.response_headers.append(("Content-Type", "application/json"))
-        if f" {V1_PREFIX}".encode() in self.request.first_line:
+        # A request that stands for a fault of the server itself has no first line.
+        if f" {V1_PREFIX}".encode() in getattr(self.request, "first_line", b""):
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
         self.set_close_on_finish()
         self.content_length = len(body)

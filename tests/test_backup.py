@@ -395,3 +395,25 @@ def test_restore_sets_a_catalog_aside_that_cannot_be_opened(catalog: Path, kept:
     )
     assert aside.read_bytes() == b"scratched " * 1000
     assert run(catalog, "check").exit_code == 0
+
+
+def test_restore_over_a_file_that_is_another_program_s_is_refused(
+    tmp_path: Path, kept: Path
+) -> None:
+    other = tmp_path / "bookmarks.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE bookmark (address TEXT)")
+        connection.commit()
+    before = other.read_bytes()
+    assert refused(other, "restore", kept, "--yes") == (
+        f"{other} is a SQLite file, but not one of a widget catalog."
+    )
+    assert other.read_bytes() == before
+    assert not other.with_name("bookmarks.db.damaged").exists()
+
+
+def test_restore_sets_a_catalog_aside_that_was_cut_off(catalog: Path, kept: Path) -> None:
+    catalog.write_bytes(catalog.read_bytes()[:20_000])
+    assert run(catalog, "restore", kept, "--yes").exit_code == 0
+    assert catalog.with_name(catalog.name + ".damaged").stat().st_size == 20_000
+    assert run(catalog, "check").exit_code == 0

@@ -255,3 +255,10 @@ def test_process_prints_findings_and_ends_with_exit_code_1(catalog: Path) -> Non
     )
     assert (done.returncode, done.stdout) == (1, f"acme/clock: {MISLISTED}\n")
     assert done.stderr == f"Error: 1 finding in {catalog}.\n"
+
+
+def test_text_that_is_not_utf_8_is_a_finding(catalog: Path) -> None:
+    damage(catalog, "UPDATE widget SET description = CAST(x'ff41' AS TEXT) WHERE id = 1")
+    result = run(catalog, "check")
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, "UTF-8" in result.stdout) == (1, True)

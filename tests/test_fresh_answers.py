@@ -196,3 +196,9 @@ def test_install_of_one_widget_leaves_the_kept_detail_of_another(service: Servic
     before = service.client.get("/api/v1/widgets/acme/timer").headers["ETag"]
     service.client.post("/api/v1/widgets/acme/clock")
     assert service.client.get("/api/v1/widgets/acme/timer").headers["ETag"] == before
+
+
+def test_answers_go_on_where_the_log_is_gone(service: Service) -> None:
+    service.answers()
+    service.path.with_name("catalog.db-wal").unlink()
+    assert [status for status, _, _ in service.answers()] == [200] * len(PATHS)

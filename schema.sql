@@ -101,11 +101,6 @@ ON widget BEGIN
         SELECT new.id, new.folded_text WHERE new.listed;
 END;
 
--- Kept apart: an install touches one number, never the text index.
-CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
-    UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
-END;
-
 -- How often the catalog and its counters have changed. An answer that was made at a revision is right
 -- for as long as the revision stays, whichever process writes.
 
@@ -143,8 +138,25 @@ CREATE TRIGGER content_version_changed AFTER UPDATE ON version BEGIN
     UPDATE revision SET content = content + 1;
 END;
 
-CREATE TRIGGER downloads_changed AFTER UPDATE OF download_count ON widget BEGIN
-    UPDATE revision SET downloads = downloads + 1;
+-- The widgets that were installed last, so that a page without any of them need not be made anew.
+CREATE TABLE installed (
+    slot      INTEGER PRIMARY KEY,  -- one of a hundred, used in turn
+    revision  INTEGER NOT NULL,     -- of downloads, that the install made
+    widget_id INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO installed
+WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
+SELECT slot, 0, 0 FROM slots;
+
+-- Kept apart: an install touches one number, never the text index. A count that anything but an
+-- install has changed can make a widget fall behind others, as only a change of content may.
+CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
+    UPDATE revision SET downloads = downloads + 1,
+        content = content + (new.download_count IS NOT coalesce(old.download_count, 0) + 1);
+    UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
+    UPDATE installed SET revision = r.downloads, widget_id = new.id FROM revision AS r
+        WHERE slot = r.downloads % 100;
 END;
 
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Response, current_app, request
 from werkzeug.http import generate_etag
@@ -13,14 +13,17 @@ from catalog.db import Database
 MAX_BYTES = 32 * 1024 * 1024
 OVERHEAD = 1024  # what Python takes for the parts of one, at most
 
-# The text of an answer and the revision of the catalog that it was made of, read as one.
-Made = tuple[object, str]
+# The revision of the catalog that an answer was made of, and its text, read as one.
+Made = tuple[Any, str]
+# Given the revision of a kept answer, the one that it holds at now; None where it does not.
+Look = Callable[[Any], Any]
 
 
 class Answer(NamedTuple):
     """The bytes of an answer, their strong ETag, and the revision they belong to."""
 
-    revision: object
+    generation: int  # of the database's file
+    revision: Any
     state: object  # of the database when the revision was last seen to hold
     body: bytes
     etag: str
@@ -54,8 +57,8 @@ class Answers:
                 self._bytes -= dropped.size
 
 
-def respond(key: Hashable, look: Callable[[], object], make: Callable[[], Made]) -> Response:
-    """The answer for the key, made if the revision that look() sees has changed; 304 if it is held.
+def respond(key: Hashable, look: Look, make: Callable[[], Made]) -> Response:
+    """The answer for the key, made anew if look() sees that it has changed; 304 if it is held.
 
     Where nothing at all was committed since, not even that is asked: each statement is several
     turns at the interpreter's lock, which under load cost more than the whole answer.
@@ -69,7 +72,7 @@ def respond(key: Hashable, look: Callable[[], object], make: Callable[[], Made])
     return response
 
 
-def current(key: Hashable, look: Callable[[], object], make: Callable[[], Made]) -> Answer:
+def current(key: Hashable, look: Look, make: Callable[[], Made]) -> Answer:
     """The kept answer if it still holds, else one made now."""
     answers: Answers = current_app.extensions["answers"]
     database: Database = current_app.extensions["database"]
@@ -77,12 +80,14 @@ def current(key: Hashable, look: Callable[[], object], make: Callable[[], Made])
     state = database.state()  # before look(): it must not be newer
     if answer is not None and state is not None and answer.state == state:
         return answer
-    if answer is not None and answer.revision == (database.generation, look()):
-        answer = answer._replace(state=state)
+    holds = answer is not None and answer.generation == database.generation
+    revision = look(answer.revision) if holds else None
+    if revision is not None:
+        answer = answer._replace(revision=revision, state=state)
     else:
         revision, text = make()
         body = text.encode() + b"\n"
         size = len(body) + 4 * len(repr(key)) + OVERHEAD
-        answer = Answer((database.generation, revision), state, body, generate_etag(body), size)
+        answer = Answer(database.generation, revision, state, body, generate_etag(body), size)
     answers.keep(key, answer)
     return answer

@@ -9,18 +9,20 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import quote
 
 from catalog.atomic_files import replacing
 from catalog.semver_ranges import satisfies
 
 APPLICATION_ID = 0x57636174
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
+STALLED_BUSY_TIMEOUT_MS = 50
 SETTLED_NS = 20_000_000  # the clock of file systems ticks every 10 ms at the slowest
 PATIENT_BUSY_TIMEOUT_MS = 60_000
+STEPS_BETWEEN_LOOKS = 1000  # at the clock, of a thread in a hurry: some 50 microseconds
 
 Statement = tuple[str, Mapping[str, object]]
 
@@ -29,8 +31,20 @@ class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
 
 
+class TooSlow(BaseException):
+    """A read of a thread that is in a hurry took too long; nothing on the way up may catch it."""
+
+
 class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, and is closed when its thread ends."""
+
+    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, values)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                raise TooSlow from error
+            raise
 
     def __del__(self) -> None:
         self.close()
@@ -59,6 +73,7 @@ class Database:
         self._open_lock = threading.Lock()
         self._generation = 0  # how often another file has come to the path
         self._writer: _Opened | None = None
+        self._stalled = False  # since another process holds the write lock
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         # Called once where another process holds the write lock for over a second. Whoever sets
         # it has the patience of a person at a terminal; a web request has not.
@@ -68,6 +83,10 @@ class Database:
         """This thread's connection to read with; each statement sees the catalog as it is then."""
         reader = self._thread.reader = self._current(getattr(self._thread, "reader", None), "ON")
         return reader.connection
+
+    def hurry(self, seconds: float) -> None:
+        """Have any read of this thread that goes on for longer from now raise TooSlow."""
+        self._thread.deadline = time.monotonic() + seconds
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -113,12 +132,27 @@ class Database:
         with self._write_lock:
             self._writer = self._current(self._writer, "OFF")
             connection = self._writer.connection
-            if end == "COMMIT" and not self.on_wait and _is_one(statements):
-                # It is a transaction of its own; a statement more would cost a request one more
-                # turn at the interpreter's lock.
-                return [connection.execute(*statements[0]).rowcount]
-            _begin(connection, self.on_wait)
-            return _run(connection, statements, end)
+            try:
+                if end == "COMMIT" and not self.on_wait and _is_one(statements):
+                    # It is a transaction of its own; a statement more would cost a request one
+                    # more turn at the interpreter's lock.
+                    counts = [connection.execute(*statements[0]).rowcount]
+                else:
+                    _begin(connection, self.on_wait)
+                    counts = _run(connection, statements, end)
+            except sqlite3.OperationalError as error:
+                if _is_busy(error):
+                    # Whoever comes next need not wait as long to learn the same.
+                    self._wait_for_others(STALLED_BUSY_TIMEOUT_MS)
+                raise
+            if self._stalled:
+                self._wait_for_others(BUSY_TIMEOUT_MS)
+            return counts
+
+    def _wait_for_others(self, milliseconds: int) -> None:
+        self._stalled = milliseconds < BUSY_TIMEOUT_MS
+        if self._writer:
+            self._writer.connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
     def exists(self) -> bool:
         """Whether the file holds anything; a file of no bytes is a catalog not yet made."""
@@ -182,8 +216,14 @@ class Database:
                 opened.connection.close()
             connection = self._open()
             connection.execute(f"PRAGMA query_only = {query_only}")
+            if hasattr(self._thread, "deadline"):
+                connection.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
             self._connections.add(connection)
             return _Opened(connection, file, _inode(self._log), self._generation)
+
+    def _is_late(self) -> bool:
+        late: bool = time.monotonic() > self._thread.deadline
+        return late
 
     def _leave(self, opened: _Opened) -> None:
         """Take leave of a file that is no longer at the path, with all that was written to it.
@@ -271,11 +311,15 @@ def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            if not _is_busy(error):
                 raise
         on_wait()
         connection.execute(f"PRAGMA busy_timeout = {PATIENT_BUSY_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _run(connection: sqlite3.Connection, statements: Iterable[Statement], end: str) -> list[int]:

@@ -12,17 +12,17 @@ from catalog.documents import shown
 
 registry = Blueprint("registry", __name__)
 
-REVISION = "SELECT content FROM revision"
+UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
 
 
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
     database: Database = current_app.extensions["database"]
-    return respond(
-        ("registry", scope),
-        look=lambda: tuple(database.reader().execute(REVISION).fetchone()),
-        make=lambda: make_registry(database.reader(), scope),
-    )
+
+    def look(seen: dict[str, int]) -> dict[str, int] | None:
+        return seen if database.reader().execute(UNCHANGED, seen).fetchone() else None
+
+    return respond(("registry", scope), look, lambda: make_registry(database.reader(), scope))
 
 
 REGISTRY = f"""
@@ -39,4 +39,4 @@ def make_registry(connection: sqlite3.Connection, scope: str) -> Made:
     if widgets is None:
         abort(404, f"There is no widget in the scope {shown(scope)}.")
     text = f'{{"scope":{json.dumps(scope, ensure_ascii=False)},"widgets":[{widgets}]}}'
-    return (content,), text
+    return {"content": content}, text

@@ -80,10 +80,17 @@ def _object(fields: str, **members: str) -> str:
 WIDGET_SUMMARY = _object(
     f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count", latestVersion=LATEST_ENTRY
 )
-COMPATIBLE_WIDGET_SUMMARY = _object(
-    f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count",
-    latestVersion=LATEST_ENTRY,
-    latestCompatibleVersion=LATEST_COMPATIBLE_ENTRY,
+# Most often the latest version is compatible too: its text is made once.
+COMPATIBLE_WIDGET_SUMMARY = """(
+    WITH newest AS MATERIALIZED (SELECT {latest} AS entry) SELECT {summary} FROM newest)""".format(
+    latest=LATEST_ENTRY,
+    summary=_object(
+        f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count",
+        latestVersion="entry",
+        latestCompatibleVersion=f"""iif(
+            entry = 'null' OR satisfies(:compat_sdk, entry ->> 'sdkVersion'),
+            entry, {LATEST_COMPATIBLE_ENTRY})""",
+    ),
 )
 REGISTRY_WIDGET = _object(
     f"{_WIDGET_FIELDS}, 'createdAt', widget.created_at",

@@ -106,22 +106,62 @@ INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.r
 SCANNED = "listing"
 
 PAGE = """
-SELECT content, downloads, (SELECT total FROM total), (
-    SELECT group_concat(text) FROM (
-        SELECT {summary} AS text FROM hit CROSS JOIN widget ON widget.id = hit.widget_id
-        ORDER BY tier, downloads DESC, hit.scope, hit.name))
-FROM revision
+SELECT content, revision.downloads, least, (SELECT total FROM total), page
+FROM revision CROSS JOIN (
+    SELECT group_concat(text) AS page, min(downloads) AS least FROM (
+        SELECT {summary} AS text, hit.downloads
+        FROM hit CROSS JOIN widget ON widget.id = hit.widget_id
+        ORDER BY tier, hit.downloads DESC, hit.scope, hit.name))
 """
 
+# What an answer was made of: the revisions, and the least count that a widget must have for its
+# installs to change the answer.
+Seen = tuple[int, int, int]
 
-def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[tuple[int, int], str]:
-    """The answer to a search, one page of summaries, with the revision that it was made of."""
+
+def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[Seen, str]:
+    """The answer to a search, one page of summaries, and what it was made of."""
     statement, values = _statement(search)
-    content, downloads, total, page = connection.execute(statement, values).fetchone()
+    content, downloads, least, total, page = connection.execute(statement, values).fetchone()
     text = (
         f'{{"widgets":[{page or ""}],"total":{total},"page":{search.page},"limit":{search.limit}}}'
     )
-    return (content, downloads), text
+    full = total >= search.page * search.limit
+    return (content, downloads, least if full and not search.q else -1), text
+
+
+# An install moves its widget forward. One that does not match, or is still behind the last of a
+# full page, changes nothing there.
+STILL_HOLDS = """
+SELECT content, downloads, :least FROM revision
+WHERE content = :content AND (
+    downloads = :downloads
+    OR downloads - :downloads <= 100 AND NOT EXISTS (
+        SELECT 1 FROM installed CROSS JOIN listing USING (widget_id)
+        WHERE revision > :downloads AND listing.downloads >= :least {and_conditions}))
+"""
+
+
+def still_holds(connection: sqlite3.Connection, search: Search, seen: Seen) -> Seen | None:
+    """What the answer is as good as made of now; None where it is no longer the same."""
+    words = _words_of(search)
+    conditions = [_text_holds(words)] if words else []
+    if search.scope is not None:
+        conditions.append("scope = :scope")
+    if search.official is not None:
+        conditions.append("official = :official")
+    statement = STILL_HOLDS.format(and_conditions="".join(f"AND {each} " for each in conditions))
+    content, downloads, least = seen
+    values = {
+        **words,
+        "scope": search.scope,
+        "official": search.official,
+        "content": content,
+        "downloads": downloads,
+        "least": least,
+    }
+    row = connection.execute(statement, values).fetchone()
+    return row and tuple(row)
 
 
 # A word is sought in the index by its beginning: a phrase of a thousand trigrams takes a second
@@ -133,7 +173,7 @@ UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 def _statement(search: Search) -> tuple[str, dict[str, object]]:
     """The statement that answers a search, and its values."""
-    words = {f"word{number}": word for number, word in enumerate(dict.fromkeys(search.q.split()))}
+    words = _words_of(search)
     unindexed = {key for key, word in words.items() if len(word) < 3 or UNINDEXED.search(word)}
     indexed = [word[:MAX_INDEXED] for key, word in words.items() if key not in unindexed]
     scanned = [key for key, word in words.items() if key in unindexed or len(word) > MAX_INDEXED]
@@ -141,8 +181,7 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
     if indexed:
         conditions.append("listing_text MATCH :match")
     if scanned:
-        holds = _holds("folded_text", scanned)
-        conditions.append(f"(SELECT {holds} FROM widget WHERE id = listing.widget_id)")
+        conditions.append(_text_holds(scanned))
     if search.scope is not None:
         conditions.append("scope = :scope")
     in_order = list(conditions)
@@ -170,8 +209,18 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
     return hits + PAGE.format(summary=summary), values
 
 
+def _words_of(search: Search) -> dict[str, str]:
+    """The words of a search, each once, by the name that its value has in a statement."""
+    return {f"word{number}": word for number, word in enumerate(dict.fromkeys(search.q.split()))}
+
+
 def _where(conditions: list[str]) -> str:
     return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _text_holds(keys: Iterable[str]) -> str:
+    """The condition that the whole text of a listed widget holds the words with these keys."""
+    return f"(SELECT {_holds('folded_text', keys)} FROM widget WHERE id = listing.widget_id)"
 
 
 def _holds(column: str, keys: Iterable[str]) -> str:

@@ -8,15 +8,16 @@ import sys
 
 from click import ClickException
 from flask import Flask
-from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import BaseWSGIServer, create_server
 from waitress.task import ErrorTask
 
 from catalog.db import DatabaseError
+from catalog.dispatch import Channel, Dispatcher
 from catalog.routing import V1_PREFIX
 
 SWITCH_INTERVAL = 0.0005  # seconds
+START_PATIENCE = 60  # seconds
 # Above what v1 refuses in its own words, and small enough to be no burden to receive.
 MAX_BODY_BYTES = 64 * 1024
 
@@ -24,6 +25,7 @@ MAX_BODY_BYTES = 64 * 1024
 def serve(app: Flask) -> None:
     """Serve until told to stop; raises ClickException where it cannot start."""
     database = app.extensions["database"]
+    database.hurry(START_PATIENCE)  # what this thread opens now, the loop reads with
     try:
         database.check()
     except DatabaseError as error:
@@ -48,13 +50,14 @@ def serve(app: Flask) -> None:
 def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
     host, port = app.config["HOST"], app.config["PORT"]
     sockets: dict[int, object] = {}
+    dispatcher = Dispatcher(app.extensions["database"], app.config["THREADS"])
     try:
         listener = create_server(
             app,
             map=sockets,
             host=host,
             port=port,
-            threads=app.config["THREADS"],
+            _dispatcher=dispatcher,
             max_request_body_size=MAX_BODY_BYTES,
             ident=None,
         )
@@ -67,6 +70,9 @@ def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
     servers = [server for server in sockets.values() if isinstance(server, BaseWSGIServer)]
     for server in servers:
         server.channel_class = _Channel
+        wake = server.pull_trigger
+        # The loop is awake while it answers.
+        server.pull_trigger = lambda wake=wake: None if dispatcher.in_loop() else wake()
     # A name such as localhost can stand for several addresses; the first will do.
     shown_host, shown_port = servers[0].effective_host, servers[0].effective_port
     if ":" in shown_host:
@@ -100,6 +106,6 @@ class _ErrorTask(ErrorTask):
         self.write(body)
 
 
-class _Channel(HTTPChannel):
+class _Channel(Channel):
     parser_class = _Parser
     error_task_class = _ErrorTask

@@ -10,15 +10,12 @@ from catalog.answers import Made, respond
 from catalog.db import Database
 from catalog.documents import shown
 from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
-from catalog.search import ParameterError, find_widgets, parse_search
+from catalog.search import ParameterError, find_widgets, parse_search, still_holds
 
 MAX_BODY_BYTES = 4096  # no call has a body; some clients send an empty object all the same
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
 CORS(v1, send_wildcard=True, methods=["GET", "HEAD", "POST", "OPTIONS"], max_age=7200)
-
-
-REVISION = "SELECT content, downloads FROM revision"
 
 
 @v1.get("/search")
@@ -30,16 +27,15 @@ def search() -> Response:
     database: Database = current_app.extensions["database"]
     return respond(
         wanted,
-        look=lambda: tuple(database.reader().execute(REVISION).fetchone()),
+        look=lambda seen: still_holds(database.reader(), wanted, seen),
         make=lambda: find_widgets(database.reader(), wanted),
     )
 
 
-# What a detail depends on: it holds until the catalog or this one counter changes.
-WIDGET = """
-SELECT content, widget.id, download_count FROM revision
-LEFT JOIN widget ON scope = :scope AND name = :name AND listed
-WHERE revision.id = 1
+# A detail holds until the catalog or this one counter changes.
+UNCHANGED = """
+SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
+WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
 """
 
 
@@ -47,15 +43,15 @@ WHERE revision.id = 1
 def detail(scope: str, name: str) -> Response:
     database: Database = current_app.extensions["database"]
     named = {"scope": scope, "name": name}
-    return respond(
-        ("detail", scope, name),
-        look=lambda: tuple(database.reader().execute(WIDGET, named).fetchone()),
-        make=lambda: make_detail(database.reader(), named),
-    )
+
+    def look(seen: dict[str, int]) -> dict[str, int] | None:
+        return seen if database.reader().execute(UNCHANGED, named | seen).fetchone() else None
+
+    return respond(("detail", scope, name), look, lambda: make_detail(database.reader(), named))
 
 
 DETAIL = f"""
-SELECT content, widget.id, download_count,
+SELECT content, download_count,
     '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
     || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}'
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
@@ -67,8 +63,8 @@ def make_detail(connection: sqlite3.Connection, named: dict[str, str]) -> Made:
     row = connection.execute(DETAIL, named).fetchone()
     if row is None:
         abort(404, no_widget(**named))
-    *revision, text = row
-    return tuple(revision), text
+    content, download_count, text = row
+    return {"content": content, "download_count": download_count}, text
 
 
 @v1.post("/<scope>/<name>")

@@ -5,7 +5,7 @@ from catalog.answers import MAX_BYTES, Answer, Answers
 
 def test_what_was_used_longest_ago_is_dropped_where_there_is_no_room() -> None:
     answers = Answers()
-    half = Answer("r", None, b"", "e", MAX_BYTES // 2)
+    half = Answer(0, "r", None, b"", "e", MAX_BYTES // 2)
     for key in ("a", "b"):
         answers.keep(key, half)
     assert answers.get("a") == half
@@ -16,7 +16,7 @@ def test_what_was_used_longest_ago_is_dropped_where_there_is_no_room() -> None:
 
 def test_answer_larger_than_all_room_is_not_kept() -> None:
     answers = Answers()
-    answers.keep("a", Answer("r", None, b"", "e", MAX_BYTES + 1))
+    answers.keep("a", Answer(0, "r", None, b"", "e", MAX_BYTES + 1))
     assert answers.get("a") is None
 
 

@@ -19,7 +19,12 @@ from catalog.documents import check_document
 
 PATHS = [
     "/api/v1/widgets/search",
+    "/api/v1/widgets/search?limit=1",
+    "/api/v1/widgets/search?limit=1&page=2",
+    "/api/v1/widgets/search?limit=1&page=9",
+    "/api/v1/widgets/search?official=false&limit=1",
     "/api/v1/widgets/search?q=clock",
+    "/api/v1/widgets/search?q=timer&limit=1",
     "/api/v1/widgets/search?scope=acme&compatSdk=1.4.0&official=true",
     "/api/v1/widgets/acme/clock",
     "/api/v1/widgets/acme/timer",
@@ -36,7 +41,12 @@ def start() -> list[Any]:
         document(
             "acme/clock", version("1.0.0"), version("1.1.0", sdkVersion="^1.2.0"), isOfficial=True
         ),
-        document("acme/timer", version("1.0.0"), description="Counts down beside the clock."),
+        document(
+            "acme/timer",
+            version("1.0.0"),
+            description="Counts down beside the clock.",
+            downloadCount=1,
+        ),
     )
 
 
@@ -61,6 +71,9 @@ def describe(database: Database, name: str, description: str | None, icon: str |
 # Every kind of write that the service and its commands make.
 WRITES: dict[str, Callable[[Database], list[Any]]] = {
     "install": lambda _: store.count_install("acme", "clock"),
+    "install another": lambda _: store.count_install("acme", "timer"),
+    "install many": lambda _: store.count_install("acme", "timer") * 120,
+    "recount": lambda _: put(document("acme/clock", version("1.0.0"), downloadCount=0)),
     "publish": lambda _: put(document("acme/clock", version("2.0.0"))),
     "new widget": lambda _: put(document("acme/sundial", version("0.1.0"), displayName="Clock")),
     "change": lambda _: put(document("acme/timer", version("1.0.0"), displayName="Egg Timer")),
@@ -160,7 +173,9 @@ def test_restored_backup_is_not_mixed_with_answers_of_its_later_history(
     # As many writes as before, and so the same count of them, but others.
     service.other.write(describe(service.other, "Sundial", None, None))
     assert service.answers() == service.fresh_answers()
-    assert service.client.get(PATHS[3]).json["widget"]["displayName"] == "Sundial"
+    assert (
+        service.client.get("/api/v1/widgets/acme/clock").json["widget"]["displayName"] == "Sundial"
+    )
 
 
 def test_install_that_was_confirmed_is_in_every_later_answer(service: Service) -> None:

@@ -288,3 +288,13 @@ def test_init_that_is_killed_leaves_no_catalog_or_a_whole_one(
         assert exported(app) == DEMO.read_bytes()
     assert run(app, "init", "--demo").exit_code == 0
     assert exported(app) == DEMO.read_bytes()
+
+
+def test_large_import_leaves_the_text_index_in_one_piece(app_with: AppWith) -> None:
+    app = app_with()
+    texts = [" ".join(f"word{n * m}" for m in range(1, 40)) for n in range(1000)]
+    many = [document(f"acme/widget-{n}", description=text) for n, text in enumerate(texts)]
+    import_(app, *many)
+    with app.extensions["database"].read() as connection:
+        pieces = connection.execute("SELECT count(DISTINCT segid) FROM listing_text_idx").fetchone()
+    assert pieces[0] == 1

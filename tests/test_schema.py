@@ -223,7 +223,7 @@ def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connecti
 
 WIDGET_BY_NAME = "sqlite_autoindex_widget_1 (scope=? AND name=?)"
 PLANS = {
-    "revision of a detail": (v1.WIDGET, ["PRIMARY KEY", WIDGET_BY_NAME]),
+    "detail unchanged": (v1.UNCHANGED, ["PRIMARY KEY", WIDGET_BY_NAME]),
     "detail": (
         v1.DETAIL,
         [WIDGET_BY_NAME, "PRIMARY KEY", "newest (widget_id=?)", "offered (widget_id=?)"],

@@ -7,7 +7,7 @@ import pytest
 from builders import document, version
 from flask import Flask
 
-from catalog.search import _statement, parse_search
+from catalog.search import _statement, parse_search, still_holds
 
 
 @pytest.fixture
@@ -31,11 +31,14 @@ PAGE = [
     "SEARCH version USING INDEX version_newest_offered (widget_id=?)",
     "USE TEMP B-TREE FOR ORDER BY",
     "SCAN (subquery-{})",
+    "SCAN revision",
+    "SCAN (subquery-{})",
 ]
 
 
 def page(number: int) -> list[str]:
-    return [step.format(number) for step in PAGE]
+    rows, text = number, number + 1
+    return [*(step.format(rows) for step in PAGE[:-1]), PAGE[-1].format(text)]
 
 
 COUNTED_BY = {
@@ -63,7 +66,7 @@ def test_browsing_reads_the_page_off_an_index_and_sorts_nothing(
     if "scope" in arguments:
         in_order = "SEARCH listing USING COVERING INDEX listing_order_in_scope (scope=?)"
     steps = plan(connection, **arguments)
-    assert steps == ["SCAN revision", counted, "SCAN total", in_order, *page(5)]
+    assert steps == [in_order, *page(5), counted, "SCAN total"]
 
 
 @pytest.mark.parametrize(
@@ -75,14 +78,13 @@ def test_words_begin_at_the_text_index_and_only_hits_are_sorted(
     connection: sqlite3.Connection, arguments: dict[str, str]
 ) -> None:
     assert plan(connection, q="clock", **arguments) == [
-        "SCAN revision",
         "SCAN listing_text VIRTUAL TABLE INDEX 0:M1",
         "SEARCH listing USING INTEGER PRIMARY KEY (rowid=?)",
         "SCAN found",
-        "SCAN total",
-        "SCAN found",
         "USE TEMP B-TREE FOR ORDER BY",
         *page(6),
+        "SCAN found",
+        "SCAN total",
     ]
 
 
@@ -90,3 +92,21 @@ def test_compatible_versions_are_looked_up_newest_first(connection: sqlite3.Conn
     steps = plan(connection, q="clock", compatSdk="1.4.0")
     offered = "SEARCH version USING INDEX version_newest_offered (widget_id=?)"
     assert [step for step in steps if "version" in step] == [offered, offered]
+
+
+def test_whether_a_page_still_holds_is_asked_of_the_widgets_installed_last(
+    connection: sqlite3.Connection,
+) -> None:
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    search = parse_search({"q": "clock", "scope": "acme", "official": "false"})
+    still_holds(connection, search, (0, -1, -1))
+    connection.set_trace_callback(None)
+    assert [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {seen[0]}")] == [
+        "SCAN revision",
+        "SCALAR SUBQUERY 2",
+        "SCAN installed",
+        "SEARCH listing USING INTEGER PRIMARY KEY (rowid=?)",
+        "CORRELATED SCALAR SUBQUERY 1",
+        "SEARCH widget USING INTEGER PRIMARY KEY (rowid=?)",
+    ]

@@ -80,6 +80,28 @@ def test_just_after_a_commit_a_kept_answer_is_confirmed_with_one_statement(
     assert len(statements(app, ask, commit=False)) == 1
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/widgets/search?q=clock",
+        "/api/v1/widgets/search?scope=other",
+        "/api/v1/widgets/search?limit=2",
+    ],
+    ids=["with other words", "in another scope", "with more installs"],
+)
+def test_a_page_is_not_made_anew_for_an_install_that_does_not_touch_it(
+    app_with: Callable[..., Flask], path: str
+) -> None:
+    popular = [document(f"other/clock-{n}", displayName="Clock", downloadCount=50) for n in "ab"]
+    app = app_with(*CATALOG, *popular)
+    client = app.test_client()
+    client.get(path)
+    client.post("/api/v1/widgets/acme/widget-1")
+    (asked,) = statements(app, lambda: client.get(path), commit=False)
+    assert "FROM installed" in asked
+    assert len(client.get(path).json["widgets"]) == 2
+
+
 def test_an_install_is_one_statement(app_with: Callable[..., Flask]) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()

@@ -1,0 +1,69 @@
+"""Which thread answers a request.
+
+The threads of a Python process take turns, and each look at the disc or the network gives a turn
+away: among several threads a quick answer spends most of its time waiting to go on. So what is
+quick is answered where it was read, in the server's loop. Installs, which wait for the disc, have
+one thread to themselves, since only one can write at a time; the others have what is slow.
+"""
+
+import threading
+
+from waitress.channel import HTTPChannel
+from waitress.task import ThreadedTaskDispatcher
+
+from catalog.db import Database, TooSlow
+
+READS = {"GET", "HEAD", "OPTIONS"}
+PATIENCE = 0.005  # seconds that one answer may keep all others waiting
+
+
+class Dispatcher:
+    """Takes the place of waitress's own: knows the loop, a thread that writes, and others."""
+
+    def __init__(self, database: Database, threads: int) -> None:
+        self._database = database
+        self._loop = threading.get_ident()
+        self._writer, self._others = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
+        self._writer.set_thread_count(1)
+        self._others.set_thread_count(threads)
+
+    def in_loop(self) -> bool:
+        """Whether this thread is the one that all connections depend on."""
+        return threading.get_ident() == self._loop
+
+    def add_task(self, channel: "Channel") -> None:
+        """Have the channel's first request answered."""
+        first = channel.requests[0]
+        if not first.error and first.command not in READS:
+            self._writer.add_task(channel)
+        elif self.in_loop() and len(channel.requests) == 1:
+            channel.is_next = True
+        else:  # sent before the answer to another was read: may have to wait for that
+            self._others.add_task(channel)
+
+    def answer(self, channel: "Channel") -> None:
+        """Answer the channel's first request here, or elsewhere if it turns out to be slow."""
+        self._database.hurry(PATIENCE)
+        try:
+            channel.service()
+        except TooSlow:
+            self._others.add_task(channel)
+
+    def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
+        """Stop all threads; whether none was left with something to do."""
+        stopped = [each.shutdown(cancel_pending, timeout) for each in (self._writer, self._others)]
+        return all(stopped)
+
+
+class Channel(HTTPChannel):
+    """A connection whose quick requests are answered in the loop."""
+
+    is_next = False
+
+    def received(self, data: bytes) -> bool:
+        done: bool = super().received(data)
+        # Not from within: waitress holds a lock there that service() takes.
+        while self.is_next:
+            self.is_next = False
+            self.server.task_dispatcher.answer(self)
+        return done

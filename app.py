@@ -17,13 +17,14 @@ from werkzeug.exceptions import (
 from catalog import server
 from catalog.answers import Answers
 from catalog.commands import commands
-from catalog.db import Database, DatabaseError
+from catalog.db import Database
 from catalog.documents import shown
 from catalog.internal import internal
 from catalog.operations import operations
 from catalog.registry import registry
 from catalog.routing import Service
 from catalog.semver_ranges import is_version
+from catalog.sqlite_file import DatabaseError
 from catalog.v1 import v1
 
 DEFAULTS = {

@@ -8,7 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 from catalog.atomic_files import replacing
-from catalog.db import Database, DatabaseError, connect
+from catalog.db import Database
+from catalog.sqlite_file import (
+    SCHEMA_VERSION,
+    DatabaseError,
+    check_integrity,
+    connect,
+    copy,
+    remove_log,
+    schema_version,
+)
+from catalog.upgrades import rebuild
 
 
 def backup(database: Database, target: Path) -> None:
@@ -19,7 +29,7 @@ def backup(database: Database, target: Path) -> None:
         raise DatabaseError(f"{target} is the catalog itself.")
     try:
         with database.read() as connection:
-            _copy(connection, target)
+            copy(connection, target)
     except OSError as error:
         raise DatabaseError(f"{target} cannot be written: {error.strerror}.") from error
     except sqlite3.Error as error:
@@ -39,16 +49,20 @@ def restore(database: Database, source: Path) -> Path | None:
             tempfile.TemporaryDirectory(dir=beside, prefix=".restore.") as directory,
         ):
             kept.check_header(connection)
-            _check_integrity(connection)
-            copy = Path(directory) / "catalog.db"
-            _copy(connection, copy)
-            return _put(copy, database)
+            check_integrity(connection)
+            copied = Path(directory) / "catalog.db"
+            copy(connection, copied)
+            return _put(copied, database)
     except sqlite3.Error as error:
         raise DatabaseError(f"{kept.name} cannot be restored: {error}.") from error
 
 
-def _put(copy: Path, database: Database) -> Path | None:
-    with closing(connect(copy, "mode=rw")) as connection:
+def _put(copied: Path, database: Database) -> Path | None:
+    with closing(connect(copied, "mode=rw")) as connection:
+        if schema_version(connection) < SCHEMA_VERSION:
+            with connection:
+                connection.execute("BEGIN")
+                rebuild(connection)
         # A revision that no answer was ever made at: what is kept is of another history.
         now = {"now": time.time_ns()}
         connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
@@ -59,9 +73,9 @@ def _put(copy: Path, database: Database) -> Path | None:
     if database.exists():
         aside = database.path.with_name(f"{database.path.name}.damaged")
         os.replace(database.path, aside)
-    database.remove_log()
+    remove_log(database.path)
     with replacing(database.path) as new:
-        os.replace(copy, new)
+        os.replace(copied, new)
     return aside
 
 
@@ -78,19 +92,3 @@ def _is_damaged(database: Database) -> bool:
             return True
         raise
     return False
-
-
-def _copy(connection: sqlite3.Connection, target: Path) -> None:
-    with replacing(target) as new, closing(connect(new, "mode=rw")) as copy:
-        connection.backup(copy)
-        # One file, without a log beside it, that can be read where nothing may be written.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        _check_integrity(copy)
-        # SQLite would take the log of what is replaced for the copy's own.
-        Database(os.path.realpath(target)).remove_log()
-
-
-def _check_integrity(connection: sqlite3.Connection) -> None:
-    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")

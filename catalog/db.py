@@ -6,49 +6,33 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
-from urllib.parse import quote
+from typing import NamedTuple, TypeGuard
 
 from catalog.atomic_files import replacing
-from catalog.semver_ranges import satisfies
+from catalog.sqlite_file import (
+    APPLICATION_ID,
+    BUSY_TIMEOUT_MS,
+    SCHEMA_VERSION,
+    Connection,
+    DatabaseError,
+    Statement,
+    connect,
+    is_busy,
+    log_of,
+    remove_log,
+    run,
+    schema_statements,
+    schema_version,
+)
+from catalog.upgrades import upgrade
 
-APPLICATION_ID = 0x57636174
-SCHEMA_VERSION = 2
-SCHEMA = Path(__file__).parent.parent / "schema.sql"
-BUSY_TIMEOUT_MS = 5_000
 STALLED_BUSY_TIMEOUT_MS = 50
 SETTLED_NS = 20_000_000  # the clock of file systems ticks every 10 ms at the slowest
 PATIENT_BUSY_TIMEOUT_MS = 60_000
 STEPS_BETWEEN_LOOKS = 1000  # at the clock, of a thread in a hurry: some 50 microseconds
-
-Statement = tuple[str, Mapping[str, object]]
-
-
-class DatabaseError(Exception):
-    """The file cannot be used; the message says why in one sentence."""
-
-
-class TooSlow(BaseException):
-    """A read of a thread that is in a hurry took too long; nothing on the way up may catch it."""
-
-
-class Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly, and is closed when its thread ends."""
-
-    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        try:
-            return super().execute(sql, values)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise TooSlow from error
-            raise
-
-    def __del__(self) -> None:
-        self.close()
-
 
 Inode = tuple[int, int]  # device and number: which file it is, whatever its name
 
@@ -67,7 +51,7 @@ class Database:
         self.path = Path(path)
         # For messages: a name that is not Unicode can be printed too.
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
-        self._log = self._beside("-wal")
+        self._log = log_of(self.path)
         self._thread = threading.local()
         self._write_lock = threading.Lock()
         self._open_lock = threading.Lock()
@@ -139,9 +123,9 @@ class Database:
                     counts = [connection.execute(*statements[0]).rowcount]
                 else:
                     _begin(connection, self.on_wait)
-                    counts = _run(connection, statements, end)
+                    counts = run(connection, statements, end)
             except sqlite3.OperationalError as error:
-                if _is_busy(error):
+                if is_busy(error):
                     # Whoever comes next need not wait as long to learn the same.
                     self._wait_for_others(STALLED_BUSY_TIMEOUT_MS)
                 raise
@@ -169,9 +153,9 @@ class Database:
         try:
             with replacing(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                _run(connection, [*_schema_statements(), *statements], "COMMIT")
+                run(connection, [*schema_statements(), *statements], "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-                self.remove_log()
+                remove_log(self.path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
@@ -234,42 +218,46 @@ class Database:
         if busy:  # another thread reads the old file still; its log is needed until it has ended
             raise DatabaseError(f"{self.name} is being replaced.")
         if opened.log == _inode(self._log):
-            self.remove_log()
+            remove_log(self.path)
         self._generation += 1
-
-    def remove_log(self) -> None:
-        """Remove the log of a file that is no longer there, before another takes its place."""
-        for suffix in ("-wal", "-shm"):
-            self._beside(suffix).unlink(missing_ok=True)
-
-    def _beside(self, suffix: str) -> Path:
-        return self.path.with_name(self.path.name + suffix)
 
     def _open(self) -> Connection:
         try:
-            # Looked at first as a file that never changes, which leaves every byte of it and its
-            # log where they are. create() makes sure that our mark is in the file itself.
-            with closing(connect(self.path, "mode=ro&immutable=1")) as looking:
-                self.check_header(looking)
+            self._look()
             connection = connect(self.path, "mode=rw")
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 connection.execute("PRAGMA journal_mode = WAL")  # a backup comes without
-            self.check_header(connection)
+            if self.check_header(connection) < SCHEMA_VERSION:
+                upgrade(connection, self.path)
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
         return connection
 
-    def check_header(self, connection: sqlite3.Connection) -> None:
-        """Raise DatabaseError unless what is open is a catalog that this release can read."""
+    def _look(self) -> None:
+        """Refuse what is not ours before it is opened, which could change it or its log.
+
+        create() makes sure that our mark is in the file itself.
+        """
+        try:
+            with closing(connect(self.path, "mode=ro&immutable=1")) as looking:
+                self.check_header(looking)
+        except sqlite3.DatabaseError as error:
+            # While its log is being moved into it, a file alone is in disorder.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+                raise
+
+    def check_header(self, connection: sqlite3.Connection) -> int:
+        """The schema version of what is open; DatabaseError where this release cannot use it."""
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        (schema_version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = schema_version(connection)
         if application_id != APPLICATION_ID:
             raise DatabaseError(f"{self.name} is a SQLite file, but not one of a widget catalog.")
-        if schema_version != SCHEMA_VERSION:
+        if not 1 <= version <= SCHEMA_VERSION:
             raise DatabaseError(
-                f"{self.name} has schema version {schema_version}, "
-                f"and this release reads version {SCHEMA_VERSION}."
+                f"{self.name} has schema version {version}, "
+                f"and this release reads versions 1 to {SCHEMA_VERSION}."
             )
+        return version
 
 
 def _inode(path: Path) -> Inode | None:
@@ -278,26 +266,6 @@ def _inode(path: Path) -> Inode | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
-
-
-def connect(path: Path, parameters: str) -> Connection:
-    """A connection to the file at the path, with the parameters of SQLite's URI."""
-    connection = sqlite3.connect(
-        f"file://{quote(os.fsencode(path.absolute()))}?{parameters}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_MS / 1000,
-        factory=Connection,
-        isolation_level=None,
-        check_same_thread=False,  # close() is called from the thread that stops the server
-    )
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-    # Popular counters are written again and again: moved to the file four times less often than
-    # by default, most of those writes are spared it.
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.create_function("satisfies", 2, satisfies, deterministic=True)
-    return connection
 
 
 def _is_one(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
@@ -311,32 +279,8 @@ def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            if not _is_busy(error):
+            if not is_busy(error):
                 raise
         on_wait()
         connection.execute(f"PRAGMA busy_timeout = {PATIENT_BUSY_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-
-
-def _run(connection: sqlite3.Connection, statements: Iterable[Statement], end: str) -> list[int]:
-    try:
-        counts = [connection.execute(sql, values).rowcount for sql, values in statements]
-        connection.execute(end)
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return counts
-
-
-def _schema_statements() -> Iterator[Statement]:
-    statement = ""
-    for line in SCHEMA.read_text(encoding="utf-8").splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement, {}
-            statement = ""

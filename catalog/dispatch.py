@@ -11,7 +11,8 @@ import threading
 from waitress.channel import HTTPChannel
 from waitress.task import ThreadedTaskDispatcher
 
-from catalog.db import Database, TooSlow
+from catalog.db import Database
+from catalog.sqlite_file import TooSlow
 
 READS = {"GET", "HEAD", "OPTIONS"}
 PATIENCE = 0.005  # seconds that one answer may keep all others waiting

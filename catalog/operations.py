@@ -5,8 +5,8 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
-from catalog.db import DatabaseError
 from catalog.search import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.sqlite_file import DatabaseError
 
 operations = Blueprint("operations", __name__, url_prefix="/api")
 

@@ -12,9 +12,9 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import BaseWSGIServer, create_server
 from waitress.task import ErrorTask
 
-from catalog.db import DatabaseError
 from catalog.dispatch import Channel, Dispatcher
 from catalog.routing import V1_PREFIX
+from catalog.sqlite_file import DatabaseError
 
 SWITCH_INTERVAL = 0.0005  # seconds
 START_PATIENCE = 60  # seconds

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from catalog.db import Statement
 from catalog.documents import Document, Row
 from catalog.folding import fold
 from catalog.semver_ranges import precedence
+from catalog.sqlite_file import Statement
 
 ADD_WIDGET = """
 INSERT INTO widget (

@@ -12,7 +12,8 @@ from typing import BinaryIO
 import pytest
 from conftest import Server, create_demo
 
-from catalog.db import Database, TooSlow
+from catalog.db import Database
+from catalog.sqlite_file import TooSlow
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [

@@ -270,7 +270,7 @@ def test_a_database_that_appears_is_served_without_a_restart(without_database: F
 def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
     catalog: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.db.BUSY_TIMEOUT_MS", 1)
+    monkeypatch.setattr("catalog.sqlite_file.BUSY_TIMEOUT_MS", 1)
     other = sqlite3.connect(catalog.application.config["DATABASE"], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     response = catalog.post(CLOCK)

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 from catalog import catalog_files, registry, store, v1
-from catalog.db import APPLICATION_ID, SCHEMA_VERSION
+from catalog.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 
 MOMENT = "2025-01-02T03:04:05.000Z"
 WIDGET = {

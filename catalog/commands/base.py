@@ -11,9 +11,10 @@ import click
 from flask import Blueprint, current_app
 
 from catalog.catalog_files import CatalogFileError
-from catalog.db import Database, DatabaseError, Statement
+from catalog.db import Database
 from catalog.documents import Document, DocumentError, identifier, shown, text
 from catalog.semver_ranges import is_version
+from catalog.sqlite_file import DatabaseError, Statement
 
 commands = Blueprint("commands", __name__, cli_group=None)
 

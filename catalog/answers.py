@@ -13,8 +13,8 @@ from catalog.db import Database
 MAX_BYTES = 32 * 1024 * 1024
 OVERHEAD = 1024  # what Python takes for the parts of one, at most
 
-# The revision of the catalog that an answer was made of, and its text, read as one.
-Made = tuple[Any, str]
+# The revision of the catalog that an answer was made of, and its JSON, read as one.
+Made = tuple[Any, bytes]
 # Given the revision of a kept answer, the one that it holds at now; None where it does not.
 Look = Callable[[Any], Any]
 
@@ -85,8 +85,8 @@ def current(key: Hashable, look: Look, make: Callable[[], Made]) -> Answer:
     if revision is not None:
         answer = answer._replace(revision=revision, state=state)
     else:
-        revision, text = make()
-        body = text.encode() + b"\n"
+        revision, made = make()
+        body = made + b"\n"
         size = len(body) + 4 * len(repr(key)) + OVERHEAD
         answer = Answer(database.generation, revision, state, body, generate_etag(body), size)
     answers.keep(key, answer)

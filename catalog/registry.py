@@ -27,7 +27,7 @@ def scope_registry(scope: str) -> Response:
 
 REGISTRY = f"""
 SELECT content, (
-    SELECT group_concat(text) FROM (
+    SELECT CAST(group_concat(text) AS BLOB) FROM (
         SELECT {resources.REGISTRY_WIDGET} AS text FROM widget WHERE scope = :scope AND listed
         ORDER BY name))
 FROM revision
@@ -38,5 +38,5 @@ def make_registry(connection: sqlite3.Connection, scope: str) -> Made:
     content, widgets = connection.execute(REGISTRY, {"scope": scope}).fetchone()
     if widgets is None:
         abort(404, f"There is no widget in the scope {shown(scope)}.")
-    text = f'{{"scope":{json.dumps(scope, ensure_ascii=False)},"widgets":[{widgets}]}}'
-    return {"content": content}, text
+    name = json.dumps(scope, ensure_ascii=False).encode()
+    return {"content": content}, b'{"scope":%b,"widgets":[%b]}' % (name, widgets)

@@ -108,7 +108,7 @@ SCANNED = "listing"
 PAGE = """
 SELECT content, revision.downloads, least, (SELECT total FROM total), page
 FROM revision CROSS JOIN (
-    SELECT group_concat(text) AS page, min(downloads) AS least FROM (
+    SELECT CAST(group_concat(text) AS BLOB) AS page, min(downloads) AS least FROM (
         SELECT {summary} AS text, hit.downloads
         FROM hit CROSS JOIN widget ON widget.id = hit.widget_id
         ORDER BY tier, hit.downloads DESC, hit.scope, hit.name))
@@ -119,15 +119,14 @@ FROM revision CROSS JOIN (
 Seen = tuple[int, int, int]
 
 
-def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[Seen, str]:
+def find_widgets(connection: sqlite3.Connection, search: Search) -> tuple[Seen, bytes]:
     """The answer to a search, one page of summaries, and what it was made of."""
     statement, values = _statement(search)
     content, downloads, least, total, page = connection.execute(statement, values).fetchone()
-    text = (
-        f'{{"widgets":[{page or ""}],"total":{total},"page":{search.page},"limit":{search.limit}}}'
-    )
+    rest = f'],"total":{total},"page":{search.page},"limit":{search.limit}}}'
+    body = b"".join((b'{"widgets":[', page or b"", rest.encode()))
     full = total >= search.page * search.limit
-    return (content, downloads, least if full and not search.q else -1), text
+    return (content, downloads, least if full and not search.q else -1), body
 
 
 # An install moves its widget forward. One that does not match, or is still behind the last of a

@@ -51,9 +51,9 @@ def detail(scope: str, name: str) -> Response:
 
 
 DETAIL = f"""
-SELECT content, download_count,
+SELECT content, download_count, CAST(
     '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
-    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}'
+    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}' AS BLOB)
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
@@ -63,8 +63,8 @@ def make_detail(connection: sqlite3.Connection, named: dict[str, str]) -> Made:
     row = connection.execute(DETAIL, named).fetchone()
     if row is None:
         abort(404, no_widget(**named))
-    content, download_count, text = row
-    return {"content": content, "download_count": download_count}, text
+    content, download_count, body = row
+    return {"content": content, "download_count": download_count}, body
 
 
 @v1.post("/<scope>/<name>")

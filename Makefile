@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-quick lint format clean
+.PHONY: help run test torture bench bench-quick lint audit format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,10 @@ run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
 test: .venv/dev  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") $(BIN)/pytest -q -n auto
 
+# One after another, and on a real disc: a promise kept in memory alone is none.
+torture: .venv/dev  ## Break it in every way that is promised to be withstood; under five minutes
+	@$(BIN)/pytest -q -n0 tests/torture
+
 bench: .venv/run bench/.venv/peers bench/node_modules/peers  ## Measure beside the limit and the peers; under ten minutes
 	@exec $(BIN)/python -m bench
 
@@ -27,6 +31,9 @@ lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+audit: .venv/audit  ## Ask PyPI whether a known weakness is in what the service runs on
+	$(BIN)/pip-audit --requirement requirements.txt --no-deps --disable-pip
 
 format: .venv/dev  ## Put the code in the project's style
 	$(BIN)/ruff format .
@@ -48,6 +55,10 @@ clean:  ## Remove what the other targets made, but no database
 .venv/dev: requirements.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch .venv/run $@
+
+.venv/audit: requirements-dev.txt | .venv/dev
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@touch $@
 
 # What the benchmark compares with lives apart from what the service runs on.
 bench/.venv/peers: bench/requirements.txt

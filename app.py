@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from click import ClickException
-from flask import Flask, Response, current_app, jsonify
+from flask import Flask, Response, current_app, g, jsonify
 from werkzeug.exceptions import (
     HTTPException,
     InternalServerError,
@@ -14,13 +14,14 @@ from werkzeug.exceptions import (
     ServiceUnavailable,
 )
 
-from catalog import server
+from catalog import logs, server
 from catalog.answers import Answers
 from catalog.commands import commands
 from catalog.db import Database
 from catalog.documents import shown
 from catalog.internal import internal
 from catalog.operations import operations
+from catalog.proxies import TrustedProxy, trusted_networks
 from catalog.registry import registry
 from catalog.routing import Service
 from catalog.semver_ranges import is_version
@@ -32,8 +33,31 @@ DEFAULTS = {
     "HOST": "127.0.0.1",
     "PORT": "8080",
     "THREADS": "8",
+    "BACKLOG": "256",
+    "MAX_CONNECTIONS": "900",
+    "MAX_HEAD_BYTES": "32768",
+    "MAX_BODY_BYTES": "4096",
+    "REQUEST_TIMEOUT": "20",
+    "IDLE_TIMEOUT": "75",
+    "STOP_TIMEOUT": "10",
+    "TRUSTED_PROXY": "",
+    "LOG_LEVEL": "info",
+    "LOG_FORMAT": "text",
     "MINIMUM_CLI_VERSION": "1.0.0",
     "BUNDLE_URL": "",
+}
+
+# The settings that are whole numbers, with the least and the greatest.
+NUMBERS = {
+    "PORT": (0, 65535),
+    "THREADS": (1, 64),
+    "BACKLOG": (1, 65535),
+    "MAX_CONNECTIONS": (10, 100_000),
+    "MAX_HEAD_BYTES": (1024, 1024 * 1024),
+    "MAX_BODY_BYTES": (0, 1024 * 1024),
+    "REQUEST_TIMEOUT": (1, 3600),
+    "IDLE_TIMEOUT": (1, 3600),
+    "STOP_TIMEOUT": (1, 3600),
 }
 
 # In place of what Werkzeug says where nobody says more.
@@ -75,19 +99,29 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
     app.register_error_handler(sqlite3.DatabaseError, unavailable)
+    if proxies := trusted_networks(app.config["TRUSTED_PROXY"]):
+        app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)
     return app
 
 
 def check_settings(config: dict[str, object]) -> None:
     """Turn numbers into numbers; a setting that cannot be used stops the start by its name."""
-    for name, low, high in (("PORT", 0, 65535), ("THREADS", 1, 64)):
+    for name, (low, high) in NUMBERS.items():
         text = str(config[name])
-        if not (re.fullmatch("[0-9]{1,5}", text) and low <= int(text) <= high):
+        if not (re.fullmatch("[0-9]{1,7}", text) and low <= int(text) <= high):
             raise bad_setting(name, f"a whole number from {low} to {high}", text)
         config[name] = int(text)
     for name in ("DATABASE", "HOST"):
         if not str(config[name]):
             raise bad_setting(name, "filled in", "")
+    for name, words in (("LOG_LEVEL", logs.LEVELS), ("LOG_FORMAT", logs.FORMATS)):
+        if config[name] not in words:
+            raise bad_setting(name, " or ".join(words), str(config[name]))
+    try:
+        trusted_networks(str(config["TRUSTED_PROXY"]))
+    except ValueError as error:
+        allowed = "addresses or networks with commas between"
+        raise bad_setting("TRUSTED_PROXY", allowed, str(config["TRUSTED_PROXY"])) from error
     if not is_version(str(config["MINIMUM_CLI_VERSION"])):
         raise bad_setting("MINIMUM_CLI_VERSION", "a version", str(config["MINIMUM_CLI_VERSION"]))
 
@@ -100,6 +134,9 @@ def error_body(error: HTTPException) -> Response:
     """Every error is a JSON object; its headers, such as Allow, stay as they are."""
     response = error.get_response()
     message = SENTENCES.get(error.description, error.description)
+    if request_id := g.get("request_id"):
+        message += f" It is in the log under {request_id}."
+        response.headers["X-Request-Id"] = request_id
     response.data = jsonify(error=message).data
     response.mimetype = "application/json"
     return response

@@ -2,7 +2,7 @@
 
 import http.client
 import os
-import select
+import re
 import socket
 import subprocess
 import sys
@@ -60,7 +60,7 @@ class Server:
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=log if url else subprocess.PIPE,
+                stdout=log,
                 stderr=log,
             )
         try:
@@ -73,12 +73,12 @@ class Server:
 
     def _address(self) -> str:
         """The address at the end of the line that says where it serves."""
-        output = self._process.stdout
-        ready, _, _ = select.select([output], [], [], START_PATIENCE)
-        line = output.readline().decode() if ready else ""
-        if "http://127.0.0.1:" not in line:
-            raise self._failure()
-        return line.split()[-1]
+        end = time.perf_counter() + START_PATIENCE
+        while self._process.poll() is None and time.perf_counter() < end:
+            if said := re.search(r"(http://127\.0\.0\.1:\d+)\n", self._log.read_text()):
+                return said[1]
+            time.sleep(0.005)
+        raise self._failure()
 
     def _wait_for(self, path: str) -> None:
         end = time.perf_counter() + START_PATIENCE
@@ -128,8 +128,6 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self

@@ -7,12 +7,15 @@ one thread to themselves, since only one can write at a time; the others have wh
 """
 
 import threading
+from typing import TYPE_CHECKING
 
-from waitress.channel import HTTPChannel
 from waitress.task import ThreadedTaskDispatcher
 
 from catalog.db import Database
 from catalog.sqlite_file import TooSlow
+
+if TYPE_CHECKING:
+    from catalog.connections import Channel
 
 READS = {"GET", "HEAD", "OPTIONS"}
 PATIENCE = 0.005  # seconds that one answer may keep all others waiting
@@ -37,34 +40,23 @@ class Dispatcher:
         first = channel.requests[0]
         if not first.error and first.command not in READS:
             self._writer.add_task(channel)
-        elif self.in_loop() and len(channel.requests) == 1:
+        elif self.in_loop() and not channel.in_turn:
             channel.is_next = True
-        else:  # sent before the answer to another was read: may have to wait for that
+        else:  # a client that sends several at once has one answered in each turn of the loop
             self._others.add_task(channel)
 
     def answer(self, channel: "Channel") -> None:
         """Answer the channel's first request here, or elsewhere if it turns out to be slow."""
+        channel.is_next, channel.in_turn = False, True
         self._database.hurry(PATIENCE)
         try:
             channel.service()
         except TooSlow:
             self._others.add_task(channel)
+        finally:
+            channel.in_turn = False
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Stop all threads; whether none was left with something to do."""
         stopped = [each.shutdown(cancel_pending, timeout) for each in (self._writer, self._others)]
         return all(stopped)
-
-
-class Channel(HTTPChannel):
-    """A connection whose quick requests are answered in the loop."""
-
-    is_next = False
-
-    def received(self, data: bytes) -> bool:
-        done: bool = super().received(data)
-        # Not from within: waitress holds a lock there that service() takes.
-        while self.is_next:
-            self.is_next = False
-            self.server.task_dispatcher.answer(self)
-        return done

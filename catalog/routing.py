@@ -1,9 +1,10 @@
 """How a request finds its view: by its path, with a catch-all at the end of each family."""
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, Flask, Request, Response, request
+from flask import Blueprint, Flask, Request, Response, g, request
 from flask.blueprints import BlueprintSetupState
 from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed, NotFound
@@ -39,8 +40,13 @@ class Service(Flask):
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
     def log_exception(self, exc_info: Any) -> None:
-        """Log a fault of ours; what a caller wrote cannot make a line of the log."""
-        self.logger.error("%s %s failed", request.method, ascii(request.path), exc_info=exc_info)
+        """Log a fault of ours under a number that its answer carries too.
+
+        What a caller wrote cannot make a line of the log.
+        """
+        g.request_id = secrets.token_hex(8)
+        line = f"{request.method} {request.path!a} failed: {g.request_id}"
+        self.logger.error("%s", line, exc_info=exc_info)
 
 
 def catch_all(blueprint: Blueprint, prefix: str, view: Callable[[], Response]) -> None:

@@ -1,25 +1,38 @@
-"""The service as one process: waitress on one address."""
+"""The service as one process: waitress on one address, from its start to its orderly end."""
 
-import json
+import contextlib
 import logging
-import re
+import resource
 import signal
+import socket
+import struct
 import sys
+import time
+from array import array
+from types import FrameType
 
 from click import ClickException
 from flask import Flask
-from waitress.parser import HTTPRequestParser
-from waitress.server import BaseWSGIServer, create_server
-from waitress.task import ErrorTask
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
 
-from catalog.dispatch import Channel, Dispatcher
-from catalog.routing import V1_PREFIX
+from catalog.connections import Channel, Listener
+from catalog.dispatch import Dispatcher
+from catalog.logs import logging_to_standard_streams
 from catalog.sqlite_file import DatabaseError
 
 SWITCH_INTERVAL = 0.0005  # seconds
 START_PATIENCE = 60  # seconds
-# Above what v1 refuses in its own words, and small enough to be no burden to receive.
-MAX_BODY_BYTES = 64 * 1024
+SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
+FRAME_BYTES = 16 * 1024  # of a body in chunks; and what is a little too large, the app refuses
+OWN_FILES = 50  # what Python and waitress open, and the database's own
+FILES_OF_A_THREAD = 3  # its connection to the database
+
+LOOK_EVERY = 1  # seconds
+
+Sockets = dict[int, object]  # what waitress listens to: by file descriptor
+
+logger = logging.getLogger(__name__)
 
 
 def serve(app: Flask) -> None:
@@ -30,82 +43,167 @@ def serve(app: Flask) -> None:
         database.check()
     except DatabaseError as error:
         raise ClickException(str(error)) from error
-    listener, address = _listen(app)
+    make_room_for_files(app.config["MAX_CONNECTIONS"], app.config["THREADS"])
     # A short burst fills the queue for a moment; that is no news to an operator.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     # Reading the database, a thread lets go of the interpreter's lock many times; with Python's own
     # five milliseconds to get it back, a busy service would spend its time waiting for turns.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        print(f"Serving {database.name} on {address}", flush=True)
-        listener.run()
-    except KeyboardInterrupt:
-        pass  # told to stop before it ran
-    finally:
-        listener.close()
+    sockets: Sockets = {}
+    listeners = listen(app, sockets)
+    stop_on_signals(listeners)
+    with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
+        for listener in listeners:
+            listener.access_log = log
+        print(f"Serving {database.name} on {address(listeners[0])}", flush=True)
+        run(sockets, listeners)
+        drain(sockets, listeners, app.config["STOP_TIMEOUT"])
         database.close()
 
 
-def _listen(app: Flask) -> tuple[BaseWSGIServer, str]:
-    host, port = app.config["HOST"], app.config["PORT"]
-    sockets: dict[int, object] = {}
-    dispatcher = Dispatcher(app.extensions["database"], app.config["THREADS"])
+def listen(app: Flask, sockets: Sockets) -> list[Listener]:
+    """The addresses that are served; a name such as localhost can stand for several."""
+    config = app.config
+    host, port = config["HOST"], config["PORT"]
     try:
-        listener = create_server(
-            app,
-            map=sockets,
+        adjustments = Adjustments(
             host=host,
             port=port,
-            _dispatcher=dispatcher,
-            max_request_body_size=MAX_BODY_BYTES,
+            backlog=config["BACKLOG"],
+            connection_limit=config["MAX_CONNECTIONS"],
+            max_request_header_size=config["MAX_HEAD_BYTES"],
+            max_request_body_size=config["MAX_BODY_BYTES"] + FRAME_BYTES,
+            outbuf_high_watermark=sys.maxsize,  # no thread waits for a client; see connections.py
+            clear_untrusted_proxy_headers=False,  # nothing reads them; see proxies.py
             ident=None,
         )
+        dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
+        listeners = [
+            Listener(app, sockets, dispatcher=dispatcher, adj=adjustments, sockinfo=info)
+            for info in adjustments.listen
+        ]
     except ValueError as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
         raise ClickException(
             f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: {error.strerror}."
         ) from error
-    servers = [server for server in sockets.values() if isinstance(server, BaseWSGIServer)]
-    for server in servers:
-        server.channel_class = _Channel
-        wake = server.pull_trigger
-        # The loop is awake while it answers.
-        server.pull_trigger = lambda wake=wake: None if dispatcher.in_loop() else wake()
-    # A name such as localhost can stand for several addresses; the first will do.
-    shown_host, shown_port = servers[0].effective_host, servers[0].effective_port
-    if ":" in shown_host:
-        shown_host = f"[{shown_host}]"
-    return listener, f"http://{shown_host}:{shown_port}"
+    for listener in listeners:
+        listener.request_timeout = config["REQUEST_TIMEOUT"]
+        listener.idle_timeout = config["IDLE_TIMEOUT"]
+    return listeners
 
 
-class _Parser(HTTPRequestParser):
-    """Takes an address as people type it: curl sends "q=天気" in UTF-8, as it was given."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        line, end, fields = header_plus.partition(b"\r\n")
-        line = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), line)
-        super().parse_header(line + end + fields)
+def address(listener: Listener) -> str:
+    """Where a listener is reached."""
+    host = listener.effective_host
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.effective_port}"
 
 
-class _ErrorTask(ErrorTask):
-    """A refusal of a request that cannot be handed to the app, in the shape of the app's own."""
-
-    def execute(self) -> None:
-        error = self.request.error
-        message = f"{error.reason}: {error.body.rstrip('.')}."
-        body = json.dumps({"error": message}).encode() + b"\n"
-        self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
-        # A request that stands for a fault of the server itself has no first line.
-        if f" {V1_PREFIX}".encode() in getattr(self.request, "first_line", b""):
-            self.response_headers.append(("Access-Control-Allow-Origin", "*"))
-        self.set_close_on_finish()
-        self.content_length = len(body)
-        self.write(body)
+def make_room_for_files(connections: int, threads: int) -> None:
+    """Let the process open as many files as it can have connections, and those of its own."""
+    needed = connections + threads * FILES_OF_A_THREAD + OWN_FILES
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+        except ValueError as error:
+            raise ClickException(
+                f"CATALOG_MAX_CONNECTIONS {connections} needs {needed} open files, and this system "
+                f"allows {most}."
+            ) from error
 
 
-class _Channel(Channel):
-    parser_class = _Parser
-    error_task_class = _ErrorTask
+def stop_on_signals(listeners: list[Listener]) -> None:
+    """Stop in order on the first signal, at once on the second."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_DFL)
+        for listener in listeners:
+            listener.stopping = True
+        listeners[0].trigger.pull_trigger()
+
+    # Whoever starts a service in the background may have chosen that an interrupt is not for it.
+    signals = [
+        each
+        for each in (signal.SIGTERM, signal.SIGINT)
+        if signal.getsignal(each) is not signal.SIG_IGN
+    ]
+    for each in signals:
+        signal.signal(each, stop)
+
+
+def run(sockets: Sockets, listeners: list[Listener]) -> None:
+    """Serve until told to stop."""
+    next_look = 0.0
+    while not listeners[0].stopping:
+        wasyncore.poll2(LOOK_EVERY, sockets)
+        full = len(sockets) >= listeners[0].adj.connection_limit
+        if full or time.monotonic() >= next_look:
+            next_look = time.monotonic() + LOOK_EVERY
+            end_overdue(sockets)
+        if full:
+            make_room(sockets)
+
+
+def channels(sockets: Sockets) -> list[Channel]:
+    return [channel for channel in list(sockets.values()) if isinstance(channel, Channel)]
+
+
+def end_overdue(sockets: Sockets) -> None:
+    """End the connections that have had their time."""
+    now = time.monotonic()
+    for channel in channels(sockets):
+        if channel.time_left(now) <= 0:
+            channel.end()
+
+
+def make_room(sockets: Sockets) -> None:
+    """End the connection that has waited longest: whoever comes must not wait for the idle."""
+    idle = [channel for channel in channels(sockets) if channel.is_idle]
+    if idle:
+        min(idle, key=lambda channel: channel.since).handle_close()
+
+
+def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
+    """Answer every request that has been sent, for as long as is allowed, and end."""
+    begun = time.monotonic()
+    for listener in listeners:
+        refuse_newcomers(listener.socket)
+    while (passed := time.monotonic() - begun) < seconds:
+        busy = [
+            channel for channel in channels(sockets) if channel.lingering or not channel.is_idle
+        ]
+        if passed > SETTLE and not busy:
+            break
+        wasyncore.poll2(0.05, sockets)
+        end_overdue(sockets)
+    else:
+        left = f"{len(busy)} connection{'s were' if len(busy) > 1 else ' was'}"
+        after = f"{seconds} second{'s' if seconds > 1 else ''} after the stop"
+        logger.warning("%s not finished %s.", left, after)
+    listeners[0].task_dispatcher.shutdown(timeout=0.5)
+    wasyncore.close_all(sockets)
+
+
+# In the language of socket filters: load the flags of a TCP segment; drop it if it is a SYN.
+INSTRUCTION = struct.Struct("HBBI")
+NO_SYN = b"".join(
+    INSTRUCTION.pack(*instruction)
+    for instruction in ((0x30, 0, 0, 13), (0x45, 0, 1, 2), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFF))
+)
+SO_ATTACH_FILTER = 26
+
+
+def refuse_newcomers(listener: socket.socket) -> None:
+    """Let nobody else connect, while those who just have are accepted and answered.
+
+    To close the socket would reset them. Whoever is not let in asks again a second later, of the
+    service that was started anew or of nobody.
+    """
+    program = array("B", NO_SYN)
+    where, length = program.buffer_info()
+    with contextlib.suppress(OSError):  # only Linux has it
+        given = struct.pack("HP", length // INSTRUCTION.size, where)
+        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, given)

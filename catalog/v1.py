@@ -12,8 +12,6 @@ from catalog.documents import shown
 from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
 from catalog.search import ParameterError, find_widgets, parse_search, still_holds
 
-MAX_BODY_BYTES = 4096  # no call has a body; some clients send an empty object all the same
-
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
 CORS(v1, send_wildcard=True, methods=["GET", "HEAD", "POST", "OPTIONS"], max_age=7200)
 
@@ -91,8 +89,10 @@ catch_all(v1, V1_PREFIX, unmatched)
 
 @v1.before_request
 def refuse_large_body() -> None:
-    if (request.content_length or 0) > MAX_BODY_BYTES:
-        abort(413, f"No request here needs a body; at most {MAX_BODY_BYTES} bytes are accepted.")
+    """No call has a body; some clients send an empty object all the same."""
+    most = current_app.config["MAX_BODY_BYTES"]
+    if (request.content_length or 0) > most:
+        abort(413, f"No request here needs a body; at most {most} bytes are accepted.")
 
 
 @v1.after_request

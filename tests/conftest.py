@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from flask import Flask
@@ -77,11 +77,15 @@ class Server:
     """A real process that serves a database on a free port of loopback."""
 
     def __init__(self, database: Path, **settings: str) -> None:
-        environment = {**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"}
+        environment = {
+            "CATALOG_DATABASE": str(database),
+            "CATALOG_PORT": "0",
+            "CATALOG_LOG_LEVEL": "error",  # no line for each request: nobody reads them here
+        }
         self.process = subprocess.Popen(
             [sys.executable, "app.py"],
             cwd=ROOT,
-            env={**environment, **settings},
+            env={**os.environ, **environment, **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,6 +107,13 @@ class Server:
             return response, response.read()
         finally:
             connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
 
     def stop(self) -> int:
         """Ask it to stop, and answer its exit code."""

@@ -1,10 +1,13 @@
 """What a client of /api/v1 may keep, and how it asks whether that still holds."""
 
+import http.client
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from builders import document, version
+from conftest import Server
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
@@ -153,3 +156,26 @@ def test_real_server_answers_304_and_head_without_a_body(server: Any) -> None:
     same, no_body = server.request("GET", SEARCH, If_None_Match=tag)
     assert (same.status, same.getheader("ETag"), no_body) == (304, tag, b"")
     assert same.getheader("Access-Control-Allow-Origin") == "*"
+
+
+def test_connection_goes_on_after_an_answer_without_a_body(server: Server) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+        connection.request("GET", "/api/v1/widgets/search")
+        first = connection.getresponse()
+        first.read()
+        for _ in range(2):
+            connection.request(
+                "GET", "/api/v1/widgets/search", headers={"If-None-Match": first.headers["ETag"]}
+            )
+            again = connection.getresponse()
+            assert (again.status, again.read(), again.will_close) == (304, b"", False)
+
+
+def test_connection_ends_after_an_answer_without_a_body_where_the_client_wants_it(
+    server: Server,
+) -> None:
+    etag = server.request("GET", "/api/v1/widgets/search")[0].headers["ETag"]
+    response, _ = server.request(
+        "GET", "/api/v1/widgets/search", If_None_Match=etag, Connection="close"
+    )
+    assert (response.status, response.will_close) == (304, True)

@@ -10,14 +10,14 @@ from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app import create_app
+from app import DEFAULTS, create_app
 from catalog.catalog_files import catalog_lines, read_catalog
-from catalog.v1 import MAX_BODY_BYTES
 
 Catalog = Callable[..., FlaskClient]
 Apps = Callable[..., Flask]
 
 CLOCK = "/api/v1/widgets/acme/clock"
+MAX_BODY_BYTES = int(DEFAULTS["MAX_BODY_BYTES"])
 STORED_COUNTS = "SELECT scope || '/' || name, download_count FROM widget"
 
 

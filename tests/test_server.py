@@ -29,6 +29,10 @@ PROGRAMS = {
 }
 
 
+TIMES_AND_LIMITS = ["BACKLOG", "MAX_CONNECTIONS", "MAX_HEAD_BYTES", "MAX_BODY_BYTES"]
+TIMES_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
+
+
 def create(path: Path, *documents: dict[str, object]) -> Path:
     Database(path).create(store.put_documents(map(check_document, documents)))
     return path
@@ -45,7 +49,12 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process = subprocess.Popen(
             PROGRAMS[program],
             cwd=directory,
-            env={**os.environ, "CATALOG_PORT": "0", **{k: str(v) for k, v in settings.items()}},
+            env={
+                **os.environ,
+                "CATALOG_PORT": "0",
+                "CATALOG_LOG_LEVEL": "error",
+                **{name: str(value) for name, value in settings.items()},
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -219,6 +228,14 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
     [
         *(("PORT", value) for value in ("", "http", "-1", "65536", " 80", "8_0", "８０", "80.0")),
         *(("THREADS", value) for value in ("", "0", "65", "two")),
+        *((name, value) for name in TIMES_AND_LIMITS for value in ("", "-1", "1e3", "10000000")),
+        *((name, "0") for name in TIMES_AND_LIMITS if name != "MAX_BODY_BYTES"),
+        *(("LOG_LEVEL", value) for value in ("", "INFO", "debug")),
+        *(("LOG_FORMAT", value) for value in ("", "xml")),
+        *(
+            ("TRUSTED_PROXY", value)
+            for value in ("*", "proxy.example", "10.0.0.1/8", "10.0.0.0 ::1")
+        ),
         *(("MINIMUM_CLI_VERSION", value) for value in ("", "1", "v1.0.0", "1.0.0 ", "latest")),
         ("DATABASE", ""),
         ("HOST", ""),
@@ -244,5 +261,15 @@ def test_a_host_that_is_none_is_named(refusal: Callable[..., str], tmp_path: Pat
 def test_the_server_does_not_say_what_it_is_made_of(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
     usual = {"content-type", "content-length", "date", "etag", "cache-control"}
+    usual |= {"x-content-type-options"}
     asked_for = {"access-control-allow-origin", "www-authenticate"}
     assert {name.lower() for name in response.headers} <= usual | asked_for
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "DELETE"])
+@pytest.mark.parametrize("path", ["/api/v1/widgets/acme/clock", "/api/stats", "/api/me", "/none"])
+def test_no_answer_is_to_be_taken_for_what_it_does_not_say_it_is(
+    server: Server, method: str, path: str
+) -> None:
+    response, _ = server.request(method, path)
+    assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]

@@ -1,0 +1,197 @@
+"""Every parameter of every route, with whatever can be sent: answered or refused, never a 500."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from conftest import create_demo
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from werkzeug.test import TestResponse
+
+from app import create_app
+
+NAMES = ["q", "compatSdk", "scope", "official", "page", "limit"]
+
+# fmt: off
+SYNTAX = [
+    # full text
+    '"', '""', "*", "^", "(", ")", "{a b}:", "NEAR(", "NEAR/2", "AND", "OR", "NOT", "a*", '"a"+"b"',
+    # SQL
+    "'", "''", "'; DROP TABLE widget; --", "' OR 1=1 --", "/*", "%' LIKE", "_", "?1", ":q", "x'00'",
+    # numbers and words
+    "0", "1", "-1", "-0", "00", "+1", "1.0", "1e999", "0x10", "1_000", "٣", "１", "²", "nan", "inf",
+    "18446744073709551616", "true", "false", "True", "yes", "null", "NULL",
+    # versions and ranges
+    "1.4.0", "v1.4.0", "1.4", "1.x", ">=1.0.0", "1.0.0-rc.1+build", "1.0.0-", "~>",
+    # paths, pages, Python
+    ".", "..", "../..", "/", "//", "%", "%00", "\\", "<script>", "javascript:alert(1)", "{0}", "%s",
+    # characters that are easily lost
+    "\0", "\r\n", "\t", "\u202e", "\ufeff", "\ufffd", "\ud800", "\U0001f600", "\U0010ffff",
+    "e\u0301", "\u0130", "ß",
+]
+# fmt: on
+
+text = (
+    st.sampled_from(SYNTAX)
+    | st.lists(st.sampled_from(SYNTAX), min_size=2, max_size=5).map(" ".join)
+    | st.integers().map(str)
+    | st.integers(min_value=10**18, max_value=10**400).map(str)
+    | st.text(st.characters(), max_size=40)
+)
+# As it goes over the wire: any text in UTF-8, and bytes that are none.
+sent = text.map(lambda value: quote(value.encode("utf-8", "surrogatepass"), safe="")) | st.binary(
+    max_size=20
+).map(lambda value: quote(value, safe=""))
+parameters = st.lists(st.tuples(st.sampled_from([*NAMES, "Q", "other", ""]), sent), max_size=8)
+
+VERSION = {
+    "scope": str,
+    "name": str,
+    "version": str,
+    "bundleUrl": str,
+    "bundleSize": int,
+    "sha256Hash": str,
+    "publishedAt": str,
+    "yanked": bool,
+    "yankedReason": str | None,
+    "deprecationMessage": str | None,
+    "releaseNotes": str | None,
+    "displayName": str,
+    "description": str | None,
+    "icon": str | None,
+    "minSize": dict,
+    "maxSize": dict,
+    "sdkVersion": str,
+    "configVersion": int | None,
+    "permissions": list,
+    "license": str | None,
+}
+WIDGET = {
+    "scope": str,
+    "name": str,
+    "displayName": str,
+    "description": str | None,
+    "icon": str | None,
+    "isOfficial": bool | None,
+    "downloadCount": int | None,
+}
+
+
+def assert_shape(value: dict[str, Any], shape: dict[str, Any]) -> None:
+    assert list(value) == list(shape)
+    for name, kind in shape.items():
+        assert isinstance(value[name], kind), name
+
+
+def assert_refused(response: TestResponse) -> str:
+    assert list(response.json) == ["error"]
+    assert len(response.json["error"]) < 250
+    assert response.json["error"].isprintable()
+    return response.json["error"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    path: Path = create_demo(tmp_path_factory.mktemp("fuzzed") / "fuzzed.db")
+    app = create_app({"DATABASE": path})
+    yield app.test_client()
+    app.extensions["database"].close()
+
+
+fuzz = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@fuzz
+@given(given_parameters=parameters)
+def test_a_search_is_answered_or_refused_by_the_name_of_a_parameter(
+    client: FlaskClient, given_parameters: list[tuple[str, str]]
+) -> None:
+    query = "&".join(f"{name}={value}" for name, value in given_parameters)
+    response = client.get(f"/api/v1/widgets/search?{query}")
+    names = {name for name, _ in given_parameters}
+    if response.status_code == 400:
+        assert assert_refused(response).split(" ")[0] in names & set(NAMES)
+        return
+    assert response.status_code == 200
+    page = response.json
+    assert_shape(page, {"widgets": list, "total": int, "page": int, "limit": int})
+    assert 1 <= page["limit"] <= 100
+    assert page["page"] >= 1
+    assert len(page["widgets"]) <= min(page["limit"], page["total"])
+    entries = ["latestVersion"] + ["latestCompatibleVersion"] * ("compatSdk" in names)
+    for widget in page["widgets"]:
+        assert_shape(widget, WIDGET | dict.fromkeys(entries, dict | None))
+        for entry in entries:
+            if widget[entry] is not None:
+                assert_shape(widget[entry], VERSION)
+                assert not widget[entry]["yanked"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_parameter_alone_is_answered_or_refused_by_its_name(
+    client: FlaskClient, name: str
+) -> None:
+    @fuzz
+    @given(value=sent, other=sent)
+    def check(value: str, other: str) -> None:
+        once = client.get(f"/api/v1/widgets/search?{name}={value}")
+        assert once.status_code in (200, 400)
+        if once.status_code == 400:
+            assert assert_refused(once).startswith(f"{name} must be ")
+        # Of a parameter that is repeated, the first counts.
+        twice = client.get(f"/api/v1/widgets/search?{name}={value}&{name}={other}")
+        assert (twice.status_code, twice.data) == (once.status_code, once.data)
+
+    check()
+
+
+@fuzz
+@given(scope=sent, name=sent)
+def test_a_widget_is_found_or_not(client: FlaskClient, scope: str, name: str) -> None:
+    for path in (f"/api/v1/widgets/{scope}/{name}", f"/api/v1/widgets/acme/{name}"):
+        for method in ("GET", "HEAD", "POST"):
+            response = client.open(path, method=method)
+            assert response.status_code == 404
+            assert response.headers["Access-Control-Allow-Origin"] == "*"
+            if method != "HEAD":
+                assert_refused(response)
+
+
+@fuzz
+@given(scope=sent)
+def test_a_registry_is_found_or_not(client: FlaskClient, scope: str) -> None:
+    response = client.get(f"/api/widgets/{scope}/registry.json")
+    # With a slash in it, or empty, it is another path: one of the internal family.
+    assert response.status_code == (404 if re.fullmatch(r"(?!\.{1,2}$).+", scope) else 401) or (
+        "%2F" in scope and response.status_code == 401
+    )
+    assert_refused(response)
+
+
+@pytest.mark.parametrize("path", ["health", "version", "widgets/cli-version", "stats", "settings"])
+def test_an_operational_endpoint_cares_for_no_parameter(client: FlaskClient, path: str) -> None:
+    plain = client.get(f"/api/{path}")
+
+    @settings(max_examples=20, deadline=None, derandomize=True)
+    @given(given_parameters=parameters)
+    def check(given_parameters: list[tuple[str, str]]) -> None:
+        query = "&".join(f"{name}={value}" for name, value in given_parameters)
+        response = client.get(f"/api/{path}?{query}")
+        assert (response.status_code, response.data) == (200, plain.data)
+
+    check()
+
+
+@fuzz
+@given(value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=60))
+def test_a_condition_of_any_kind_is_answered(client: FlaskClient, value: str) -> None:
+    for header in ("If-None-Match", "If-Modified-Since", "Range", "Accept", "Origin", "Host"):
+        response = client.get("/api/v1/widgets/acme/clock", headers={header: value})
+        assert response.status_code in (200, 304)

@@ -4,6 +4,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from click import ClickException
 from flask import Flask, Response, current_app, g, jsonify
@@ -16,9 +17,10 @@ from werkzeug.exceptions import (
 
 from catalog import logs, server
 from catalog.answers import Answers
+from catalog.bundles import Bundles
 from catalog.commands import commands
 from catalog.db import Database
-from catalog.documents import shown
+from catalog.documents import shown, web_address
 from catalog.internal import internal
 from catalog.operations import operations
 from catalog.proxies import TrustedProxy, trusted_networks
@@ -45,6 +47,9 @@ DEFAULTS = {
     "LOG_FORMAT": "text",
     "MINIMUM_CLI_VERSION": "1.0.0",
     "BUNDLE_URL": "",
+    "BUNDLES": "",
+    "PUBLIC_URL": "",
+    "MIRROR_WORKERS": "4",
 }
 
 # The settings that are whole numbers, with the least and the greatest.
@@ -58,6 +63,7 @@ NUMBERS = {
     "REQUEST_TIMEOUT": (1, 3600),
     "IDLE_TIMEOUT": (1, 3600),
     "STOP_TIMEOUT": (1, 3600),
+    "MIRROR_WORKERS": (1, 32),
 }
 
 # In place of what Werkzeug says where nobody says more.
@@ -93,7 +99,10 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.json.ensure_ascii = False
 
     app.extensions["answers"] = Answers()
-    app.extensions["database"] = Database(app.config["DATABASE"])
+    app.extensions["database"] = database = Database(app.config["DATABASE"])
+    # Of its own unless told otherwise: flask gc removes what the one catalog does not name.
+    beside = database.path.with_name(f"{database.path.name}-bundles")
+    app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
     for blueprint in (v1, registry, operations, internal, commands):
         app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, error_body)
@@ -124,6 +133,20 @@ def check_settings(config: dict[str, object]) -> None:
         raise bad_setting("TRUSTED_PROXY", allowed, str(config["TRUSTED_PROXY"])) from error
     if not is_version(str(config["MINIMUM_CLI_VERSION"])):
         raise bad_setting("MINIMUM_CLI_VERSION", "a version", str(config["MINIMUM_CLI_VERSION"]))
+    public_url = str(config["PUBLIC_URL"])
+    if public_url:
+        config["PUBLIC_URL"] = base_url(public_url)
+
+
+def base_url(address: str) -> str:
+    """The address of a service, to which a path can be added."""
+    try:
+        if set("?#") & set(web_address(address)):
+            raise ValueError
+    except ValueError:
+        allowed = "an absolute http or https URL without ? and #"
+        raise bad_setting("PUBLIC_URL", allowed, address) from None
+    return address.rstrip("/")
 
 
 def bad_setting(name: str, allowed: str, value: str) -> ClickException:

@@ -1,4 +1,5 @@
--- The whole catalog: two tables that hold it, and an index of what search may show.
+-- The whole catalog: two tables that hold it, one of where it came from, and an index of what
+-- search may show.
 -- Times are UTC text in the form of JavaScript's toISOString, so that text order is time order;
 -- adding no days to one makes SQLite count it out, so that 30 February is not itself.
 
@@ -45,12 +46,22 @@ CREATE TABLE version (
     config_version      ANY CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
     permissions         TEXT    NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     license             TEXT,
+    -- where this service serves the bundle that it holds, as in a URL; null: bundle_url alone has it
+    bundle_path         TEXT CHECK (bundle_path LIKE '/_%'),
     UNIQUE (widget_id, version)
 ) STRICT;
 
 CREATE INDEX version_newest ON version (widget_id, published_at DESC, precedence DESC, version DESC);
 CREATE INDEX version_newest_offered ON version (widget_id, published_at DESC, precedence DESC, version DESC)
     WHERE yanked = 0;
+
+-- Where a widget was copied from, for the next refresh; no answer shows it.
+CREATE TABLE mirrored (
+    widget_id      INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
+    source         TEXT    NOT NULL,  -- the base URL of the upstream
+    etag           TEXT,              -- of its detail there
+    upstream_count INTEGER CHECK (upstream_count >= 0)  -- its downloadCount there, when last seen
+) STRICT;
 
 -- What search reads: a narrow row for each listed widget, and the trigrams of its text.
 -- Triggers alone write them, so that no write can forget to.

@@ -22,7 +22,7 @@ def replacing(target: Path) -> Iterator[Path]:
         yield Path(name)
         os.fsync(descriptor)
         os.replace(name, target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -30,7 +30,8 @@ def replacing(target: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Let what was renamed into the directory last through a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

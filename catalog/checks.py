@@ -1,12 +1,14 @@
-"""A reading of the whole database that names everything wrong in it."""
+"""A reading of the whole database, and of the bundles, that names everything wrong in them."""
 
 import sqlite3
 from collections.abc import Iterator
 
+from catalog.bundles import BundleError, Bundles
 from catalog.catalog_files import WIDGETS, document
 from catalog.db import Database
 from catalog.documents import DocumentError, check_document, shown
 from catalog.store import put_document
+from catalog.store_copies import Held, bundle_path
 
 # The index's own comparison with the text it was made from; it writes nothing.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
@@ -51,6 +53,47 @@ def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
+
+
+HELD = """
+SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
+JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL
+ORDER BY scope, name, version
+"""
+
+
+def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
+    """A sentence for each bundle that is missing or has other bytes than its name says."""
+    wrong = dict(_wrong_bundles(bundles))
+    for sha256, problem in wrong.items():
+        yield f"Bundle {sha256} in {bundles.name}: {problem}."
+    try:
+        held = database.reader().execute(HELD).fetchall()
+    except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
+        return  # findings() has said so
+    for *named, path in held:
+        version = Held(*named)
+        where = f"{version.scope}/{version.name}: version {version.version}"
+        if path != bundle_path(version):
+            yield f"{where}: its bundle is said to be at {shown(path)}, where it is not served."
+        if version.sha256 in wrong:
+            yield f"{where}: its bundle {version.sha256} has the wrong bytes."
+        elif not bundles.holds(version.sha256, version.size):
+            yield (
+                f"{where}: its bundle {version.sha256} of {version.size} bytes is not in "
+                f"{bundles.name}."
+            )
+
+
+def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
+    for sha256 in bundles.hashes():
+        try:
+            with bundles.checked(sha256):
+                pass
+        except BundleError as error:
+            yield sha256, str(error)
 
 
 UNREADABLE_PERMISSIONS = """

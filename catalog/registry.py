@@ -9,6 +9,7 @@ from catalog import resources
 from catalog.answers import Made, respond
 from catalog.db import Database
 from catalog.documents import shown
+from catalog.routing import public_url
 
 registry = Blueprint("registry", __name__)
 
@@ -18,11 +19,13 @@ UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
     database: Database = current_app.extensions["database"]
+    named = {"scope": scope, "public_url": public_url()}
 
     def look(seen: dict[str, int]) -> dict[str, int] | None:
         return seen if database.reader().execute(UNCHANGED, seen).fetchone() else None
 
-    return respond(("registry", scope), look, lambda: make_registry(database.reader(), scope))
+    key = ("registry", *named.values())
+    return respond(key, look, lambda: make_registry(database.reader(), named))
 
 
 REGISTRY = f"""
@@ -34,8 +37,9 @@ FROM revision
 """
 
 
-def make_registry(connection: sqlite3.Connection, scope: str) -> Made:
-    content, widgets = connection.execute(REGISTRY, {"scope": scope}).fetchone()
+def make_registry(connection: sqlite3.Connection, named: dict[str, str | None]) -> Made:
+    scope = named["scope"]
+    content, widgets = connection.execute(REGISTRY, named).fetchone()
     if widgets is None:
         abort(404, f"There is no widget in the scope {shown(scope)}.")
     name = json.dumps(scope, ensure_ascii=False).encode()

@@ -26,7 +26,7 @@ WIDGET = f"""json_object({_WIDGET_FIELDS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
 
 _VERSION_FIELDS = f"""
-    'version', version.version, 'bundleUrl', version.bundle_url,
+    'version', version.version, 'bundleUrl', {{bundle_url}},
     'bundleSize', version.bundle_size, 'sha256Hash', version.sha256_hash,
     'publishedAt', version.published_at, 'yanked', {_boolean("version.yanked")},
     'yankedReason', version.yanked_reason, 'deprecationMessage', version.deprecation_message,
@@ -37,9 +37,11 @@ _VERSION_FIELDS = f"""
     'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
     'permissions', json(version.permissions), 'license', version.license"""
 
-# As the API shows a version: what its manifest leaves out is the widget's own.
+# As the API shows a version: what its manifest leaves out is the widget's own, and a bundle that is
+# held here is loaded from here, where the caller's way here is known.
 VERSION_ENTRY = "json_object('scope', widget.scope, 'name', widget.name, {})".format(
     _VERSION_FIELDS.format(
+        bundle_url="coalesce(:public_url || version.bundle_path, version.bundle_url)",
         display_name="coalesce(version.display_name, widget.display_name)",
         description="coalesce(version.description, widget.description)",
         icon="coalesce(version.icon, widget.icon)",
@@ -49,6 +51,7 @@ VERSION_ENTRY = "json_object('scope', widget.scope, 'name', widget.name, {})".fo
 # As a widget document holds it: nothing in place of what the manifest leaves out.
 DOCUMENT_VERSION = "json_object({})".format(
     _VERSION_FIELDS.format(
+        bundle_url="version.bundle_url",
         display_name="version.display_name",
         description="version.description",
         icon="version.icon",

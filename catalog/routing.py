@@ -1,14 +1,17 @@
-"""How a request finds its view: by its path, with a catch-all at the end of each family."""
+"""How a request finds its view, by its path with a catch-all at the end of each family, and how
+its sender finds us again."""
 
 import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from flask import Blueprint, Flask, Request, Response, g, request
+from flask import Blueprint, Flask, Request, Response, current_app, g, request
 from flask.blueprints import BlueprintSetupState
 from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import BaseConverter, MapAdapter, Rule
+from werkzeug.sansio.utils import get_host
 
 from catalog.documents import shown
 
@@ -85,3 +88,16 @@ def options_or_405(methods: list[str]) -> Response:
     raise MethodNotAllowed(
         allowed, f"This path takes {', '.join(allowed)}, not {shown(request.method)}."
     )
+
+
+def public_url() -> str | None:
+    """The address of this service for whoever asks; None where a request does not tell it."""
+    configured: str = current_app.config["PUBLIC_URL"]
+    environ = request.environ  # request.host would take twice as long, and every answer needs it
+    return configured or _address(environ["wsgi.url_scheme"], environ.get("HTTP_HOST"))
+
+
+@lru_cache(maxsize=16)
+def _address(scheme: str, host_header: str | None) -> str | None:
+    host = get_host(scheme, host_header)  # nothing where it has signs that no host has
+    return f"{scheme}://{host}" if host else None

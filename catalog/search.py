@@ -30,9 +30,10 @@ class Search:
     compat_sdk: str | None
     page: int
     limit: int
+    public_url: str | None  # how the caller reaches what is held here
 
 
-def parse_search(arguments: Mapping[str, str]) -> Search:
+def parse_search(arguments: Mapping[str, str], public_url: str | None = None) -> Search:
     """The search that a query string asks for; raises ParameterError."""
     return Search(
         q=_words(arguments.get("q", "")),
@@ -41,6 +42,7 @@ def parse_search(arguments: Mapping[str, str]) -> Search:
         compat_sdk=_compat_sdk(arguments.get("compatSdk")),
         page=_positive("page", arguments.get("page", "1")),
         limit=min(_positive("limit", arguments.get("limit", str(DEFAULT_LIMIT))), MAX_LIMIT),
+        public_url=public_url,
     )
 
 
@@ -196,6 +198,7 @@ def _statement(search: Search) -> tuple[str, dict[str, object]]:
         "scope": search.scope,
         "official": search.official,
         "compat_sdk": search.compat_sdk,
+        "public_url": search.public_url,
         "limit": search.limit,
         "offset": min((search.page - 1) * search.limit, MAX_OFFSET),
     }

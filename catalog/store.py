@@ -51,6 +51,7 @@ INSERT INTO version (
 )
 """
 
+# Other bytes than those that were held have to be held anew.
 PUT_VERSION = f"""{ADD_VERSION}
 ON CONFLICT (widget_id, version) DO UPDATE SET
     precedence = :precedence, bundle_url = :bundle_url, bundle_size = :bundle_size,
@@ -59,7 +60,10 @@ ON CONFLICT (widget_id, version) DO UPDATE SET
     release_notes = :release_notes, display_name = :display_name, description = :description,
     icon = :icon, min_w = :min_w, min_h = :min_h, max_w = :max_w, max_h = :max_h,
     sdk_version = :sdk_version, config_version = :config_version, permissions = :permissions,
-    license = :license
+    license = :license,
+    bundle_path = iif(
+        (sha256_hash, bundle_size) = (:sha256_hash, :bundle_size), bundle_path, NULL
+    )
 WHERE (
     precedence, bundle_url, bundle_size, sha256_hash, published_at, yanked, yanked_reason,
     deprecation_message, release_notes, display_name, description, icon, min_w, min_h, max_w,
@@ -128,13 +132,17 @@ def remove_all_but(documents: Sequence[Document]) -> list[Statement]:
     """Remove the widgets that no document names, then the versions that its own lacks."""
     kept = json.dumps([document.path for document in documents])
     statements: list[Statement] = [(REMOVE_OTHER_WIDGETS, {"kept": kept})]
-    for document in documents:
-        kept = json.dumps([row["version"] for row in document.versions])
-        scope, name = document.widget["scope"], document.widget["name"]
-        statements.append((REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}))
-    return statements
+    return statements + [remove_other_versions(document) for document in documents]
 
 
+def remove_other_versions(document: Document) -> Statement:
+    """Remove the versions of its widget that the document lacks."""
+    kept = json.dumps([row["version"] for row in document.versions])
+    scope, name = document.widget["scope"], document.widget["name"]
+    return REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}
+
+
+MANY = 1000  # widgets added or changed, after which it is worth it
 TIDY_SEARCH = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
 
 

@@ -17,7 +17,7 @@ from catalog.sqlite_file import (
 )
 
 # What a catalog is; every other table is made of these by the triggers.
-KEPT = ("widget", "version")
+KEPT = ("widget", "version", "mirrored")
 
 logger = logging.getLogger(__name__)
 
@@ -58,18 +58,20 @@ ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREAT
 
 def rebuild(connection: sqlite3.Connection) -> None:
     """Make every table anew, and put in what the old ones held, column by column."""
-    for kind, name in connection.execute(OLD_OBJECTS).fetchall():
-        if name in KEPT:
+    objects = connection.execute(OLD_OBJECTS).fetchall()
+    kept = [table for table in KEPT if ("table", table) in map(tuple, objects)]
+    for kind, name in objects:
+        if name in kept:
             connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
         else:  # with a text index, its own tables go too
             connection.execute(f"DROP {kind} IF EXISTS {name}")
     for statement, _ in schema_statements():
         connection.execute(statement)
-    for table in KEPT:
+    for table in kept:
         shared = ", ".join(_columns(connection, f"old_{table}") & _columns(connection, table))
         connection.execute(f"INSERT INTO {table} ({shared}) SELECT {shared} FROM old_{table}")
         connection.execute(KEEP_SEQUENCE, {"table": table})
-    for table in reversed(KEPT):
+    for table in reversed(kept):
         connection.execute(f"DROP TABLE old_{table}")
     # A revision that no answer was ever made at: what is kept is of the old file.
     now = {"now": time.time_ns()}

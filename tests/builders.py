@@ -1,5 +1,6 @@
 """Widget documents for tests: the least that is valid, and whatever a test names."""
 
+import hashlib
 from typing import Any
 
 Json = dict[str, Any]
@@ -23,3 +24,9 @@ def version(number: str = "1.0.0", **fields: Any) -> Json:
         "sdkVersion": "^1.0.0",
         **fields,
     }
+
+
+def bundled(number: str, content: bytes, **fields: Any) -> Json:
+    """A version whose bundle has this content."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    return version(number, bundleSize=len(content), sha256Hash=sha256, **fields)

@@ -1,5 +1,6 @@
 """What the tests share: a catalog made of documents, in process or behind a real server."""
 
+import hashlib
 import http.client
 import os
 import subprocess
@@ -13,7 +14,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog import store
+from catalog import store, store_copies
 from catalog.catalog_files import read_catalog
 from catalog.db import Database
 from catalog.documents import check_document
@@ -50,6 +51,23 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
     """Makes a catalog of the given documents and answers a client of it."""
     return lambda *documents, **settings: app_with(*documents, **settings).test_client()
+
+
+VERSIONS = """
+SELECT scope, name, version, sha256_hash, bundle_size FROM version
+JOIN widget ON widget.id = widget_id
+"""
+
+
+def hold(app: Flask, *contents: bytes) -> None:
+    """Keep these bundles, and have the versions that name them loaded from here."""
+    bundles, database = app.extensions["bundles"], app.extensions["database"]
+    with bundles.writing():
+        for content in contents:
+            bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
+        versions = [store_copies.Held(*row) for row in database.reader().execute(VERSIONS)]
+        held = [each for each in versions if bundles.holds(each.sha256)]
+        database.write(store_copies.hold_bundles(held))
 
 
 def create_demo(path: Path) -> Path:

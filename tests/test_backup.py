@@ -67,8 +67,14 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def overwrite_last_page(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-4096] + b"\xaa" * 4096)
+def overwrite_an_index(path: Path) -> None:
+    """Damage that shows only to whoever looks there."""
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'version_newest'"
+        (page,) = connection.execute(query).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xaa" * 4096)
 
 
 @pytest.fixture
@@ -167,14 +173,14 @@ def test_backup_into_no_directory_names_the_file(catalog: Path, tmp_path: Path) 
 
 
 def test_backup_of_a_damaged_catalog_keeps_the_older_one(catalog: Path, kept: Path) -> None:
-    overwrite_last_page(catalog)
+    overwrite_an_index(catalog)
     before = files(kept.parent)
     assert run(catalog, "backup", kept).exit_code == 1
     assert files(kept.parent) == before
 
 
 def test_damage_is_told_in_one_sentence_with_the_file(catalog: Path, kept: Path) -> None:
-    overwrite_last_page(catalog)
+    overwrite_an_index(catalog)
     assert str(catalog) in refused(catalog, "backup", kept)
     assert str(catalog) in refused(kept, "restore", catalog, "--yes")
 
@@ -240,7 +246,7 @@ def test_restore_replaces_all_of_a_catalog(
     catalog: Path, other: Path, kept: Path, damaged: bool
 ) -> None:
     if damaged:
-        overwrite_last_page(catalog)
+        overwrite_an_index(catalog)
     before = files(kept.parent)
     assert run(catalog, "restore", kept, "--yes").output == f"Restored {catalog} from {kept}.\n"
     assert done(catalog, "export") == done(other, "export")
@@ -297,7 +303,7 @@ def make_newer(path: Path, kept: Path) -> str:
 
 def make_damaged(path: Path, kept: Path) -> str:
     path.write_bytes(kept.read_bytes())
-    overwrite_last_page(path)
+    overwrite_an_index(path)
     return f"{path} cannot be restored: it is damaged: "
 
 

@@ -192,7 +192,7 @@ def test_several_findings_come_together(catalog: Path) -> None:
         "UPDATE version SET sdk_version = 'any', precedence = '' WHERE id = 3",
         "INSERT INTO version SELECT 4, 9, '3.0.0', precedence, bundle_url, bundle_size,"
         " sha256_hash, published_at, yanked, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1,"
-        " '*', NULL, '[]', NULL FROM version WHERE id = 1",
+        " '*', NULL, '[]', NULL, NULL FROM version WHERE id = 1",
         "DELETE FROM listing",
         OUT_OF_STEP["emptied"],
     )

@@ -42,7 +42,11 @@ LINES = {
     "check": "check",
     "backup": "backup copy.db",
     "restore": "restore older.db --yes",
+    "gc": "gc",
+    "pack": "pack all.pack",
+    "unpack": "unpack older.pack --yes",
 }
+ELSEWHERE = ("mirror", "serve")  # need a network; test_mirror.py and test_server.py have them
 WITH_DATA = {"list", "show", "export"}
 WITHOUT_NEWS = {"show", "export"}
 BYTE = "\udcff"  # what Python makes of an argument's byte 0xFF, which no UTF-8 text has
@@ -60,10 +64,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def app(app_with: AppWith, files: None) -> Flask:
-    """The catalog that the lines above succeed on, and a backup of it."""
+    """The catalog that the lines above succeed on, with a backup and a pack of it."""
     later = version("2.0.0", yanked=True, deprecationMessage="Old.")
     made = app_with(document("acme/clock", version(), later))
     assert run(made, "backup older.db").exit_code == 0
+    assert run(made, "pack older.pack").exit_code == 0
     return made
 
 
@@ -86,10 +91,10 @@ def exported(app: Flask) -> str:
 
 
 def test_the_lines_are_of_every_command() -> None:
-    assert {*LINES, "serve"} == set(create_app().cli.commands)
+    assert {*LINES, *ELSEWHERE} == set(create_app().cli.commands)
 
 
-@pytest.mark.parametrize("name", [*LINES, "serve"])
+@pytest.mark.parametrize("name", [*LINES, *ELSEWHERE])
 def test_help_says_what_the_command_does(name: str) -> None:
     result = create_app().test_cli_runner().invoke(args=[name, "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
@@ -117,14 +122,14 @@ def test_quiet_leaves_errors(app: Flask) -> None:
     assert (result.exit_code, result.stderr) == (1, "Error: There is no widget acme/klock.\n")
 
 
-@pytest.mark.parametrize("name", [*LINES, "serve"])
+@pytest.mark.parametrize("name", [*LINES, *ELSEWHERE])
 def test_unknown_option_is_wrong_usage(name: str) -> None:
     result = run(create_app(), f"{LINES.get(name, name)} --loud")
     assert (result.exit_code, result.stdout) == (2, "")
     assert re.match(rf"Usage: \S+ {name} (.|\n)*\nError: No such option", result.stderr)
 
 
-NEEDY = [*(name for name in LINES if name not in ("init", "restore")), "serve"]
+NEEDY = [*(name for name in LINES if name not in ("init", "restore", "unpack")), "serve"]
 
 
 @pytest.mark.parametrize("name", NEEDY)

@@ -1,5 +1,6 @@
 """The README says what happens: its lines are run as written and its answers compared."""
 
+import json
 import os
 import re
 import shutil
@@ -85,7 +86,24 @@ def test_every_line_of_the_operators_section_gives_the_answer_shown(tmp_path: Pa
     script = "".join(f"{line}\necho '{MARK}'\n" for line, _ in pairs)
     answers = run(script, checkout(tmp_path)).split(f"{MARK}\n")[:-1]
     assert list(zip([line for line, _ in pairs], answers, strict=True)) == pairs
-    assert len(pairs) == 15
+    assert len(pairs) == 20
+
+
+def test_every_line_of_the_mirror_section_gives_the_answer_shown(tmp_path: Path) -> None:
+    *pairs, (serve_line, served) = lines_and_answers(section("Mirror a catalog"))
+    server = Server(create_demo(tmp_path / "catalog.db"))
+    script = "".join(f"{line}\necho '{MARK}'\n" for line, _ in pairs)
+    said = run(script.replace(ADDRESS, server.url), checkout(tmp_path))
+    server.stop()
+    answers = said.replace(server.url, ADDRESS).split(f"{MARK}\n")[:-1]
+    assert list(zip([line for line, _ in pairs], answers, strict=True)) == pairs
+    assert len(pairs) == 3
+    mirror = Server(tmp_path / "mirror.db")
+    listed = mirror.request("GET", "/api/stats")[1]
+    mirror.stop()
+    assert json.loads(listed)["widgets"] == 33
+    assert serve_line == ".venv/bin/flask serve"
+    assert served == f"Serving mirror.db on {ADDRESS.replace('8080', '8081')}\n"
 
 
 def run(script: str, directory: Path) -> str:

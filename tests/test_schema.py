@@ -24,8 +24,9 @@ VERSION = {
     **{"yanked": 0, "yanked_reason": None, "deprecation_message": None, "release_notes": None},
     **{"display_name": None, "description": None, "icon": None, "min_w": 1, "min_h": 1},
     **{"max_w": 2, "max_h": 2, "sdk_version": "^1.0.0", "config_version": None},
-    **{"permissions": "[]", "license": None},
+    **{"permissions": "[]", "license": None, "bundle_path": "/acme/clock/1.0.0/bundle.js"},
 }
+MIRRORED = {"source": "https://a.example", "etag": '"x"', "upstream_count": 5}
 
 
 def insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
@@ -41,6 +42,7 @@ def catalog() -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA foreign_keys = ON")
         insert(connection, "widget", WIDGET)
         insert(connection, "version", VERSION)
+        insert(connection, "mirrored", {**MIRRORED, "widget_id": 1})
         yield connection
 
 
@@ -66,7 +68,7 @@ BAD_ROWS = {
         "folded_text": [None],
     },
     "version": {
-        "widget_id": [None, 2, "acme"],
+        "widget_id": [None, 9, "acme"],
         "version": [None, "", b"1.0.0"],
         "precedence": [None],
         "bundle_url": [None, "", "x.js", "ftp://a.example/x", "javascript:1", "https://"],
@@ -88,6 +90,13 @@ BAD_ROWS = {
         "config_version": ["1", b"1"],
         "permissions": [None, "", "network", "{}", '"x"', "[", "null"],
         "license": [b"x"],
+        "bundle_path": ["", "/", "bundle.js", b"/x"],
+    },
+    "mirrored": {
+        "widget_id": [9, "acme"],
+        "source": [None, b"x"],
+        "etag": [b"x"],
+        "upstream_count": BAD_COUNTS,
     },
 }
 BAD = [
@@ -108,7 +117,12 @@ def test_every_column_has_a_row_that_cannot_be(catalog: sqlite3.Connection) -> N
 def test_bad_row_is_impossible(
     catalog: sqlite3.Connection, table: str, column: str, value: object
 ) -> None:
-    fresh = {"widget": {**WIDGET, "name": "other"}, "version": {**VERSION, "version": "2.0.0"}}
+    fresh = {
+        "widget": {**WIDGET, "name": "other"},
+        "version": {**VERSION, "version": "2.0.0"},
+        "mirrored": {**MIRRORED, "widget_id": 2},
+    }
+    insert(catalog, "widget", {**WIDGET, "name": "mirrored"})
     with pytest.raises(sqlite3.IntegrityError):
         insert(catalog, table, {**fresh[table], column: value})
     with pytest.raises(sqlite3.IntegrityError):
@@ -138,9 +152,9 @@ def test_no_millisecond_is_lost_to_rounding(catalog: sqlite3.Connection) -> None
 def test_tables_are_strict(catalog: sqlite3.Connection) -> None:
     strict = catalog.execute(
         "SELECT name, strict FROM pragma_table_list WHERE type = 'table' "
-        "AND name IN ('widget', 'version', 'listing') ORDER BY name"
+        "AND name IN ('widget', 'version', 'listing', 'mirrored') ORDER BY name"
     )
-    assert strict.fetchall() == [("listing", 1), ("version", 1), ("widget", 1)]
+    assert dict(strict) == {"listing": 1, "mirrored": 1, "version": 1, "widget": 1}
 
 
 def test_file_says_whose_it_is_and_of_which_schema(catalog: sqlite3.Connection) -> None:
@@ -217,6 +231,7 @@ def test_text_of_a_widget_is_found_only_while_it_is_listed(catalog: sqlite3.Conn
 def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connection) -> None:
     catalog.execute("DELETE FROM widget")
     assert catalog.execute("SELECT count(*) FROM version").fetchone() == (0,)
+    assert catalog.execute("SELECT count(*) FROM mirrored").fetchone() == (0,)
     assert catalog.execute("SELECT count(*) FROM listing").fetchone() == (0,)
     assert found(catalog, "time") == []
 
@@ -233,6 +248,7 @@ PLANS = {
         ["revision", "widget_1 (scope=?)", "offered (widget_id=?)", "newest (widget_id=?)"],
     ),
     "install": (store.COUNT_INSTALL, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
+    "held bundle": (v1.HELD_BUNDLE, [WIDGET_BY_NAME, "(widget_id=? AND version=?)"]),
     "put version": (store.PUT_VERSION, ["(scope=? AND name=?)"]),
     "export": (catalog_files.VERSIONS, ["version_newest (widget_id=?)"]),
 }

@@ -237,6 +237,12 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
             for value in ("*", "proxy.example", "10.0.0.1/8", "10.0.0.0 ::1")
         ),
         *(("MINIMUM_CLI_VERSION", value) for value in ("", "1", "v1.0.0", "1.0.0 ", "latest")),
+        *(("MIRROR_WORKERS", value) for value in ("", "0", "33", "few")),
+        *(
+            ("PUBLIC_URL", value)
+            for value in ("w.example", "//w.example", "ftp://w.example", "a b")
+        ),
+        *(("PUBLIC_URL", f"https://w.example/{end}") for end in ("?", "?x=1", "#", "#x", " ")),
         ("DATABASE", ""),
         ("HOST", ""),
         pytest.param("PORT", "9" * 5000, id="PORT-5000 digits"),

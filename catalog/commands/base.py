@@ -5,16 +5,20 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from flask import Blueprint, current_app
 
+from catalog.bundles import Bundles
 from catalog.catalog_files import CatalogFileError
 from catalog.db import Database
 from catalog.documents import Document, DocumentError, identifier, shown, text
+from catalog.packs import PackError
 from catalog.semver_ranges import is_version
-from catalog.sqlite_file import DatabaseError, Statement
+from catalog.sqlite_file import DatabaseError
+
+T = TypeVar("T")
 
 commands = Blueprint("commands", __name__, cli_group=None)
 
@@ -48,7 +52,7 @@ class Command(click.Command):
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
             raise Refusal(f"{file}{error.strerror}.") from error
-        except (DatabaseError, CatalogFileError, DocumentError, sqlite3.Error) as error:
+        except (DatabaseError, CatalogFileError, DocumentError, PackError, sqlite3.Error) as error:
             raise Refusal(str(error)) from error
 
 
@@ -68,6 +72,13 @@ def database() -> Database:
     return opened
 
 
+def bundles() -> Bundles:
+    """The bundles of the settings; says so when it must wait for another command."""
+    held: Bundles = current_app.extensions["bundles"]
+    held.on_wait = lambda: say(f"Another command writes to {held.name}; waiting.")
+    return held
+
+
 def say(message: str) -> None:
     """Tell the operator what happened. Data goes to standard output, this does not."""
     if not click.get_current_context().meta.get("quiet"):
@@ -84,11 +95,15 @@ def confirm(question: str, yes: bool) -> None:
         raise Refusal("Nothing was changed.")
 
 
-def progress(statements: list[Statement]) -> AbstractContextManager[Iterable[Statement]]:
-    """The statements, with a bar that follows them where a person watches."""
+def progress(items: list[T], label: str = "Writing") -> AbstractContextManager[Iterable[T]]:
+    """The items, with a bar that follows them where a person watches."""
+    return click.progressbar(items, label=label, file=sys.stderr, hidden=not is_watched())
+
+
+def is_watched() -> bool:
+    """Whether a person sees what a command says while it works."""
     quiet = click.get_current_context().meta.get("quiet")
-    watched = sys.stderr is not None and sys.stderr.isatty() and not quiet
-    return click.progressbar(statements, label="Writing", file=sys.stderr, hidden=not watched)
+    return sys.stderr is not None and sys.stderr.isatty() and not quiet
 
 
 def counted(documents: Sequence[Document]) -> str:

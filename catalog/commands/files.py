@@ -13,7 +13,6 @@ from catalog.atomic_files import replacing
 from catalog.catalog_files import catalog_lines, read_catalog
 from catalog.commands.base import Refusal, command, counted, database, plural, progress, say
 
-MANY = 1000  # widgets, that make it worth to put the text index in order
 DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
 
 
@@ -65,7 +64,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
     added = sum((d.widget["scope"], d.widget["name"]) not in known for d in documents)
     changed = sum(change > 0 for change in changes) - added
-    if added + changed >= MANY and not dry_run:
+    if added + changed >= store.MANY and not dry_run:
         database().write(store.tidy_search())
     say(
         f"{'Would import' if dry_run else 'Imported'} {counted(documents)}: {added} added, "

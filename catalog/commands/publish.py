@@ -2,17 +2,20 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, BinaryIO
 
 import click
 from flask import current_app
 
-from catalog import resources, store
-from catalog.commands.base import Named, Refusal, command, database, say
+from catalog import resources, store, store_copies
+from catalog.commands.base import Named, Refusal, bundles, command, database, say
 from catalog.commands.finding import FIND_WIDGET, say_latest
 from catalog.commands.tables import json_text
 from catalog.documents import Document, Row, identifier
 from catalog.publishing import differences, publication
+from catalog.sqlite_file import Statement
 
 STDIN = "<stdin>"
 
@@ -26,50 +29,90 @@ STDIN = "<stdin>"
     help="Where dashboards load the bundle; {scope}, {name} and {version} are filled in. "
     "Without it the setting CATALOG_BUNDLE_URL is used.",
 )
+@click.option("--store", "keep", is_flag=True, help="Keep the bundle here, and serve it.")
 @click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
-def publish(manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, dry_run: bool) -> None:
+def publish(
+    manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, keep: bool, dry_run: bool
+) -> None:
     """Add a version of a widget.
 
     MANIFEST is a JSON object that describes the version: scope, name, version, displayName,
     sdkVersion and what else a version has. BUNDLE is its JavaScript file. The widget is created
     with its first version; in later ones displayName, description and icon are the version's own.
+    With --store no CDN is needed: where no other URL is given, the bundle's is below
+    CATALOG_PUBLIC_URL.
     """
     if {getattr(file, "name", STDIN) for file in (manifest, bundle)} == {STDIN}:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
-    template = bundle_url or current_app.config["BUNDLE_URL"]
-    if not template:
-        raise Refusal("Give --bundle-url, or set CATALOG_BUNDLE_URL: where is the bundle loaded?")
+    template = url_template(bundle_url, keep)
     try:
         described = json.loads(manifest.read())
     except (ValueError, RecursionError) as error:
         raise Refusal(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
     known = known_widget(described)
-    document = publication(described, bundle.read(), template, known and known["display_name"])
+    content = bundle.read()
+    document = publication(described, content, template, known and known["display_name"])
     widget, (version,) = document.widget, document.versions
     named = Named(widget["scope"], widget["name"], version["version"])
 
-    if is_published(named, document):
-        say(f"{named} is already published.")
-    elif dry_run:
+    is_new = not is_published(named, document)
+    if is_new and dry_run:
         created = {**widget, "created_at": version["published_at"]}
         stored = {
             "widget": json.loads(known["json"]) if known else as_json("widget", created),
             "versions": [as_json("version", version)],
         }
         click.echo(json_text(stored))
-    else:
-        try:
-            database().write(store.publish(document))
-            say(f"Published {named}.")
-        except sqlite3.IntegrityError:  # since we looked, another process has published it
-            if not is_published(named, document):
-                raise
-            say(f"{named} is already published.")
+        return
+    if not dry_run:
+        with kept(named, version, content) if keep else nullcontext([]) as holding:
+            is_new = is_new and added(named, document, holding)
+            if holding and not is_new:
+                database().write(holding)
+    say(f"Published {named}." if is_new else f"{named} is already published.")
+    if keep and not dry_run:
+        say(f"Its bundle is kept in {bundles().name}.")
+    if is_new:
         if known and not known["listed"]:
             say(f"{named.scope}/{named.name} is unlisted; flask relist shows it.")
         if known and document.widget["is_official"] not in (None, known["is_official"]):
             say("isOfficial stays as it was; flask official and flask unofficial change it.")
         say_latest(named)
+
+
+def url_template(given: str | None, keep: bool) -> str:
+    """Where the bundle is loaded, as it was given or, for one that is kept here, from here."""
+    template: str = given or current_app.config["BUNDLE_URL"]
+    public_url = current_app.config["PUBLIC_URL"]
+    if not template and keep and public_url:
+        return public_url + "/api/v1/widgets/{scope}/{name}/{version}/bundle.js"
+    if not template:
+        settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if keep else "CATALOG_BUNDLE_URL"
+        raise Refusal(f"Give --bundle-url, or set {settings}: where is the bundle loaded?")
+    return template
+
+
+@contextmanager
+def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]]:
+    """Keep the bundle; gives the statements that have the version loaded from here."""
+    sha256, size = version["sha256_hash"], version["bundle_size"]
+    with bundles().writing():
+        bundles().add(sha256, size, [content])
+        bundles().sync()
+        yield store_copies.hold_bundles(
+            [store_copies.Held(named.scope, named.name, version["version"], sha256, size)]
+        )
+
+
+def added(named: Named, document: Document, holding: list[Statement]) -> bool:
+    """Add the version; False where another process has published just this since we looked."""
+    try:
+        database().write([*store.publish(document), *holding])
+    except sqlite3.IntegrityError:
+        if not is_published(named, document):
+            raise
+        return False
+    return True
 
 
 def as_json(table: str, row: Row) -> resources.Json:

@@ -1,13 +1,14 @@
 """flask check, backup, restore, serve: keeping the service and its one file in health."""
 
+from itertools import chain
 from pathlib import Path
 
 import click
 from flask import current_app
 
 from catalog import backups, server
-from catalog.checks import findings
-from catalog.commands.base import Refusal, command, confirm, database, plural, say
+from catalog.checks import bundle_findings, findings
+from catalog.commands.base import Refusal, bundles, command, confirm, database, plural, say
 from catalog.commands.tables import plain
 
 
@@ -15,10 +16,11 @@ from catalog.commands.tables import plain
 def check() -> None:
     """Look for anything wrong.
 
-    Reads the whole database and prints a line for each finding; exit code 1 if there is one.
+    Reads the whole database and every bundle that is held here, and prints a line for each
+    finding; exit code 1 if there is one.
     """
     found = 0
-    for finding in findings(database()):
+    for finding in chain(findings(database()), bundle_findings(database(), bundles())):
         click.echo(plain(finding))
         found += 1
     if found:

@@ -1,0 +1,156 @@
+"""The directory of bundles: a file has a hash for its name only if it has just those bytes."""
+
+import hashlib
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from catalog.bundles import BundleError, Bundles
+
+CONTENT = b"export default () => 'tick'\n"
+SIZE = len(CONTENT)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Bundles:
+    made = Bundles(tmp_path / "bundles")
+    with made.writing():
+        return made
+
+
+def names(bundles: Bundles) -> list[str]:
+    return sorted(path.name for path in bundles.directory.iterdir())
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_accepted_file_is_held_under_its_hash_for_its_owner_alone(bundles: Bundles) -> None:
+    bundles.partial(SHA256).write_bytes(CONTENT)
+    bundles.accept(SHA256, SIZE)
+    assert bundles.path(SHA256).read_bytes() == CONTENT
+    assert names(bundles) == [SHA256]
+    assert (mode(bundles.directory), mode(bundles.path(SHA256))) == (0o700, 0o600)
+
+
+REFUSED = {
+    "other bytes": (b"x" * SIZE, f"its SHA-256 is {hashlib.sha256(b'x' * SIZE).hexdigest()}, not "),
+    "too short": (CONTENT[:-1], f"it has {SIZE - 1} bytes, not {SIZE}"),
+    "too long": (CONTENT + b"\n", f"it has {SIZE + 1} bytes, not {SIZE}"),
+    "nothing": (b"", f"it has 0 bytes, not {SIZE}"),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_file_with_other_bytes_is_refused_and_removed(
+    bundles: Bundles, content: bytes, sentence: str
+) -> None:
+    bundles.partial(SHA256).write_bytes(content)
+    with pytest.raises(BundleError) as refused:
+        bundles.accept(SHA256, SIZE)
+    assert str(refused.value).startswith(sentence)
+    assert names(bundles) == []
+
+
+def test_refused_file_leaves_the_one_that_is_held(bundles: Bundles) -> None:
+    bundles.add(SHA256, SIZE, [CONTENT])
+    with pytest.raises(BundleError):
+        bundles.add(SHA256, SIZE, [b"x" * SIZE])
+    assert bundles.path(SHA256).read_bytes() == CONTENT
+    assert names(bundles) == [SHA256]
+
+
+def test_added_chunks_are_one_bundle(bundles: Bundles) -> None:
+    bundles.add(SHA256, SIZE, [CONTENT[:5], b"", CONTENT[5:]])
+    with bundles.checked(SHA256, SIZE) as file:
+        assert file.read() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../x", "/etc/passwd", SHA256[1:], SHA256 + "0", SHA256.upper(), SHA256 + "\n"]
+)
+def test_only_a_hash_becomes_a_path(bundles: Bundles, name: str) -> None:
+    for use in (bundles.path, bundles.partial, bundles.holds, bundles.remove):
+        with pytest.raises(ValueError, match="is not a SHA-256"):
+            use(name)
+
+
+def test_partial_file_is_not_held(bundles: Bundles) -> None:
+    bundles.partial(SHA256).write_bytes(CONTENT)
+    assert not bundles.holds(SHA256)
+    assert (list(bundles.hashes()), list(bundles.partials())) == ([], [SHA256])
+
+
+def test_bundle_is_held_with_its_own_size_only(bundles: Bundles) -> None:
+    bundles.add(SHA256, SIZE, [CONTENT])
+    assert [bundles.holds(SHA256, size) for size in (None, SIZE, SIZE + 1)] == [True, True, False]
+    assert (list(bundles.hashes()), list(bundles.partials())) == ([SHA256], [])
+
+
+def test_other_files_are_no_bundles(bundles: Bundles) -> None:
+    for name in ("README", SHA256.upper(), f"{SHA256}.js", "x.partial", ".hidden"):
+        (bundles.directory / name).touch()
+    assert [*bundles.hashes(), *bundles.partials()] == []
+
+
+def test_directory_that_is_not_there_holds_nothing_and_is_not_made(tmp_path: Path) -> None:
+    bundles = Bundles(tmp_path / "none")
+    with bundles.locked():
+        assert not bundles.holds(SHA256)
+        assert [*bundles.hashes(), *bundles.partials()] == []
+    with pytest.raises(BundleError, match=f"it is not in {tmp_path}/none"):
+        bundles.checked(SHA256).__enter__()
+    assert not bundles.directory.exists()
+
+
+def test_who_writes_waits_for_who_writes_already_and_says_so(bundles: Bundles) -> None:
+    waiting, order = threading.Event(), []
+
+    def second() -> None:
+        other = Bundles(bundles.directory)
+        other.on_wait = waiting.set
+        with other.writing():
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with bundles.writing():
+        thread.start()
+        assert waiting.wait(10)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+
+
+HOLD_FOREVER = """
+import sys
+from pathlib import Path
+from catalog.bundles import Bundles
+with Bundles(Path(sys.argv[1])).writing():
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_killed_process_keeps_nobody_waiting(bundles: Bundles) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD_FOREVER, str(bundles.directory)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    process.kill()
+    process.communicate(timeout=10)
+    waited: list[bool] = []
+    bundles.on_wait = lambda: waited.append(True)
+    with bundles.writing():
+        assert waited == []

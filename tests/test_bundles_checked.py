@@ -1,0 +1,76 @@
+"""flask check on bundles: a line for each that is missing or has other bytes than its name says."""
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+from builders import bundled, document, version
+from click.testing import Result
+from conftest import hold
+from flask import Flask
+
+AppWith = Callable[..., Flask]
+TICK, TOCK = b"export default 'tick'", b"export default 'tock'"
+TICK_HASH, TOCK_HASH = (hashlib.sha256(content).hexdigest() for content in (TICK, TOCK))
+NOISE = b"\0" * len(TICK)
+NOISE_HASH = hashlib.sha256(NOISE).hexdigest()
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    """Two widgets with the same bundle, one with another, and a version that is not held."""
+    made = app_with(
+        document("acme/clock", bundled("1.0.0", TICK), bundled("2.0.0", TOCK)),
+        document("acme/watch", bundled("1.0.0", TICK), version("2.0.0"), listed=False),
+    )
+    hold(made, TICK, TOCK)
+    return made
+
+
+def check(app: Flask) -> Result:
+    return app.test_cli_runner().invoke(args=["check"])
+
+
+def test_bundles_with_their_own_bytes_are_in_order(app: Flask) -> None:
+    result = check(app)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_bundle_with_other_bytes_is_named_with_its_versions(app: Flask) -> None:
+    app.extensions["bundles"].path(TICK_HASH).write_bytes(NOISE)
+    result = check(app)
+    assert result.exit_code == 1
+    directory = app.extensions["bundles"].name
+    assert result.stdout.splitlines() == [
+        f"Bundle {TICK_HASH} in {directory}: its SHA-256 is {NOISE_HASH}, not {TICK_HASH}.",
+        f"acme/clock: version 1.0.0: its bundle {TICK_HASH} has the wrong bytes.",
+        f"acme/watch: version 1.0.0: its bundle {TICK_HASH} has the wrong bytes.",
+    ]
+
+
+def test_missing_bundle_is_named_with_its_versions(app: Flask) -> None:
+    app.extensions["bundles"].remove(TOCK_HASH)
+    result = check(app)
+    assert result.exit_code == 1
+    directory = app.extensions["bundles"].name
+    assert result.stdout == (
+        f"acme/clock: version 2.0.0: its bundle {TOCK_HASH} of 21 bytes is not in {directory}.\n"
+    )
+
+
+def test_bundle_that_no_version_names_is_checked_too(app: Flask) -> None:
+    app.extensions["bundles"].path("0" * 64).write_bytes(NOISE)
+    assert check(app).stdout.startswith(f"Bundle {'0' * 64} in ")
+
+
+def test_partial_bundle_is_no_finding(app: Flask) -> None:
+    app.extensions["bundles"].partial("0" * 64).write_bytes(NOISE)
+    assert check(app).exit_code == 0
+
+
+def test_bundle_that_is_said_to_be_elsewhere_is_named(app: Flask) -> None:
+    moved = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
+    app.extensions["database"].write([(moved, {"sha256": TOCK_HASH})])
+    assert check(app).stdout == (
+        "acme/clock: version 2.0.0: its bundle is said to be at '/x', where it is not served.\n"
+    )

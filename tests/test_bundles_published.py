@@ -1,0 +1,127 @@
+"""flask publish --store: a widget whose bundle this service holds, so that no CDN is needed."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from flask import Flask
+
+AppWith = Callable[..., Flask]
+CDN = "https://cdn.example.com/{scope}/{name}/{version}.js"
+HERE = "https://widgets.example"
+BUNDLE = b"export default () => 'tick'\n"
+SHA256 = hashlib.sha256(BUNDLE).hexdigest()
+PATH = "/api/v1/widgets/acme/clock/1.0.0%2Bx/bundle.js"
+MANIFEST = {
+    **{"scope": "acme", "name": "clock", "version": "1.0.0+x"},
+    **{"displayName": "World Clock", "sdkVersion": "^1.0.0"},
+}
+
+
+def publish(app: Flask, *options: str, bundle: bytes = BUNDLE) -> Result:
+    manifest, content = (
+        Path(app.config["DATABASE"]).with_name(name) for name in ("clock.json", "clock.js")
+    )
+    manifest.write_text(json.dumps(MANIFEST), encoding="utf-8")
+    content.write_bytes(bundle)
+    return app.test_cli_runner().invoke(args=["publish", str(manifest), str(content), *options])
+
+
+def bundle_url(app: Flask) -> str:
+    answer = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
+    url: str = answer["versions"][0]["bundleUrl"]
+    return url
+
+
+def stored_url(app: Flask) -> str:
+    exported = json.loads(app.test_cli_runner().invoke(args=["export"]).stdout)
+    url: str = exported["versions"][0]["bundleUrl"]
+    return url
+
+
+def files(app: Flask) -> list[str]:
+    return list(app.extensions["bundles"].hashes())
+
+
+def served(app: Flask) -> bytes:
+    with app.test_client().get(PATH) as response:
+        return response.data
+
+
+def test_stored_bundle_is_served_from_here(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE)
+    result = publish(app, "--store")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "Published acme/clock@1.0.0+x.",
+        f"Its bundle is kept in {app.extensions['bundles'].name}.",
+        "The latest version of acme/clock is now 1.0.0+x.",
+    ]
+    assert (bundle_url(app), stored_url(app)) == (HERE + PATH, HERE + PATH)
+    assert (files(app), served(app)) == ([SHA256], BUNDLE)
+
+
+@pytest.mark.parametrize("given", ["setting", "option"])
+def test_other_address_of_a_stored_bundle_stays_known(app_with: AppWith, given: str) -> None:
+    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN if given == "setting" else "")
+    publish(app, "--store", *(["--bundle-url", CDN] if given == "option" else []))
+    assert bundle_url(app) == HERE + PATH
+    assert stored_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
+
+
+def test_store_without_any_address_is_refused(app_with: AppWith) -> None:
+    app = app_with()
+    result = publish(app, "--store")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: Give --bundle-url, or set CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL: "
+        "where is the bundle loaded?\n",
+    )
+    assert not app.extensions["bundles"].directory.exists()
+
+
+def test_without_store_nothing_is_kept(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN)
+    publish(app)
+    assert not app.extensions["bundles"].directory.exists()
+    assert bundle_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
+
+
+def test_bundle_of_a_published_version_can_be_stored_later(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN)
+    publish(app)
+    result = publish(app, "--store")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == "acme/clock@1.0.0+x is already published."
+    assert (bundle_url(app), served(app)) == (HERE + PATH, BUNDLE)
+
+
+def test_other_bundle_for_a_published_version_is_refused_and_not_kept(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE)
+    publish(app, "--store")
+    result = publish(app, "--store", bundle=b"other")
+    assert result.exit_code == 1
+    assert "published already with a different bundleSize, sha256Hash" in result.stderr
+    assert (files(app), served(app)) == ([SHA256], BUNDLE)
+
+
+def test_dry_run_keeps_nothing(app_with: AppWith) -> None:
+    app = app_with(PUBLIC_URL=HERE)
+    shown = json.loads(publish(app, "--store", "--dry-run").stdout)
+    assert shown["versions"][0]["bundleUrl"] == HERE + PATH
+    assert not app.extensions["bundles"].directory.exists()
+    publish(app, "--bundle-url", HERE + PATH)
+    result = publish(app, "--store", "--dry-run")
+    assert result.output == "acme/clock@1.0.0+x is already published.\n"
+    assert not app.extensions["bundles"].directory.exists()
+
+
+def test_directory_that_cannot_be_made_is_named(app_with: AppWith, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    app = app_with(PUBLIC_URL=HERE, BUNDLES=str(tmp_path / "file"))
+    result = publish(app, "--store")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {tmp_path}/file: File exists.\n")
+    assert app.test_client().get("/api/v1/widgets/acme/clock").status_code == 404

@@ -1,0 +1,298 @@
+"""A bundle that is held: where it is served, how, and which answers say so."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from builders import bundled, document, version
+from conftest import Server, hold
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app import create_app
+from catalog import store, store_copies
+from catalog.documents import check_document
+
+AppWith = Callable[..., Flask]
+CONTENT = b"export default () => 'tick'\n"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+CLOCK = document("acme/clock", bundled("1.0.0", CONTENT), version("2.0.0", yanked=True))
+PATH = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+ORIGINAL = "https://cdn.example.com/bundles/1.0.0.js"
+ADDRESSES = {
+    "search": "/api/v1/widgets/search",
+    "compatible": "/api/v1/widgets/search?compatSdk=1.0.0",
+    "detail": "/api/v1/widgets/acme/clock",
+    "registry": "/api/widgets/acme/registry.json",
+}
+ODD = "a&b%/日 本?#'\""  # a scope and a name with every sign that has a meaning in an address
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    made = app_with(CLOCK)
+    hold(made, CONTENT)
+    return made
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real server of a widget whose one bundle it holds, under names that need encoding."""
+    path = tmp_path_factory.mktemp("bundles") / "catalog.db"
+    app = create_app({"DATABASE": path})
+    odd = document(ODD, bundled("1.0.0+x.y", CONTENT))
+    documents = [check_document(each) for each in (CLOCK, odd)]
+    app.extensions["database"].create(store.put_documents(documents))
+    hold(app, CONTENT)
+    app.extensions["database"].close()
+    running = Server(path)
+    yield running
+    running.stop()
+
+
+def bundle_urls(client: FlaskClient, address: str, host: str | None = None) -> set[str]:
+    """Each bundleUrl of version 1.0.0 in an answer."""
+    headers = {} if host is None else {"Host": host}
+    answer = client.get(address, headers=headers).get_data(as_text=True)
+    found: set[str] = set()
+
+    def look(given: dict[str, object]) -> dict[str, object]:
+        if given.get("version") == "1.0.0":
+            found.add(str(given["bundleUrl"]))
+        return given
+
+    json.loads(answer, object_hook=look)
+    return found
+
+
+def test_bundle_is_served_with_the_headers_of_what_never_changes(server: Server) -> None:
+    response, body = server.request("GET", PATH)
+    assert (response.status, body) == (200, CONTENT)
+    wanted = {
+        "Content-Type": "text/javascript; charset=utf-8",
+        "Content-Length": str(len(CONTENT)),
+        "ETag": f'"{SHA256}"',
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "Accept-Ranges": "bytes",
+        "X-Content-Type-Options": "nosniff",
+        "Access-Control-Allow-Origin": "*",
+        "Content-Disposition": "inline; filename=bundle.js",
+    }
+    assert {name: response.headers[name] for name in wanted} == wanted
+
+
+def test_head_says_the_same_without_the_bytes(server: Server) -> None:
+    response, body = server.request("HEAD", PATH)
+    got, _ = server.request("GET", PATH)
+    assert (response.status, body) == (200, b"")
+    assert {**response.headers, "Date": None} == {**got.headers, "Date": None}
+
+
+RANGES = {
+    "bytes=0-5": (b"export", "bytes 0-5/28"),
+    "bytes=7-": (CONTENT[7:], "bytes 7-27/28"),
+    "bytes=-3": (CONTENT[-3:], "bytes 25-27/28"),
+    "bytes=20-99": (CONTENT[20:], "bytes 20-27/28"),
+}
+
+
+@pytest.mark.parametrize("asked", RANGES)
+def test_range_of_a_bundle_is_served(server: Server, asked: str) -> None:
+    response, body = server.request("GET", PATH, Range=asked)
+    assert (response.status, body, response.headers["Content-Range"]) == (206, *RANGES[asked])
+    assert response.headers["ETag"] == f'"{SHA256}"'
+
+
+def test_range_past_the_end_is_416_with_the_length(server: Server) -> None:
+    response, body = server.request("GET", PATH, Range="bytes=28-")
+    assert (response.status, response.headers["Content-Range"]) == (416, "bytes */28")
+    assert list(json.loads(body)) == ["error"]
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+
+
+@pytest.mark.parametrize(("etag", "status"), [(f'"{SHA256}"', 206), ('"other"', 200)])
+def test_download_goes_on_only_with_the_same_bytes(server: Server, etag: str, status: int) -> None:
+    response, _ = server.request("GET", PATH, Range="bytes=7-", If_Range=etag)
+    assert response.status == status
+
+
+def test_bundle_that_the_client_has_is_304(server: Server) -> None:
+    response, body = server.request("GET", PATH, If_None_Match=f'"{SHA256}"')
+    assert (response.status, body) == (304, b"")
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+
+
+def test_other_method_is_405(server: Server) -> None:
+    response, body = server.request("POST", PATH)
+    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert "takes GET, HEAD, OPTIONS, not 'POST'" in json.loads(body)["error"]
+
+
+def test_every_answer_leads_to_the_bytes_whatever_the_names(server: Server) -> None:
+    scope, name = (quote(part, safe="") for part in ODD.split("/"))
+    _, body = server.request("GET", f"/api/v1/widgets/{scope}/{name}")
+    (entry,) = json.loads(body)["versions"]
+    assert entry["bundleUrl"] == f"{server.url}/api/v1/widgets/{scope}/{name}/1.0.0%2Bx.y/bundle.js"
+    response, body = server.request("GET", urlsplit(entry["bundleUrl"]).path)
+    assert (response.status, body) == (200, CONTENT)
+
+
+def not_held(app: Flask) -> str:
+    return PATH.replace("1.0.0", "2.0.0")
+
+
+def without_file(app: Flask) -> str:
+    app.extensions["bundles"].remove(SHA256)
+    return PATH
+
+
+def without_directory(app: Flask) -> str:
+    app.extensions["bundles"].remove(SHA256)
+    app.extensions["bundles"].directory.rmdir()
+    return PATH
+
+
+def unlisted(app: Flask) -> str:
+    app.test_cli_runner().invoke(args=["unlist", "acme/clock"])
+    return PATH
+
+
+MISSING = {
+    "not held": not_held,
+    "without its file": without_file,
+    "without the directory": without_directory,
+    "of an unlisted widget": unlisted,
+    "of no version": lambda app: PATH.replace("1.0.0", "3.0.0"),
+    "of no widget": lambda app: PATH.replace("clock", "klock"),
+}
+
+
+@pytest.mark.parametrize("make", MISSING.values(), ids=MISSING)
+def test_bundle_that_is_not_there_is_404(app: Flask, make: Callable[[Flask], str]) -> None:
+    path = make(app)
+    response = app.test_client().get(path)
+    _, scope, name, number, _ = path.removeprefix("/api/v1").rsplit("/", 4)
+    sentence = f"No bundle of '{scope}/{name}@{number}' is held here."
+    assert (response.status_code, response.get_json()) == (404, {"error": sentence})
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert "immutable" not in response.headers.get("Cache-Control", "")
+
+
+def test_bundle_of_a_yanked_version_is_served(app: Flask) -> None:
+    app.test_cli_runner().invoke(args=["yank", "acme/clock@1.0.0"])
+    with app.test_client().get(PATH) as response:
+        assert response.data == CONTENT
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_answers_name_the_host_that_was_asked(client: FlaskClient, address: str) -> None:
+    for host in ("a.example", "b.example:8080", "a.example", "b.example:8080"):
+        assert bundle_urls(client, address, host) == {f"http://{host}{PATH}"}
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_answers_for_two_hosts_have_two_etags(client: FlaskClient, address: str) -> None:
+    etag = client.get(address, headers={"Host": "a.example"}).headers["ETag"]
+    held = {"If-None-Match": etag}
+    assert client.get(address, headers={"Host": "a.example", **held}).status_code == 304
+    assert client.get(address, headers={"Host": "b.example", **held}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["a b", "u@a.example", '"', "a.example/x", "<script>", "", "ü"])
+def test_strange_host_is_given_the_original_address(client: FlaskClient, host: str) -> None:
+    assert bundle_urls(client, ADDRESSES["detail"], host) == {ORIGINAL}
+    assert bundle_urls(client, ADDRESSES["detail"], "a.example") == {f"http://a.example{PATH}"}
+
+
+@pytest.mark.parametrize("url", ["https://w.example/catalog", "https://w.example/catalog/"])
+def test_public_url_stands_in_place_of_the_host(app_with: AppWith, url: str) -> None:
+    app = app_with(CLOCK, PUBLIC_URL=url)
+    hold(app, CONTENT)
+    for host in ("a.example", "b.example", "<script>"):
+        found = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
+        assert found == {f"https://w.example/catalog{PATH}"}
+
+
+def test_version_that_is_not_held_keeps_its_address(client: FlaskClient) -> None:
+    entries = client.get(ADDRESSES["detail"]).get_json()["versions"]
+    by_version = {entry["version"]: entry["bundleUrl"] for entry in entries}
+    assert by_version["2.0.0"] == "https://cdn.example.com/bundles/2.0.0.js"
+
+
+@pytest.mark.parametrize("command", [["export"], ["show", "acme/clock", "--json"]])
+def test_original_address_stays_stored(app: Flask, command: list[str]) -> None:
+    shown = app.test_cli_runner().invoke(args=command).stdout
+    assert ORIGINAL in shown
+    assert PATH not in shown
+
+
+def test_running_service_shows_at_once_what_is_held_and_released(app_with: AppWith) -> None:
+    app = app_with(CLOCK)
+    client = app.test_client()
+    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+    hold(app, CONTENT)
+    assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
+    app.extensions["database"].write(store_copies.release_bundles([SHA256]))
+    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+
+
+CHANGES = {
+    "other text": ({"releaseNotes": "New."}, f"http://localhost{PATH}"),
+    "other address": ({"bundleUrl": "https://b.example/x.js"}, f"http://localhost{PATH}"),
+    "other bytes": ({"sha256Hash": "0" * 64}, ORIGINAL),
+    "other size": ({"bundleSize": 5}, ORIGINAL),
+}
+
+
+@pytest.mark.parametrize(("fields", "url"), CHANGES.values(), ids=CHANGES)
+def test_import_releases_a_bundle_only_where_its_bytes_change(
+    app: Flask, tmp_path: Path, fields: dict[str, object], url: str
+) -> None:
+    changed = document("acme/clock", {**bundled("1.0.0", CONTENT), **fields})
+    (tmp_path / "changed.jsonl").write_text(json.dumps(changed), encoding="utf-8")
+    result = app.test_cli_runner().invoke(args=["import", str(tmp_path / "changed.jsonl")])
+    assert result.exit_code == 0
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {url}
+
+
+def test_version_with_another_size_is_not_said_to_be_held(app_with: AppWith) -> None:
+    wrong = {**bundled("1.0.0", CONTENT), "bundleSize": 5}
+    app = app_with(document("acme/clock", wrong))
+    bundles = app.extensions["bundles"]
+    with bundles.writing():
+        bundles.add(SHA256, len(CONTENT), [CONTENT])
+        held = store_copies.Held("acme", "clock", "1.0.0", SHA256, len(CONTENT))
+        assert app.extensions["database"].write(store_copies.hold_bundles([held])) == [0]
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
+
+
+def test_holding_what_is_held_changes_nothing(app: Flask) -> None:
+    database = app.extensions["database"]
+    before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
+    hold(app, CONTENT)
+    assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
+
+
+def test_remembering_where_a_widget_came_from_changes_no_answer(app: Flask) -> None:
+    database = app.extensions["database"]
+    before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
+    for etag, counts in (('"1"', [1]), ('"1"', [0]), ('"2"', [1])):
+        mirrored = store_copies.Mirrored("acme", "clock", "https://a.example", etag, None)
+        assert database.write(store_copies.put_mirrored([mirrored])) == counts
+    assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
+
+
+def test_bundles_are_beside_the_database_unless_told_otherwise(tmp_path: Path) -> None:
+    beside = create_app({"DATABASE": tmp_path / "my.db"}).extensions["bundles"]
+    assert beside.directory == tmp_path / "my.db-bundles"
+    told = create_app({"DATABASE": tmp_path / "my.db", "BUNDLES": str(tmp_path / "b")})
+    assert told.extensions["bundles"].directory == tmp_path / "b"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,133 @@
+"""flask gc: bundles that no version names go, and no other."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import bundled, document
+from click.testing import Result
+from conftest import hold
+from flask import Flask
+
+from catalog import store_copies
+
+AppWith = Callable[..., Flask]
+OLD, NEW, HIDDEN = b"old", b"new!", b"hidden"
+HASHES = {content: hashlib.sha256(content).hexdigest() for content in (OLD, NEW, HIDDEN)}
+STRAY = "0" * 64
+PATH = "/api/v1/widgets/acme/clock/2.0.0/bundle.js"
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    """A widget with two versions, one of them yanked, and an unlisted one; all are held."""
+    made = app_with(
+        document("acme/clock", bundled("1.0.0", OLD, yanked=True), bundled("2.0.0", NEW)),
+        document("acme/notes", bundled("1.0.0", HIDDEN), listed=False),
+    )
+    hold(made, OLD, NEW, HIDDEN)
+    return made
+
+
+def run(app: Flask, *arguments: str) -> Result:
+    return app.test_cli_runner().invoke(args=arguments)
+
+
+def directory(app: Flask) -> Path:
+    path: Path = app.extensions["bundles"].directory
+    return path
+
+
+def names(app: Flask) -> set[str]:
+    return {path.name for path in directory(app).iterdir()}
+
+
+def bundle_url(app: Flask) -> str:
+    answer = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
+    (url,) = [each["bundleUrl"] for each in answer["versions"] if each["version"] == "2.0.0"]
+    return str(url)
+
+
+def test_bundles_that_versions_name_stay(app: Flask) -> None:
+    result = run(app, "gc")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "Removed 0 bundles of 0 bytes that no version names.\n"
+    assert names(app) == {*HASHES.values()}
+
+
+def test_bundle_of_a_deleted_version_goes(app: Flask) -> None:
+    run(app, "delete", "acme/clock@1.0.0", "--yes")
+    assert names(app) == {*HASHES.values()}
+    assert run(app, "gc").stderr == "Removed 1 bundle of 3 bytes that no version names.\n"
+    assert names(app) == {HASHES[NEW], HASHES[HIDDEN]}
+
+
+def test_bundle_that_is_named_but_not_held_stays(app: Flask) -> None:
+    app.extensions["database"].write(store_copies.release_bundles([HASHES[NEW]]))
+    run(app, "gc")
+    assert names(app) == {*HASHES.values()}
+
+
+def test_partial_file_goes_unless_a_version_names_it(app: Flask) -> None:
+    bundles = app.extensions["bundles"]
+    bundles.remove(HASHES[NEW])
+    for sha256 in (HASHES[NEW], STRAY):
+        bundles.partial(sha256).write_bytes(b"ne")
+    assert run(app, "gc").stderr.splitlines() == [
+        "Removed 0 bundles of 0 bytes that no version names.",
+        "Removed 1 partial bundle that no version names.",
+    ]
+    assert names(app) == {HASHES[OLD], HASHES[HIDDEN], f"{HASHES[NEW]}.partial"}
+
+
+def test_files_that_are_no_bundles_stay(app: Flask) -> None:
+    (directory(app) / "README").touch()
+    run(app, "gc")
+    assert names(app) == {*HASHES.values(), "README"}
+
+
+def test_dry_run_removes_nothing(app: Flask) -> None:
+    (directory(app) / STRAY).write_bytes(b"12345")
+    app.extensions["bundles"].remove(HASHES[NEW])
+    before = names(app)
+    result = run(app, "gc", "--release", "--dry-run")
+    assert result.stderr.splitlines() == [
+        "Would remove 1 bundle of 5 bytes that no version names.",
+        f"Would release 1 version whose bundle is not in {directory(app)}.",
+    ]
+    assert names(app) == before
+    assert bundle_url(app) == f"http://localhost{PATH}"
+
+
+def test_release_has_a_version_without_its_bundle_loaded_from_its_original_address(
+    app: Flask,
+) -> None:
+    app.extensions["bundles"].remove(HASHES[NEW])
+    run(app, "gc")
+    assert bundle_url(app) == f"http://localhost{PATH}"
+    result = run(app, "gc", "--release")
+    assert result.stderr.splitlines() == [
+        "Removed 0 bundles of 0 bytes that no version names.",
+        f"Released 1 version whose bundle is not in {directory(app)}.",
+    ]
+    assert bundle_url(app) == "https://cdn.example.com/bundles/2.0.0.js"
+    assert run(app, "check").exit_code == 0
+
+
+def test_directory_of_another_catalog_is_left_alone(app: Flask, app_with: AppWith) -> None:
+    empty = app_with(BUNDLES=str(directory(app)))
+    result = run(empty, "gc")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {empty.extensions['database'].name} has no version; "
+        f"is {directory(app)} of another catalog?\n",
+    )
+    assert names(app) == {*HASHES.values()}
+
+
+def test_without_a_directory_there_is_nothing_to_do(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", bundled("1.0.0", OLD)))
+    result = run(app, "gc")
+    assert result.stderr == "Removed 0 bundles of 0 bytes that no version names.\n"
+    assert not directory(app).exists()

@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench bench-quick lint audit format clean
+.PHONY: help run test torture bench bench-quick screenshots lint audit format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ run: .venv/run  ## Serve the catalog, with the demo catalog in it if it is new
 	@exec $(BIN)/python app.py
 
 # In memory where there is such a place: most of the tests' time is waiting for the disc.
-test: .venv/dev  ## Run the tests
+test: .venv/dev .venv/browser  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") $(BIN)/pytest -q -n auto
 
 # One after another, and on a real disc: a promise kept in memory alone is none.
@@ -26,6 +26,9 @@ bench: .venv/run bench/.venv/peers bench/node_modules/peers  ## Measure beside t
 
 bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute
 	@exec $(BIN)/python -m bench --quick
+
+screenshots: .venv/dev .venv/browser  ## Take the pictures of the README anew
+	@exec $(BIN)/python docs/screenshots.py
 
 lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -59,6 +62,12 @@ clean:  ## Remove what the other targets made, but no database
 .venv/audit: requirements-dev.txt | .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
 	@touch $@
+
+# Playwright drives the Chromium that is here; it brings none of its own.
+.venv/browser: requirements-browser.txt | .venv/dev
+	@if command -v chromium > /dev/null; \
+	then $(BIN)/pip install --quiet --disable-pip-version-check -r requirements-browser.txt && touch $@; \
+	else echo "chromium is not installed here: the tests in a browser will be skipped."; fi
 
 # What the benchmark compares with lives apart from what the service runs on.
 bench/.venv/peers: bench/requirements.txt

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from click import ClickException
-from flask import Flask, Response, current_app, g, jsonify
+from flask import Flask, Response, current_app, g, jsonify, request
 from werkzeug.exceptions import (
     HTTPException,
     InternalServerError,
@@ -23,7 +23,9 @@ from catalog.db import Database
 from catalog.documents import shown, web_address
 from catalog.internal import internal
 from catalog.operations import operations
+from catalog.pages import error_page, pages
 from catalog.proxies import TrustedProxy, trusted_networks
+from catalog.reference import reference
 from catalog.registry import registry
 from catalog.routing import Service
 from catalog.semver_ranges import is_version
@@ -50,6 +52,7 @@ DEFAULTS = {
     "BUNDLES": "",
     "PUBLIC_URL": "",
     "MIRROR_WORKERS": "4",
+    "ICONS": "",
 }
 
 # The settings that are whole numbers, with the least and the greatest.
@@ -97,13 +100,14 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     check_settings(app.config)
     app.json.sort_keys = False
     app.json.ensure_ascii = False
+    app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["answers"] = Answers()
     app.extensions["database"] = database = Database(app.config["DATABASE"])
     # Of its own unless told otherwise: flask gc removes what the one catalog does not name.
     beside = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
-    for blueprint in (v1, registry, operations, internal, commands):
+    for blueprint in (v1, registry, operations, internal, pages, reference, commands):
         app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
@@ -131,6 +135,8 @@ def check_settings(config: dict[str, object]) -> None:
     except ValueError as error:
         allowed = "addresses or networks with commas between"
         raise bad_setting("TRUSTED_PROXY", allowed, str(config["TRUSTED_PROXY"])) from error
+    if config["ICONS"] and not Path(str(config["ICONS"])).is_dir():
+        raise bad_setting("ICONS", "a directory of Iconify JSON files", str(config["ICONS"]))
     if not is_version(str(config["MINIMUM_CLI_VERSION"])):
         raise bad_setting("MINIMUM_CLI_VERSION", "a version", str(config["MINIMUM_CLI_VERSION"]))
     public_url = str(config["PUBLIC_URL"])
@@ -154,14 +160,18 @@ def bad_setting(name: str, allowed: str, value: str) -> ClickException:
 
 
 def error_body(error: HTTPException) -> Response:
-    """Every error is a JSON object; its headers, such as Allow, stay as they are."""
+    """Every error of the API is a JSON object, any other a page; headers such as Allow stay."""
     response = error.get_response()
     message = SENTENCES.get(error.description, error.description)
     if request_id := g.get("request_id"):
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
-    response.data = jsonify(error=message).data
-    response.mimetype = "application/json"
+    if request.path.startswith("/api/"):
+        response.data = jsonify(error=message).data
+        response.mimetype = "application/json"
+    else:
+        response.data = error_page(error.code, message)
+        response.mimetype = "text/html"
     return response
 
 

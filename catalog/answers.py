@@ -57,19 +57,22 @@ class Answers:
                 self._bytes -= dropped.size
 
 
-def respond(key: Hashable, look: Look, make: Callable[[], Made]) -> Response:
+def respond(
+    key: Hashable, look: Look, make: Callable[[], Made], cache_control: str | None = None
+) -> Response:
     """The answer for the key, made anew if look() sees that it has changed; 304 if it is held.
 
     Where nothing at all was committed since, not even that is asked: each statement is several
     turns at the interpreter's lock, which under load cost more than the whole answer.
     """
     answer = current(key, look, make)
-    if request.if_none_match.contains_weak(answer.etag):
-        response = Response(status=304, mimetype="application/json")
-    else:
-        response = Response(answer.body, mimetype="application/json")
-    response.set_etag(answer.etag)
-    return response
+    headers = [("ETag", f'"{answer.etag}"')]
+    if cache_control:
+        headers.append(("Cache-Control", cache_control))
+    # Most requests hold nothing, and to parse that takes longer than to see it.
+    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(answer.etag):
+        return Response(status=304, headers=headers, mimetype="application/json")
+    return Response(answer.body, headers=headers, mimetype="application/json")
 
 
 def current(key: Hashable, look: Look, make: Callable[[], Made]) -> Answer:

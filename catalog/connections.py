@@ -25,7 +25,7 @@ from catalog.routing import V1_PREFIX
 LINGER = 2  # seconds in which a refused client can stop sending, and so get to read why
 SLOWEST = 16 * 1024  # bytes a second at which an answer must be taken
 # On every answer, refusals too: no browser is to guess that one is a page or a script.
-NO_SNIFFING = b"X-Content-Type-Options: nosniff\r\n\r\n"
+NO_SNIFFING = b"X-Content-Type-Options: nosniff\r\n"
 LARGE = 8 * 1024  # bytes from which an answer is sent from where it is, not from a copy
 
 
@@ -69,7 +69,8 @@ class LoggedTask:
         # Once told to stop, an answer after which nothing was asked is the last of its connection.
         if self.channel.server.stopping and not self.channel.ahead:
             self.set_close_on_finish()
-        return super().build_response_header().removesuffix(b"\r\n") + NO_SNIFFING
+        head: bytes = super().build_response_header()
+        return head if NO_SNIFFING in head else head.removesuffix(b"\r\n") + NO_SNIFFING + b"\r\n"
 
     def _log(self) -> None:
         request = self.request

@@ -52,7 +52,8 @@ class Database:
         self.path = Path(path)
         # For messages: a name that is not Unicode can be printed too.
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
-        self._log = log_of(self.path)
+        # As text, which the system takes sooner; both are looked at for every answer.
+        self._path, self._log = os.fspath(self.path), os.fspath(log_of(self.path))
         self._thread = threading.local()
         self._write_lock = threading.Lock()
         self._open_lock = threading.Lock()
@@ -97,7 +98,7 @@ class Database:
         """
         self.reader()
         try:
-            status = self._log.stat()
+            status = os.stat(self._log)
         except OSError:
             return None
         moment = status.st_mtime_ns
@@ -178,7 +179,7 @@ class Database:
 
     def _file(self) -> Inode | None:
         try:
-            status = self.path.stat()
+            status = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -262,9 +263,9 @@ class Database:
         return version
 
 
-def _inode(path: Path) -> Inode | None:
+def _inode(path: str) -> Inode | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino

@@ -21,6 +21,11 @@ READS = {"GET", "HEAD", "OPTIONS"}
 PATIENCE = 0.005  # seconds that one answer may keep all others waiting
 
 
+def is_quick(path: str) -> bool:
+    """Whether the answer is JSON that SQLite writes: no page to be filled, no file to be read."""
+    return path.startswith("/api/") and not path.endswith("/bundle.js")
+
+
 class Dispatcher:
     """Takes the place of waitress's own: knows the loop, a thread that writes, and others."""
 
@@ -40,9 +45,10 @@ class Dispatcher:
         first = channel.requests[0]
         if not first.error and first.command not in READS:
             self._writer.add_task(channel)
-        elif self.in_loop() and not channel.in_turn:
+        # A client that sends several at once has one answered in each turn of the loop.
+        elif self.in_loop() and not channel.in_turn and (first.error or is_quick(first.path)):
             channel.is_next = True
-        else:  # a client that sends several at once has one answered in each turn of the loop
+        else:
             self._others.add_task(channel)
 
     def answer(self, channel: "Channel") -> None:

@@ -48,8 +48,9 @@ def parse_search(arguments: Mapping[str, str], public_url: str | None = None) ->
 
 def _words(value: str) -> str:
     words = " ".join(fold(value).split())
-    if len(words) > MAX_Q_LENGTH:
-        raise ParameterError(f"q must be at most {MAX_Q_LENGTH} characters, not {len(words)}.")
+    length = max(len(value), len(words))  # one character can stand for many, as a ligature does
+    if length > MAX_Q_LENGTH:
+        raise ParameterError(f"q must be at most {MAX_Q_LENGTH} characters, not {length}.")
     return words
 
 

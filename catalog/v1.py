@@ -5,7 +5,7 @@ import sqlite3
 from flask import Blueprint, Response, abort, current_app, jsonify, request, send_file
 from flask_cors import CORS
 
-from catalog import resources, store
+from catalog import details, store
 from catalog.answers import Made, respond
 from catalog.bundles import Bundles
 from catalog.db import Database
@@ -13,6 +13,8 @@ from catalog.documents import shown
 from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405, public_url
 from catalog.search import ParameterError, find_widgets, parse_search, still_holds
 
+# Counts change: an answer may be kept by who asks each time whether it still holds.
+ASK_AGAIN = "no-cache"
 YEAR = 31_536_000  # seconds; no cache is asked to keep anything longer
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
@@ -30,43 +32,27 @@ def search() -> Response:
         wanted,
         look=lambda seen: still_holds(database.reader(), wanted, seen),
         make=lambda: find_widgets(database.reader(), wanted),
+        cache_control=ASK_AGAIN,
     )
-
-
-# A detail holds until the catalog or this one counter changes.
-UNCHANGED = """
-SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
-WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
-"""
 
 
 @v1.get("/<scope>/<name>")
 def detail(scope: str, name: str) -> Response:
     database: Database = current_app.extensions["database"]
-    named = {"scope": scope, "name": name, "public_url": public_url()}
-
-    def look(seen: dict[str, int]) -> dict[str, int] | None:
-        return seen if database.reader().execute(UNCHANGED, named | seen).fetchone() else None
-
-    key = ("detail", *named.values())
-    return respond(key, look, lambda: make_detail(database.reader(), named))
-
-
-DETAIL = f"""
-SELECT content, download_count, CAST(
-    '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
-    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}' AS BLOB)
-FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
-WHERE revision.id = 1
-"""
+    address = public_url()
+    return respond(
+        ("detail", scope, name, address),
+        look=lambda seen: details.still_holds(database.reader(), scope, name, seen),
+        make=lambda: make_detail(database.reader(), scope, name, address),
+        cache_control=ASK_AGAIN,
+    )
 
 
-def make_detail(connection: sqlite3.Connection, named: dict[str, str | None]) -> Made:
-    row = connection.execute(DETAIL, named).fetchone()
-    if row is None:
-        abort(404, no_widget(named["scope"], named["name"]))
-    content, download_count, body = row
-    return {"content": content, "download_count": download_count}, body
+def make_detail(connection: sqlite3.Connection, scope: str, name: str, address: str | None) -> Made:
+    made = details.find_widget(connection, scope, name, address)
+    if made is None:
+        abort(404, no_widget(scope, name))
+    return made
 
 
 @v1.post("/<scope>/<name>")
@@ -88,6 +74,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
     database: Database = current_app.extensions["database"]
     bundles: Bundles = current_app.extensions["bundles"]
     named = {"scope": scope, "name": name, "version": version}
+    request.environ.pop("HTTP_IF_MATCH", None)  # for who writes; it would be 412 with all of it
     row = database.reader().execute(HELD_BUNDLE, named).fetchone()
     try:
         if row is None:
@@ -123,17 +110,8 @@ catch_all(v1, V1_PREFIX, unmatched)
 @v1.before_request
 def refuse_large_body() -> None:
     """No call has a body; some clients send an empty object all the same."""
+    if "CONTENT_LENGTH" not in request.environ:
+        return
     most = current_app.config["MAX_BODY_BYTES"]
     if (request.content_length or 0) > most:
         abort(413, f"No request here needs a body; at most {most} bytes are accepted.")
-
-
-@v1.after_request
-def ask_again(response: Response) -> Response:
-    """Let clients keep an answer if they ask each time whether it still holds: counts change.
-
-    What cannot change, a bundle, has said otherwise already.
-    """
-    if response.headers.get("ETag"):
-        response.headers.setdefault("Cache-Control", "no-cache")
-    return response

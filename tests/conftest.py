@@ -3,11 +3,12 @@
 import hashlib
 import http.client
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from flask import Flask
@@ -18,6 +19,9 @@ from catalog import store, store_copies
 from catalog.catalog_files import read_catalog
 from catalog.db import Database
 from catalog.documents import check_document
+
+if TYPE_CHECKING:  # it is installed only where there is a Chromium
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "seed" / "demo.jsonl"
@@ -146,3 +150,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(create_demo(tmp_path_factory.mktemp("served") / "served.db"))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """The machine's own Chromium; a test that finds none is skipped, or fails where it must run."""
+    path = shutil.which("chromium")
+    if path is None:
+        leave = pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip
+        leave("Chromium is not installed here: what needs a browser is not tested.")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path)
+        yield running
+        running.close()

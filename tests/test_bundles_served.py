@@ -296,3 +296,8 @@ def test_bundles_are_beside_the_database_unless_told_otherwise(tmp_path: Path) -
     told = create_app({"DATABASE": tmp_path / "my.db", "BUNDLES": str(tmp_path / "b")})
     assert told.extensions["bundles"].directory == tmp_path / "b"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_if_match_is_for_those_who_write(server: Server) -> None:
+    response, body = server.request("GET", PATH, If_Match='"another"')
+    assert (response.status, body) == (200, CONTENT)

@@ -59,14 +59,14 @@ def test_a_line_says_when_who_what_and_how_it_went(logged: Callable[..., tuple])
         sizes.append(len(server.request("GET", f"{SEARCH}?q=clock&limit=1")[1]))
         server.request("POST", "/api/v1/widgets/acme/clock")
         server.request("HEAD", "/api/health")
-        server.request("GET", "/nowhere")
+        server.request("GET", "/api/v1/nowhere")
 
     lines, errors = logged(use)
     patterns = [
         rf"{TIME} 127\.0\.0\.1 GET {SEARCH}\?q=clock&limit=1 200 {sizes[0]} \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 POST /api/v1/widgets/acme/clock 200 17 \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 HEAD /api/health 200 0 \d+\.\d",
-        rf"{TIME} 127\.0\.0\.1 GET /nowhere 404 46 \d+\.\d",
+        rf"{TIME} 127\.0\.0\.1 GET /api/v1/nowhere 404 46 \d+\.\d",
     ]
     # An install is logged by another thread than reads, after its answer.
     assert len(lines) == len(patterns)

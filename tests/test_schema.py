@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from catalog import catalog_files, registry, store, v1
+from catalog import catalog_files, details, registry, store, v1
 from catalog.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 
 MOMENT = "2025-01-02T03:04:05.000Z"
@@ -238,9 +238,9 @@ def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connecti
 
 WIDGET_BY_NAME = "sqlite_autoindex_widget_1 (scope=? AND name=?)"
 PLANS = {
-    "detail unchanged": (v1.UNCHANGED, ["PRIMARY KEY", WIDGET_BY_NAME]),
+    "detail unchanged": (details.UNCHANGED, ["PRIMARY KEY", WIDGET_BY_NAME]),
     "detail": (
-        v1.DETAIL,
+        details.DETAIL,
         [WIDGET_BY_NAME, "PRIMARY KEY", "newest (widget_id=?)", "offered (widget_id=?)"],
     ),
     "registry": (

@@ -158,7 +158,8 @@ def test_hundreds_of_words_are_all_looked_for(client_with: ClientWith) -> None:
 
 
 @pytest.mark.parametrize(
-    ("q", "length"), [("x" * 1001, 1001), ("a " * 501, 1001), ("\ufdfa" * 60, 1080)]
+    ("q", "length"),
+    [("x" * 1001, 1001), ("a " * 501, 1002), ("\ufdfa" * 60, 1080), ("x" + " " * 1000, 1001)],
 )
 def test_q_longer_than_a_person_types_is_refused(
     client_with: ClientWith, q: str, length: int

@@ -1,0 +1,40 @@
+"""One listed widget with its whole history."""
+
+import sqlite3
+
+from catalog import resources
+
+DETAIL = f"""
+SELECT content, download_count, CAST(
+    '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
+    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}' AS BLOB)
+FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
+WHERE revision.id = 1
+"""
+
+Seen = dict[str, int | None]  # what an answer was made of
+
+
+def find_widget(
+    connection: sqlite3.Connection, scope: str, name: str, public_url: str | None
+) -> tuple[Seen, bytes] | None:
+    """The detail of a widget, and what it was made of; None if it is not listed."""
+    named = {"scope": scope, "name": name, "public_url": public_url}
+    row = connection.execute(DETAIL, named).fetchone()
+    if row is None:
+        return None
+    content, download_count, body = row
+    return {"content": content, "download_count": download_count}, body
+
+
+# A detail holds until the catalog or this one counter changes.
+UNCHANGED = """
+SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
+WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
+"""
+
+
+def still_holds(connection: sqlite3.Connection, scope: str, name: str, seen: Seen) -> Seen | None:
+    """What the answer was made of, if it is still the same."""
+    row = connection.execute(UNCHANGED, {"scope": scope, "name": name, **seen}).fetchone()
+    return seen if row else None

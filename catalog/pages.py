@@ -1,0 +1,176 @@
+"""The web pages: browse the catalog, look at one widget. They work without any script."""
+
+import json
+import sqlite3
+
+from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
+from markupsafe import Markup
+
+from catalog import figures
+from catalog.db import Database
+from catalog.details import find_widget
+from catalog.documents import shown
+from catalog.icons import icon_svg
+from catalog.resources import Json
+from catalog.routing import catch_all, known_methods, options_or_405, public_url
+from catalog.search import ParameterError, find_widgets, parse_search
+from catalog.semver_ranges import satisfies
+
+PAGE_SIZE = 24  # fills rows of two, three and four
+MAX_SCOPES = 200  # to choose from; a widget's own is always a link
+FIELDS = ("q", "scope", "official", "compatSdk", "page")
+
+# Nothing but our own files, no framing, and no script or style inside a page: whatever the
+# catalog's text says, it stays text.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+# The API's own sentence speaks of the address, which a form writes by itself.
+SDK_ERROR = "An SDK version has three numbers, such as 1.4.0."
+
+pages = Blueprint(
+    "pages",
+    __name__,
+    template_folder="templates",
+    static_folder="static",
+    static_url_path="/static",
+)
+for present in (
+    figures.number,
+    figures.short_number,
+    figures.bytes_size,
+    figures.day,
+    figures.shortened,
+    figures.is_prerelease,
+    figures.integrity,
+    figures.fetch_command,
+    figures.check_command,
+    figures.size_drawing,
+    figures.counted,
+):
+    pages.add_app_template_filter(present)
+
+
+@pages.app_template_filter()
+def icon(widget: Json) -> Markup:
+    """The icon of a widget or version, or its letter; what comes back is safe in a page."""
+    seed = f"{widget['scope']}/{widget['name']}"
+    directory = str(current_app.config["ICONS"])
+    return Markup(icon_svg(widget["icon"], directory, name=widget["displayName"], seed=seed))  # noqa: S704
+
+
+@pages.get("/")
+def browse() -> tuple[str, int]:
+    typed = {name: request.args.get(name, "") for name in FIELDS}
+    typed["compatSdk"] = typed["compatSdk"].strip()  # a clipboard often brings a space
+    asked = {name: value for name, value in typed.items() if value}  # forms send empty fields
+    errors = field_errors(asked)
+    answer, links = None, []
+    connection = reader()
+    if not errors:
+        wanted = parse_search({**asked, "limit": str(PAGE_SIZE)}, public_url())
+        answer = json.loads(find_widgets(connection, wanted)[1])
+        links = page_links(asked, answer)
+    page = render_template(
+        "browse.html",
+        typed=typed,
+        errors=errors,
+        answer=answer,
+        links=links,
+        scopes=scopes(connection, typed["scope"]),
+    )
+    return page, 400 if errors else 200
+
+
+def reader() -> sqlite3.Connection:
+    database: Database = current_app.extensions["database"]
+    return database.reader()
+
+
+def field_errors(asked: dict[str, str]) -> dict[str, str]:
+    """What is wrong with each field that cannot be used."""
+    errors = {}
+    for name, value in asked.items():
+        try:
+            parse_search({name: value})
+        except ParameterError as error:
+            errors[name] = SDK_ERROR if name == "compatSdk" else str(error)
+    return errors
+
+
+def page_links(asked: dict[str, str], answer: Json) -> list[tuple[int, str] | None]:
+    """The pages of an answer to go to, each with its address; None for a gap."""
+    last = max(-(-answer["total"] // PAGE_SIZE), 1)
+    numbers = figures.page_numbers(min(answer["page"], last), last)
+    return [
+        number and (number, url_for("pages.browse", **{**asked, "page": number}))
+        for number in numbers
+    ]
+
+
+SCOPES = """
+SELECT scope FROM listing GROUP BY scope ORDER BY count(*) DESC, scope LIMIT :limit
+"""
+
+
+def scopes(connection: sqlite3.Connection, chosen: str) -> list[str]:
+    """The scopes to choose from: those with the most widgets, and the one that is chosen."""
+    found = {scope for (scope,) in connection.execute(SCOPES, {"limit": MAX_SCOPES})}
+    return sorted(found | ({chosen} if chosen else set()))
+
+
+@pages.get("/widgets/<scope>/<name>")
+def widget(scope: str, name: str) -> tuple[str, int]:
+    found = find_widget(reader(), scope, name, public_url())
+    if found is None:
+        abort(404, f"There is no widget {shown(f'{scope}/{name}')}.")
+    detail = json.loads(found[1])
+    typed = request.args.get("compatSdk", "").strip()
+    errors = field_errors({"compatSdk": typed} if typed else {})
+    sdk = "" if errors else typed
+    offered = [entry for entry in detail["versions"] if not entry["yanked"]]
+    fitting = [entry for entry in offered if satisfies(sdk, entry["sdkVersion"])]
+    page = render_template(
+        "widget.html",
+        widget=detail["widget"],
+        versions=detail["versions"],
+        latest=next(iter(offered), None),
+        fitting=next(iter(fitting), None),
+        fits={entry["version"] for entry in fitting},
+        typed=typed,
+        errors=errors,
+        sdk=sdk,
+        chart=figures.releases_chart(detail["versions"]),
+    )
+    return page, 400 if errors else 200
+
+
+def error_page(status: int | None, message: str | None) -> str:
+    """The page that says what went wrong; it asks nothing of the database."""
+    return render_template("missing.html", status=status, message=message)
+
+
+def unmatched() -> Response:
+    methods = known_methods(request.path)
+    if methods:
+        return options_or_405(methods)
+    abort(404)
+
+
+catch_all(pages, "/", unmatched)
+
+
+@pages.after_app_request
+def protect(response: Response) -> Response:
+    """Say to browsers what a page may do; answers of the API are no pages."""
+    if not request.path.startswith("/api/"):
+        response.headers.update(HEADERS)
+        if response.mimetype == "text/html":
+            response.headers["Cache-Control"] = "no-cache"  # counts change
+    return response

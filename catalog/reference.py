@@ -1,0 +1,170 @@
+"""/docs and /openapi.json: the API described, for people and for programs."""
+
+import json
+import re
+import shlex
+import sqlite3
+from typing import NamedTuple
+
+from flask import Blueprint, Response, current_app, render_template, request
+from werkzeug.http import generate_etag
+
+from catalog import description
+from catalog.db import Database
+from catalog.description import Operation
+from catalog.details import find_widget
+from catalog.resources import Json
+from catalog.routing import V1_PREFIX, public_url
+from catalog.search import find_widgets, parse_search
+from catalog.sqlite_file import DatabaseError
+
+OPERATIONS = description.operations()
+SCHEMAS = description.schemas()
+HEADERS = description.headers()
+SEARCH = next(one for one in OPERATIONS if one.id == "searchWidgets")
+
+# What an example shows of a long text or list.
+MAX_SHOWN = 300
+MAX_LISTED = 20
+# What turns the direction of the text after it.
+TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+reference = Blueprint("reference", __name__)
+reference.add_app_template_filter(description.prose)
+
+
+@reference.get("/openapi.json")
+def openapi() -> Response:
+    response = Response(description.TEXT, mimetype="application/json")
+    response.set_etag(generate_etag(description.TEXT))
+    response.headers["Cache-Control"] = "no-cache"
+    response.make_conditional(request)
+    return response
+
+
+@reference.get("/docs")
+def docs() -> str:
+    try:
+        database: Database = current_app.extensions["database"]
+        example = find_example(database.reader())
+    except (DatabaseError, sqlite3.Error) as error:
+        # How to call the API is no less true; the examples are then the description's own.
+        current_app.logger.error("The database cannot be read: %s", error)
+        example = None
+    return render_template(
+        "docs.html",
+        info=description.DESCRIPTION["info"],
+        tags=description.DESCRIPTION["tags"],
+        calls=[make_call(operation, example) for operation in OPERATIONS],
+        entry=example and example.entry,
+        schemas=SCHEMAS,
+        headers=HEADERS,
+    )
+
+
+class Example(NamedTuple):
+    """What the examples ask and get, by operation, and the version that they lead to."""
+
+    values: dict[str, dict[str, str]]
+    answers: dict[str, object]
+    entry: Json | None
+
+
+def find_example(connection: sqlite3.Connection) -> Example | None:
+    """Examples from this catalog; None if there is no widget in it."""
+    asked = description.example_values(SEARCH)
+    found = _search(connection, asked)
+    if not found["widgets"]:
+        del asked["q"]
+        found = _search(connection, asked)
+    if not found["widgets"]:
+        return None
+    first = found["widgets"][0]
+    named = {"scope": first["scope"], "name": first["name"]}
+    made = find_widget(connection, **named, public_url=public_url())
+    if made is None:
+        return None  # it was removed just now
+    detail = json.loads(made[1])
+    return Example(
+        values={
+            "searchWidgets": asked,
+            "getWidget": named,
+            "countInstall": named,
+            "getBundle": {**named, "version": _version_of(detail)},
+            "getRegistry": {"scope": first["scope"]},
+        },
+        answers={
+            "searchWidgets": found,
+            "getWidget": detail,
+            "getRegistry": _registry_of(detail),
+        },
+        entry=first["latestCompatibleVersion"],
+    )
+
+
+def _search(connection: sqlite3.Connection, arguments: dict[str, str]) -> Json:
+    found: Json = json.loads(find_widgets(connection, parse_search(arguments, public_url()))[1])
+    return found
+
+
+def _version_of(detail: Json) -> str:
+    """The newest version whose bundle is held here; where none is, the newest at all."""
+    ours = f"{public_url()}{V1_PREFIX}"
+    entries: list[Json] = detail["versions"]
+    held = [entry for entry in entries if entry["bundleUrl"].startswith(ours)]
+    return str((held or entries)[0]["version"]) if entries else "1.0.0"
+
+
+def _registry_of(detail: Json) -> Json:
+    """A registry with one widget in it: to make a whole one for an example could take long."""
+    widget = {key: value for key, value in detail["widget"].items() if key != "downloadCount"}
+    rest = {"latestVersion": detail["latestVersion"], "versions": detail["versions"]}
+    return {"scope": widget["scope"], "widgets": [{**widget, **rest}]}
+
+
+class Call(NamedTuple):
+    """An operation with the values of an example, its address, its line for a shell, its answer."""
+
+    operation: Operation
+    values: dict[str, str]
+    address: str
+    command: str
+    answer: str
+    is_abridged: bool
+
+
+def make_call(operation: Operation, example: Example | None) -> Call:
+    """The example of an operation."""
+    values = description.example_values(operation)
+    answer = operation.example
+    if example is not None:
+        values = example.values.get(operation.id, values)
+        answer = example.answers.get(operation.id, answer)
+    address = description.address(operation, values)
+    method = "" if operation.method == "GET" else f"-X {operation.method} "
+    return Call(
+        operation,
+        values,
+        address,
+        command=f"curl -s {method}{shlex.quote(request.host_url.rstrip('/') + address)}",
+        answer="" if answer is None else json_text(abridged(answer)),
+        is_abridged=abridged(answer) != answer,
+    )
+
+
+def abridged(value: object) -> object:
+    """The value with the first object of each list, and the beginning of what else is long."""
+    if isinstance(value, dict):
+        return {key: abridged(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        few = value[:1] if value and isinstance(value[0], dict) else value[:MAX_LISTED]
+        return [abridged(inner) for inner in few]
+    if isinstance(value, str) and len(value) > MAX_SHOWN:
+        return value[: MAX_SHOWN - 1] + "…"
+    return value
+
+
+def json_text(value: object) -> str:
+    """The value as JSON over several lines, in which every character is where it seems to be."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return TURNS.sub(lambda turn: f"\\u{ord(turn[0]):04x}", text)

@@ -1,0 +1,65 @@
+"""Takes the pictures of the README: the demo catalog, in the Chromium that is installed here."""
+
+import logging
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from werkzeug.serving import make_server
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from app import create_app  # noqa: E402
+from catalog import store  # noqa: E402
+from catalog.catalog_files import read_catalog  # noqa: E402
+from catalog.db import Database  # noqa: E402
+
+PICTURES = {
+    "browse.png": ("/?compatSdk=1.4.0", "light", 740),
+    "widget.png": ("/widgets/acme/weather?compatSdk=1.4.0", "dark", 860),
+}
+MAX_BYTES = 150_000
+
+
+@contextmanager
+def demo_catalog() -> Iterator[str]:
+    """The address of a service with the demo catalog in it."""
+    with tempfile.TemporaryDirectory() as directory:
+        database = Database(Path(directory) / "demo.db")
+        with (ROOT / "seed" / "demo.jsonl").open("rb") as file:
+            database.create(store.put_documents(read_catalog([file])))
+        app = create_app({"DATABASE": database.path})
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        app.extensions["database"].close()
+
+
+def main() -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("chromium is not installed here: no picture can be taken.")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it would tell of each request
+    with demo_catalog() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium)
+        for name, (path, scheme, height) in PICTURES.items():
+            page = browser.new_page(
+                viewport={"width": 1200, "height": height}, color_scheme=scheme, base_url=address
+            )
+            page.goto(path)
+            size = len(page.screenshot(path=Path(__file__).with_name(name)))
+            print(f"docs/{name}: {size:,} bytes")
+            if size > MAX_BYTES:
+                sys.exit(f"docs/{name} is larger than {MAX_BYTES:,} bytes.")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

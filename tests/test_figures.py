@@ -1,0 +1,188 @@
+"""Figures: numbers, days and commands for people, and the shapes of drawings."""
+
+import hashlib
+import http.server
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import version
+
+from catalog import figures
+
+BUNDLE = b"export default () => 'tick'"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0, "0"), (1, "1"), (999, "999"), (1000, "1k"), (1049, "1k"), (1050, "1.1k")],
+        *[(9_949, "9.9k"), (9_950, "10k"), (301_482, "301k"), (999_499, "999k")],
+        *[(999_500, "1M"), (2_164_216, "2.2M"), (1_000_000_000, "1bn"), (2**53, "9,007,199bn")],
+    ],
+)
+def test_a_short_number_has_at_most_three_digits_up_to_billions(value: int, text: str) -> None:
+    assert figures.short_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1 kB"), (20_300, "20.3 kB")],
+        *[(1_000_000, "1 MB"), (1_250_000_000, "1.2 GB"), (10**13, "10,000 GB")],
+    ],
+)
+def test_bytes_are_in_units_of_a_thousand(value: int, text: str) -> None:
+    assert figures.bytes_size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [
+        ("2026-08-04T17:25:23.651Z", "4 Aug 2026"),
+        ("2023-12-31T23:59:59.999Z", "31 Dec 2023"),
+        ("0001-01-01T00:00:00.000Z", "1 Jan 0001"),
+    ],
+)
+def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
+    assert figures.day(timestamp) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [("ten chars.", "ten chars."), ("one two three", "one two…"), ("天" * 20, "天" * 10 + "…")],
+)
+def test_a_long_text_is_cut_at_a_word_if_it_has_one(text: str, cut: str) -> None:
+    assert figures.shortened(text, 10) == cut
+
+
+@pytest.mark.parametrize(
+    ("number", "is_one"),
+    [("1.0.0", False), ("1.0.0-rc.1", True), ("1.0.0+a-b", False), ("1.0.0-a+b", True)],
+)
+def test_a_prerelease_is_told_by_what_stands_before_the_build(number: str, is_one: bool) -> None:
+    assert figures.is_prerelease(number) is is_one
+
+
+def test_the_integrity_is_the_hash_in_base64() -> None:
+    # Of the empty text, as browsers compute it.
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    expected = "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+    assert figures.integrity(digest) == expected
+
+
+@pytest.fixture(scope="module")
+def bundles() -> Iterator[str]:
+    """A server that answers every path with the bundle, by its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(BUNDLE)))
+            self.end_headers()
+            self.wfile.write(BUNDLE)
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "file"),
+    [
+        ("weather", "/weather.js", "weather-2.6.0.js"),
+        ("-rf $(id) `id`", "/a.js", "_rf_id_id_-2.6.0.js"),
+        ("天気", "/a.js", "_-2.6.0.js"),
+        (".hidden", "/a.js", "_hidden-2.6.0.js"),
+        ("a'b\"c", "/it's$(touch%20bad)?a=1&b=2;touch bad", "a_b_c-2.6.0.js"),
+        ("glob", "/{a,b}[1-3].js", "glob-2.6.0.js"),
+        ("x" * 214, "/a.js", "x" * 80 + "-2.6.0.js"),
+    ],
+    ids=["plain", "shell", "CJK", "dot", "quotes", "glob", "long"],
+)
+def test_the_commands_fetch_the_bundle_and_find_its_hash_right(
+    tmp_path: Path, bundles: str, name: str, path: str, file: str
+) -> None:
+    digest = hashlib.sha256(BUNDLE).hexdigest()
+    url = bundles + path.replace(" ", "%20")
+    entry = {**version("2.6.0", bundleUrl=url, sha256Hash=digest), "name": name}
+    script = f"{figures.fetch_command(entry)} -s && {figures.check_command(entry)}"
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{file}: OK\n", "")
+    assert [each.name for each in tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize(
+    ("page", "last", "numbers"),
+    [
+        (1, 1, [1]),
+        (1, 2, [1, 2]),
+        (1, 5, [1, 2, None, 5]),
+        (3, 5, [1, 2, 3, 4, 5]),
+        (5, 9, [1, None, 4, 5, 6, None, 9]),
+        (4, 7, [1, 2, 3, 4, 5, 6, 7]),
+        (9, 9, [1, None, 8, 9]),
+    ],
+)
+def test_a_pager_offers_both_ends_and_the_neighbours(
+    page: int, last: int, numbers: list[int | None]
+) -> None:
+    assert figures.page_numbers(page, last) == numbers
+
+
+def released(*days: str, yanked: bool = False) -> list[dict[str, Any]]:
+    return [
+        {**version(f"1.0.{n}", publishedAt=f"{day}T00:00:00.000Z"), "yanked": yanked}
+        for n, day in enumerate(days)
+    ]
+
+
+def test_a_chart_has_a_bar_for_each_month_of_a_short_history() -> None:
+    chart = figures.releases_chart(
+        released("2024-11-30", "2024-12-01", "2024-12-31")
+        + released("2024-12-15", "2025-02-01", yanked=True)
+    )
+    assert chart is not None
+    assert [(bar.offered, bar.yanked) for bar in chart.bars] == [(1, 0), (2, 1), (0, 0), (0, 1)]
+    assert chart.highest == 3
+    assert chart.label == "5 releases from 30 Nov 2024 to 1 Feb 2025"
+    assert chart.bars[1].label == "Dec 2024: 3 releases (1.0.1, 1.0.2, 1.0.0)"
+    assert chart.bars[2].label == "Jan 2025: 0 releases"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "bars", "label"),
+    [
+        ("2022-01-01", "2025-03-01", 39, "Jan 2022: 1 release (1.0.0)"),
+        ("2022-02-01", "2025-06-01", 14, "Jan 2022 to Mar 2022: 1 release (1.0.0)"),
+        ("2000-05-01", "2025-06-01", 26, "Jan 2000 to Dec 2000: 1 release (1.0.0)"),
+        ("0001-01-01", "9999-12-31", 10, "Jan 0 to Dec 999: 1 release (1.0.0)"),
+    ],
+)
+def test_a_chart_of_a_long_history_has_wider_bars(
+    first: str, last: str, bars: int, label: str
+) -> None:
+    chart = figures.releases_chart(released(first, last))
+    assert chart is not None
+    assert (len(chart.bars), chart.bars[0].label) == (bars, label)
+
+
+@pytest.mark.parametrize("days", [[], ["2025-01-02"], ["2025-01-02", "2025-01-30"]])
+def test_there_is_no_chart_where_there_is_no_time_to_show(days: list[str]) -> None:
+    assert figures.releases_chart(released(*days)) is None
+
+
+def test_sizes_are_drawn_up_to_24_cells() -> None:
+    entry = {"minSize": {"w": 0, "h": 30}, "maxSize": {"w": 24, "h": 2**53}}
+    assert figures.size_drawing(entry) == (0, 24, 24, 24, True)
+    entry = {"minSize": {"w": 1, "h": 2}, "maxSize": {"w": 3, "h": 24}}
+    assert figures.size_drawing(entry) == (1, 2, 3, 24, False)

@@ -1,0 +1,166 @@
+"""What every page has in common: text that stays text, headers, methods, errors, icons."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import document, version
+from conftest import Server
+from flask.testing import FlaskClient
+from markup import assert_page, cards, element, elements
+
+from app import create_app
+
+WEATHER = "/widgets/acme/weather"
+HOSTILE = "<script>alert(1)</script>\"'&<b>"
+PATHS = ["/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"]
+
+
+@pytest.mark.parametrize("field", ["displayName", "description"])
+def test_text_of_the_catalog_is_text(client_with: Callable[..., FlaskClient], field: str) -> None:
+    hostile = version(
+        releaseNotes=HOSTILE,
+        license=HOSTILE,
+        permissions=[HOSTILE],
+        sdkVersion=HOSTILE,
+        deprecationMessage=HOSTILE,
+        bundleUrl="https://example.com/\"'><script>alert(1)</script>",
+    )
+    yanked = version("0.9.0", yanked=True, yankedReason=HOSTILE)
+    name = "<script>alert(1)<script>\"'&"
+    client = client_with(document(f"{name}/{name}", hostile, yanked, **{field: HOSTILE}))
+    for path in ("/", "/?compatSdk=1.0.0", cards(client.get("/").text)[0]):
+        page = assert_page(client.get(path), 200)
+        for script in elements(page, "script"):
+            assert re.fullmatch(r"/static/\w+\.js", script.attributes["src"])
+        assert elements(page, "b") == []
+        assert HOSTILE in element(page, "main").text
+
+
+def test_a_megabyte_of_text_does_not_make_a_page_of_cards_long(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    long = "m" * 1_000_000
+    client = client_with(document("acme/clock", version(), displayName=long, description=long))
+    assert len(client.get("/").text) < 10_000
+    assert len(client.get("/widgets/acme/clock").text) < 1_050_000
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_may_load_nothing_but_our_files(demo: FlaskClient, path: str) -> None:
+    response = demo.get(path)
+    policy = dict(
+        each.strip().split(" ", 1)
+        for each in response.headers["Content-Security-Policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert {policy[f"{kind}-src"] for kind in ("script", "style", "img", "connect")} == {"'self'"}
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert "unsafe" not in response.headers["Content-Security-Policy"]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["Referrer-Policy"] == "same-origin"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert not [each for each in elements(response.text) if "style" in each.attributes]
+    assert not [
+        name for each in elements(response.text) for name in each.attributes if name[:2] == "on"
+    ]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/static/catalog.css", "/static/none.css"])
+def test_no_page_is_open_to_other_origins(demo: FlaskClient, path: str) -> None:
+    for method in ("GET", "OPTIONS", "PUT"):
+        with demo.open(path, method=method, headers={"Origin": "https://example.com"}) as response:
+            names = [name for name, _ in response.headers]
+        assert not [name for name in names if name.startswith("Access-Control")]
+
+
+@pytest.mark.parametrize("name", ["catalog.css", "browse.js", "copy.js", "favicon.svg"])
+def test_a_static_file_is_revalidated(demo: FlaskClient, name: str) -> None:
+    with demo.get(f"/static/{name}") as response:
+        assert response.status_code == 200
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Cache-Control"] == "no-cache"
+    etag = response.headers["ETag"]
+    with demo.get(f"/static/{name}", headers={"If-None-Match": etag}) as again:
+        assert again.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "name", ["none.css", "../pages.py", "..%2Fpages.py", "%2Fetc%2Fpasswd", ""]
+)
+def test_nothing_but_static_files_is_below_static(server: Server, name: str) -> None:
+    response, _ = server.request("GET", f"/static/{name}")
+    assert response.status == 404
+
+
+@pytest.mark.parametrize("path", ["/", WEATHER, "/static/catalog.css"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "FOO"])
+def test_a_wrong_method_on_a_page_is_refused_with_those_that_are_right(
+    demo: FlaskClient, method: str, path: str
+) -> None:
+    response = demo.open(path, method=method)
+    page = assert_page(response, 405)
+    assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert f"not '{method}'" in element(page, "main").text
+
+
+@pytest.mark.parametrize("path", ["/", "/?page=0", WEATHER, "/none", "/static/copy.js"])
+def test_head_of_a_page_has_its_headers_and_no_body(server: Server, path: str) -> None:
+    answer, body = server.request("GET", path)
+    head, nothing = server.request("HEAD", path)
+    assert (head.status, nothing) == (answer.status, b"")
+    for response in (answer, head):
+        del response.headers["Date"]
+    assert head.headers.items() == answer.headers.items()
+    assert answer.headers["Content-Length"] == str(len(body))
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", f"{WEATHER}/", "/widgets/acme", "/widgets", "/docs/", "/%00", "/%0A"]
+)
+def test_an_unknown_address_outside_the_api_is_a_page(server: Server, path: str) -> None:
+    response, body = server.request("GET", path)
+    assert response.status == 404
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "Location" not in response.headers
+    assert "There is nothing" in element(body.decode(), "main").text
+
+
+@pytest.mark.parametrize("path", ["/", WEATHER])
+def test_a_missing_database_is_a_page_that_says_to_come_back(tmp_path: Path, path: str) -> None:
+    client = create_app({"DATABASE": tmp_path / "none.db"}).test_client()
+    response = client.get(path)
+    page = assert_page(response, 503)
+    assert response.headers["Retry-After"] == "5"
+    assert element(page, "h1").text == "Back in a moment"
+    assert "none.db" not in page
+    assert "Content-Security-Policy" in response.headers
+
+
+def test_a_fault_of_ours_is_a_page_without_its_trace(
+    client_with: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_with(document("acme/clock", icon="mdi:clock"))
+    monkeypatch.delitem(client.application.config, "ICONS")
+    page = assert_page(client.get("/"), 500)
+    assert "the request is not to blame" in page
+    assert "KeyError" not in page
+
+
+def test_icons_come_from_the_directory_that_is_set(
+    client_with: Callable[..., FlaskClient], tmp_path: Path
+) -> None:
+    own = '{"prefix": "own", "icons": {"star": {"body": "<path d=\\"M7 7\\"/>"}}}'
+    (tmp_path / "own.json").write_text(own, encoding="utf-8")
+    client = client_with(document("acme/clock", icon="own:star"), ICONS=tmp_path)
+    for path in ("/", "/widgets/acme/clock"):
+        assert 'd="M7 7"' in client.get(path).text
+
+
+@pytest.mark.parametrize("name", ["none", "file"])
+def test_a_directory_of_icons_that_is_none_stops_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Exception, match="CATALOG_ICONS must be a directory of Iconify JSON files"):
+        create_app({"ICONS": str(tmp_path / name)})

@@ -1,0 +1,143 @@
+"""The page of a widget: the version to install, its hash and command, and all the others."""
+
+from collections.abc import Callable
+
+import pytest
+from builders import document, version
+from flask.testing import FlaskClient
+from markup import assert_page, element, elements
+
+WEATHER = "/widgets/acme/weather"
+
+
+def test_a_widget_has_its_newest_fitting_version_with_hash_and_command(demo: FlaskClient) -> None:
+    page = assert_page(demo.get(f"{WEATHER}?compatSdk=1.4.0"), 200)
+    versions = demo.get("/api/v1/widgets/acme/weather").json["versions"]
+    (fitting,) = (each for each in versions if each["version"] == "2.6.0")
+    assert element(page, "h2", id="get").text == "Newest for SDK 1.4.0: 2.6.0"
+    assert element(page, id="chosen-sha").text == fitting["sha256Hash"]
+    assert element(page, id="chosen-sri").text.startswith("sha256-")
+    assert element(page, id="chosen-fetch").text == (
+        "curl -fgL -o weather-2.6.0.js https://cdn.example.com/acme/weather/2.6.0.js"
+    )
+    assert fitting["sha256Hash"] in element(page, id="chosen-check").text
+
+
+def test_a_widget_without_an_sdk_shows_the_latest(demo: FlaskClient) -> None:
+    page = demo.get(WEATHER).text
+    assert element(page, "h2", id="get").text == "Latest version: 3.1.0"
+    assert elements(page, class_="fits") == []
+
+
+def test_a_widget_that_does_not_run_on_the_sdk_offers_no_command(demo: FlaskClient) -> None:
+    page = assert_page(demo.get(f"{WEATHER}?compatSdk=0.1.0"), 200)
+    assert element(page, "h2", id="get").text == "No version runs on SDK 0.1.0"
+    assert elements(page, id="chosen-fetch") == []
+    assert "https://cdn.example.com/acme/weather/3.1.0.js" not in [
+        link.attributes["href"] for link in elements(page, "a")
+    ]
+
+
+def test_an_odd_sdk_is_refused_beside_its_field_and_the_widget_still_shown(
+    demo: FlaskClient,
+) -> None:
+    page = assert_page(demo.get(f"{WEATHER}?compatSdk=two"), 400)
+    assert element(page, id="compatSdk").attributes["value"] == "two"
+    assert "such as 1.4.0" in element(page, id="compatSdk-error").text
+    assert element(page, "h2", id="get").text == "Latest version: 3.1.0"
+
+
+@pytest.mark.parametrize("path", ["acme/weather", "ops/metrics-graph", "hearth/lights"])
+def test_the_table_has_every_version_newest_first(demo: FlaskClient, path: str) -> None:
+    versions = demo.get(f"/api/v1/widgets/{path}").json["versions"]
+    page = demo.get(f"/widgets/{path}").text
+    heads = [each.text.split()[0] for each in elements(page, "th", scope="row")]
+    assert heads == [each["version"] for each in versions]
+    for index, each in enumerate(versions, start=1):
+        assert element(page, id=f"version-{index}-sha").text == each["sha256Hash"]
+    notes = [each.text for each in elements(page, class_="notes")]
+    assert notes == [
+        " ".join(each["releaseNotes"].split()) for each in versions if each["releaseNotes"]
+    ]
+
+
+def test_the_table_marks_what_a_version_is(client_with: Callable[..., FlaskClient]) -> None:
+    day = "2025-01-0{}T00:00:00Z".format
+    client = client_with(
+        document(
+            "acme/clock",
+            version("2.0.0", publishedAt=day(5), yanked=True, yankedReason="Loses time."),
+            version("2.0.0-rc.1", publishedAt=day(4), yanked=True),
+            version("1.1.0", publishedAt=day(3)),
+            version("1.0.0", publishedAt=day(2), deprecationMessage="Old."),
+            version("0.1.0", publishedAt=day(1), sdkVersion="^0.1.0"),
+        )
+    )
+    page = client.get("/widgets/acme/clock?compatSdk=1.0.0").text
+    assert [each.text for each in elements(page, "th", scope="row")] == [
+        "2.0.0 Yanked",
+        "2.0.0-rc.1 Prerelease Yanked",
+        "1.1.0 Latest Fits 1.0.0",
+        "1.0.0 Fits 1.0.0 Deprecated",
+        "0.1.0",
+    ]
+    reasons = [each.text for each in elements(page, class_="reason")]
+    assert reasons == ["Loses time.", "Yanked for no stated reason.", "Old."]
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ([], "Nothing to install yet. No version has been published."),
+        ([version(yanked=True)], "Nothing to install. Every version has been yanked."),
+        ([version(deprecationMessage="Use b.")], "Version 1.0.0 is deprecated. Use b."),
+        ([version(deprecationMessage="")], "Version 1.0.0 is deprecated."),
+    ],
+    ids=["none", "yanked", "deprecated", "deprecated without a word"],
+)
+def test_a_banner_says_why_not_to_install(
+    client_with: Callable[..., FlaskClient], versions: list[dict[str, object]], said: str
+) -> None:
+    page = client_with(document("acme/clock", *versions)).get("/widgets/acme/clock").text
+    assert element(page, class_="banner").text == said
+
+
+def test_a_widget_in_order_has_no_banner(demo: FlaskClient) -> None:
+    assert elements(demo.get(WEATHER).text, class_="banner") == []
+
+
+def test_a_widget_has_its_facts_with_the_exact_values_in_titles(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    latest = version(
+        bundleSize=20_300,
+        license="MIT",
+        permissions=["network", "storage"],
+        minSize={"w": 2, "h": 1},
+        maxSize={"w": 8, "h": 6},
+        publishedAt="2026-08-04T17:25:23.651Z",
+        sdkVersion=">=1.4.0 <2.0.0",
+    )
+    client = client_with(document("acme/clock", latest, downloadCount=1234))
+    page = client.get("/widgets/acme/clock").text
+    facts = element(page, "dl", class_="facts").text
+    assert facts == (
+        "Installs 1,234 Created 4 Aug 2026 Published 4 Aug 2026 SDK >=1.4.0 <2.0.0 "
+        "Bundle 20.3 kB Licence MIT Permissions network storage Size 2 × 1 to 8 × 6"
+    )
+    titles = {each.attributes["title"] for each in elements(page) if "title" in each.attributes}
+    assert {"1234", "20,300 bytes", "2026-08-04T17:25:23.651Z"} <= titles
+    assert element(page, "rect", class_="min").attributes["width"] == "20"
+    assert element(page, "rect", class_="max").attributes["height"] == "60"
+    assert elements(page, "a", href="/api/v1/widgets/acme/clock")[0].text == "This widget as JSON"
+
+
+@pytest.mark.parametrize("path", ["acme/none", "acme/hidden", "none/none", "acme/%00", "a%2Fb/c"])
+def test_a_widget_that_is_missing_or_unlisted_is_a_friendly_404(
+    client_with: Callable[..., FlaskClient], path: str
+) -> None:
+    client = client_with(document("acme/hidden", version(), displayName="Secret", listed=False))
+    page = assert_page(client.get(f"/widgets/{path}"), 404)
+    assert element(page, "h1").text == "There is nothing here"
+    assert "Secret" not in page
+    assert element(page, "form").attributes["action"] == "/"

@@ -10,7 +10,7 @@ from catalog import store, store_copies
 from catalog.db import Database
 from catalog.documents import Document, DocumentError, check_document, identifier, shown
 from catalog.sqlite_file import Statement
-from catalog.upstream import Upstream, UpstreamError
+from catalog.upstream import RefusedError, Upstream, UpstreamError
 from catalog.workers import OnProgress, ahead, batches, counted, pool
 
 WIDGETS = "/api/v1/widgets"
@@ -219,7 +219,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
             return Copy(name)
         document = check_document(json.loads(answer.body))
     except UpstreamError as error:
-        return Copy(name, failure=str(error), is_answered=False)
+        return Copy(name, failure=str(error), is_answered=isinstance(error, RefusedError))
     except DocumentError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return Copy(name, failure=f"{error.problems[0]}{more}")

@@ -100,14 +100,26 @@ def fetch(upstream: Upstream, bundles: Bundles, group: list[Wanted]) -> str | No
     candidates = dict.fromkeys((wanted.url, wanted.version.size) for wanted in group)
     for url, size in candidates:
         try:
-            upstream.download(url, bundles.partial(sha256), size)
-            bundles.accept(sha256, size)
+            _bring(upstream, bundles, sha256, url, size)
             return None
         except (UpstreamError, BundleError) as error:
             failure = f"stays at {url}: {error}"
             if len(candidates) > 1:  # what one gave is nothing for another to go on from
                 bundles.partial(sha256).unlink(missing_ok=True)
     return failure
+
+
+def _bring(upstream: Upstream, bundles: Bundles, sha256: str, url: str, size: int) -> None:
+    had_begun = bundles.partial(sha256).exists()
+    upstream.download(url, bundles.partial(sha256), size)
+    try:
+        bundles.accept(sha256, size)
+    except BundleError:
+        if not had_begun:
+            raise
+        # What an earlier run left may be the wrong part of it; by now it is removed.
+        upstream.download(url, bundles.partial(sha256), size)
+        bundles.accept(sha256, size)
 
 
 def offer(

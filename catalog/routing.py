@@ -94,10 +94,12 @@ def public_url() -> str | None:
     """The address of this service for whoever asks; None where a request does not tell it."""
     configured: str = current_app.config["PUBLIC_URL"]
     environ = request.environ  # request.host would take twice as long, and every answer needs it
-    return configured or _address(environ["wsgi.url_scheme"], environ.get("HTTP_HOST"))
+    return configured or _address(
+        environ["wsgi.url_scheme"], environ.get("HTTP_HOST"), environ["SCRIPT_NAME"]
+    )
 
 
 @lru_cache(maxsize=16)
-def _address(scheme: str, host_header: str | None) -> str | None:
+def _address(scheme: str, host_header: str | None, prefix: str) -> str | None:
     host = get_host(scheme, host_header)  # nothing where it has signs that no host has
-    return f"{scheme}://{host}" if host else None
+    return f"{scheme}://{host}{prefix}" if host else None

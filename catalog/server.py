@@ -27,6 +27,7 @@ SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
 FRAME_BYTES = 16 * 1024  # of a body in chunks; and what is a little too large, the app refuses
 OWN_FILES = 50  # what Python and waitress open, and the database's own
 FILES_OF_A_THREAD = 3  # its connection to the database
+FILES_OF_A_CLIENT = 2  # its connection, and the bundle that it is being sent
 
 LOOK_EVERY = 1  # seconds
 
@@ -101,8 +102,8 @@ def address(listener: Listener) -> str:
 
 
 def make_room_for_files(connections: int, threads: int) -> None:
-    """Let the process open as many files as it can have connections, and those of its own."""
-    needed = connections + threads * FILES_OF_A_THREAD + OWN_FILES
+    """Let the process open as many files as its connections can need, and those of its own."""
+    needed = connections * FILES_OF_A_CLIENT + threads * FILES_OF_A_THREAD + OWN_FILES
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != resource.RLIM_INFINITY and allowed < needed:
         try:

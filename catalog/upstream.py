@@ -38,6 +38,10 @@ class UpstreamError(Exception):
     """What was asked for does not come; the message says why, without a full stop."""
 
 
+class RefusedError(UpstreamError):
+    """The server has answered, but not with what was asked for."""
+
+
 class Answer(NamedTuple):
     """An answer that means something to a mirror: 200, 304 or 404."""
 
@@ -68,7 +72,10 @@ class Upstream:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        return self._exchange(self.base + path, lambda: headers, _answer)
+        answer = self._exchange(self.base + path, lambda: headers, _answer)
+        if answer.status == 304 and etag is None:
+            raise UpstreamError("the answer is 304, though nothing is here already")
+        return answer
 
     def download(self, url: str, partial: Path, size: int) -> None:
         """Fill the partial file up to its size with the bytes at the URL; keeps what came so far.
@@ -157,19 +164,32 @@ def _following(url: str, response: BaseHTTPResponse, patience: Retry) -> str | N
     """The address to ask next; None where this is the answer."""
     location = response.get_redirect_location()
     if location:
-        target = urljoin(url, location)
+        try:
+            target = urljoin(url, location)
+        except ValueError:
+            raise UpstreamError(f"{_host(url)} redirects to {shown(location)}, no URL") from None
         if urlsplit(url).scheme == "https" and not target.startswith("https:"):
             raise UpstreamError(f"{_host(url)} redirects from https to {shown(target)}")
         return target
+    seconds = _asked_wait(response, patience)
     wait = response.headers.get("Retry-After")
     if not patience.is_retry("GET", response.status, wait is not None):
         return None
-    if wait is not None and (patience.get_retry_after(response) or 0) > LONGEST_WAIT:
+    if seconds > LONGEST_WAIT:
         raise UpstreamError(
             f"{_host(url)} answers {response.status} and asks to come back later "
             f"(Retry-After: {shown(wait)[1:-1]})"
         )
     return url
+
+
+def _asked_wait(response: BaseHTTPResponse, patience: Retry) -> float:
+    """The seconds that Retry-After asks for; one that says nothing of the kind is taken away."""
+    try:
+        return patience.get_retry_after(response) or 0
+    except (HTTPError, ValueError, OverflowError):  # the last two of numbers that no time has
+        del response.headers["Retry-After"]
+        return 0
 
 
 def _fault(error: HTTPError) -> str:
@@ -190,10 +210,11 @@ def _fault(error: HTTPError) -> str:
 
 def _answer(response: BaseHTTPResponse) -> Answer:
     if response.status not in (200, 304, 404):
-        raise UpstreamError(f"the answer is {response.status}, not 200")
+        raise RefusedError(f"the answer is {response.status}, not 200")
     body = b"".join(_chunks(response, MAX_ANSWER_BYTES, MAX_ANSWER_SECONDS))
-    etag = response.headers.get("ETag")
-    return Answer(response.status, body, etag if etag and len(etag) <= MAX_ETAG_LENGTH else None)
+    etag = response.headers.get("ETag", "")
+    can_be_sent = 0 < len(etag) <= MAX_ETAG_LENGTH and etag.isascii() and etag.isprintable()
+    return Answer(response.status, body, etag if can_be_sent else None)
 
 
 def _chunks(response: BaseHTTPResponse, most: int, seconds: float) -> Iterator[bytes]:

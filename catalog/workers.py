@@ -49,7 +49,15 @@ def counted(items: Iterable[Item], on_progress: OnProgress, done: int, of: int) 
 
 
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items, some at a time."""
+    """The items, some at a time; those that came before a failure come before it here too."""
     iterator = iter(items)
-    while batch := list(islice(iterator, BATCH)):
+    while True:
+        batch: list[Item] = []
+        try:
+            batch.extend(islice(iterator, BATCH))
+        except Exception:
+            yield batch
+            raise
+        if not batch:
+            return
         yield batch

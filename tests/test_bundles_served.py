@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -86,7 +88,9 @@ def test_bundle_is_served_with_the_headers_of_what_never_changes(server: Server)
         "Access-Control-Allow-Origin": "*",
         "Content-Disposition": "inline; filename=bundle.js",
     }
-    assert {name: response.headers[name] for name in wanted} == wanted
+    assert {name: response.headers.get_all(name) for name in wanted} == {
+        name: [value] for name, value in wanted.items()
+    }
 
 
 def test_head_says_the_same_without_the_bytes(server: Server) -> None:
@@ -219,6 +223,40 @@ def test_public_url_stands_in_place_of_the_host(app_with: AppWith, url: str) -> 
     for host in ("a.example", "b.example", "<script>"):
         found = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
         assert found == {f"https://w.example/catalog{PATH}"}
+
+
+def test_answers_behind_a_proxy_name_the_address_that_it_was_asked_at(
+    app_with: AppWith,
+) -> None:
+    app = app_with(CLOCK, TRUSTED_PROXY="127.0.0.1")
+    hold(app, CONTENT)
+    said = {"Host": "w.example", "Proto": "https", "Prefix": "/catalog"}
+    forwarded = {f"X-Forwarded-{name}": value for name, value in said.items()}
+    answer = app.test_client().get(ADDRESSES["detail"], headers=forwarded)
+    by_version = {entry["version"]: entry["bundleUrl"] for entry in answer.json["versions"]}
+    assert by_version["1.0.0"] == f"https://w.example/catalog{PATH}"
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
+
+
+@pytest.mark.parametrize("asked", ["", "Range: bytes=1-\r\n"])
+def test_slow_clients_keep_no_bundle_in_memory(app_with: AppWith, asked: str) -> None:
+    content = bytes(32 * 1024 * 1024)
+    app = app_with(document("acme/clock", bundled("1.0.0", content)))
+    hold(app, content)
+    with Server(app.config["DATABASE"]) as server, ExitStack() as stack:
+        before = resident(server)
+        for _ in range(8):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            client.sendall(f"GET {PATH} HTTP/1.1\r\nHost: a.example\r\n{asked}\r\n".encode())
+        assert server.request("GET", "/api/health")[0].status == 200
+        assert resident(server) - before < len(content)
+
+
+def resident(server: Server) -> int:
+    """Bytes of memory that the server has."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
 
 
 def test_version_that_is_not_held_keeps_its_address(client: FlaskClient) -> None:

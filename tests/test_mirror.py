@@ -331,7 +331,7 @@ def test_dry_run_tells_what_would_be_and_changes_nothing(
     result = mirror(app, upstream, "--dry-run", "--prune")
     assert (result.exit_code, result.stderr) == (
         0,
-        "lab/tide is gone there; here it stays, unless with --prune.\n"
+        "lab/tide is gone there; it would be unlisted here.\n"
         f"Would mirror {upstream.url}: 1 added, 1 changed, 1 unchanged, 0 failed, 1 gone.\n",
     )
     assert state(app) == before
@@ -428,6 +428,29 @@ def test_upstream_that_falls_silent_is_not_asked_for_all_the_rest(
     assert result.exit_code == 1
     assert "25 requests in a row failed, the last one because" in result.stderr
     assert len(upstream.requests) < 800
+
+
+def test_what_came_before_the_upstream_fell_silent_is_kept(
+    app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.documents.clear()
+    for number, each in enumerate(many(100)):
+        upstream.put(each)
+        if number >= 10:
+            upstream.fail(detail(f"acme/{each['widget']['name']}"), *[status(503)] * 5)
+    assert "25 requests in a row failed" in mirror(app, upstream).stderr
+    assert len(held(app)) == 10
+
+
+def test_widgets_that_are_refused_do_not_stop_the_rest(app: Flask, upstream: FakeUpstream) -> None:
+    upstream.documents.clear()
+    for number, each in enumerate(many(100)):
+        upstream.put(each)
+        if 10 <= number < 40:
+            upstream.fail(detail(f"acme/{each['widget']['name']}"), status(403))
+    result = mirror(app, upstream)
+    assert "70 added, 0 changed, 0 unchanged, 30 failed, 0 gone." in result.stderr
+    assert len(held(app)) == 70
 
 
 NO_CATALOG = {

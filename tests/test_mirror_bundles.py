@@ -206,6 +206,17 @@ def test_download_goes_on_in_the_next_run(app: Flask, upstream: FakeUpstream) ->
     assert files(app) == sorted([CONTENT, OTHER])
 
 
+def test_download_begins_anew_where_what_an_earlier_run_left_is_wrong(
+    app: Flask, client: FlaskClient, upstream: FakeUpstream
+) -> None:
+    upstream.fail(BUNDLE, cut(100), status(403))
+    assert mirror(app, upstream).exit_code == 1
+    (left,) = Path(app.config["BUNDLES"]).glob("*.partial")
+    left.write_bytes(bytes(100))  # as after a loss of power
+    assert said(app, upstream) == "Bundles: 1 fetched, 1 here already, 0 failed."
+    assert served(client) == CONTENT
+
+
 def test_bundle_that_was_lost_here_is_brought_again(
     app: Flask, client: FlaskClient, upstream: FakeUpstream
 ) -> None:

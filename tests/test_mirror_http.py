@@ -81,6 +81,17 @@ def test_retry_after_too_long_to_wait_for_is_not_asked_again_before_it(
     assert (waits, len(fake.asked(CLOCK))) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    "said", ["soon", "-5", "", "9" * 5000, "Fri, 31 Dec 99999999999 23:59:59 GMT"]
+)
+def test_retry_after_that_says_no_time_is_as_none(
+    fake: FakeUpstream, upstream: Upstream, waits: list[float], said: str
+) -> None:
+    fake.fail(CLOCK, status(503, Retry_After=said), status(429, Retry_After=said))
+    assert upstream.get(CLOCK).status == 200
+    assert waits == [1.0]
+
+
 LASTING = {
     "500": (status(500), r"127\.0\.0\.1:\d+ gives too many 500 error responses"),
     "429": (status(429), r"127\.0\.0\.1:\d+ gives too many 429 error responses"),
@@ -105,6 +116,8 @@ REFUSED = {
     "201": (status(201), "the answer is 201, not 200"),
     "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute http or"),
     "ftp": (redirect("ftp://127.0.0.1/x"), "'ftp://127.0.0.1/x' is not an absolute http or https"),
+    "no URL": (redirect("http://["), "redirects to 'http://[', no URL"),
+    "304": (status(304), "the answer is 304, though nothing is here already"),
     "bad port": (redirect("http://127.0.0.1:99999/"), "gives no answer that can be read"),
     "bad gzip": (body(b"no", Content_Encoding="gzip"), "gives no answer that can be read"),
 }
@@ -218,8 +231,11 @@ def test_etag_is_kept_and_sent_and_answered_with_304(
     assert [headers.get("If-None-Match") for headers in fake.asked(CLOCK)] == [None, etag]
 
 
-def test_etag_too_long_to_keep_is_none(fake: FakeUpstream, upstream: Upstream) -> None:
-    fake.fail(CLOCK, body(b"{}", ETag=f'"{"x" * 2000}"'))
+@pytest.mark.parametrize("etag", ["x" * 2000, "a\0b", "a\tb", "\xfc"])
+def test_etag_that_cannot_be_kept_and_sent_is_none(
+    fake: FakeUpstream, upstream: Upstream, etag: str
+) -> None:
+    fake.fail(CLOCK, body(b"{}", ETag=f'"{etag}"'))
     assert upstream.get(CLOCK).etag is None
 
 

@@ -153,5 +153,5 @@ def test_more_connections_than_files_can_be_open_are_refused_at_the_start(tmp_pa
     )
     assert (started.returncode, started.stdout) == (1, "")
     assert started.stderr == (
-        "Error: CATALOG_MAX_CONNECTIONS 150 needs 224 open files, and this system allows 200.\n"
+        "Error: CATALOG_MAX_CONNECTIONS 150 needs 374 open files, and this system allows 200.\n"
     )

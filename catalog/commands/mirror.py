@@ -105,9 +105,10 @@ def progress(label: str) -> Iterator[OnProgress]:
 def tell(url: str, wish: Wish, report: Report, brought: BundleReport | None) -> None:
     """Say what became of everything; refuses where anything failed."""
     list_problems(report.failures)
+    here = "here it stays, unless with --prune"
+    if wish.prune:
+        here = "it would be unlisted here" if wish.dry_run else "it is unlisted here"
     for name in report.gone[:MAX_PROBLEMS]:
-        is_unlisted = wish.prune and not wish.dry_run
-        here = "it is unlisted here" if is_unlisted else "here it stays, unless with --prune"
         say(f"{plain(str(name))} is gone there; {here}.")
     say(
         f"{'Would mirror' if wish.dry_run else 'Mirrored'} {url}: {report.added} added, "

@@ -32,7 +32,7 @@ HEADERS = {
 }
 
 # The API's own sentence speaks of the address, which a form writes by itself.
-SDK_ERROR = "An SDK version has three numbers, such as 1.4.0."
+SDK_ERROR = "An SDK version is three numbers without a v, such as 1.4.0."
 
 pages = Blueprint(
     "pages",

@@ -7,8 +7,10 @@ from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
+from app import DEFAULTS
 from catalog.icons import find_icon, letter_avatar
 from catalog.pages import PAGE_SIZE
+from catalog.search import MAX_Q_LENGTH
 
 WEATHER = "/widgets/acme/weather"
 
@@ -116,6 +118,13 @@ def test_an_odd_value_is_kept_with_the_message_beside_its_field(
     kept = shown if shown.tag == "input" else elements(page, "option", selected="")[-1]
     assert kept.attributes["value"] == typed
     assert cards(page) == []
+
+
+def test_what_the_fields_can_hold_has_room_in_an_address(demo: FlaskClient) -> None:
+    limits = [int(each.attributes["maxlength"]) for each in elements(demo.get("/").text, "input")]
+    assert limits[0] > MAX_Q_LENGTH  # what is too long is still said beside the field
+    longest = len("%E5%A4%A9")  # of a character
+    assert sum(limits) * longest < int(DEFAULTS["MAX_HEAD_BYTES"]) * 3 / 4
 
 
 def test_every_odd_value_has_its_message_at_once(demo: FlaskClient) -> None:

@@ -69,6 +69,7 @@ def odd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         document("acme/hostile", hostile, displayName=HOSTILE, description=HOSTILE),
         document("acme/override", huge, displayName="abc\u202edef", description="one \u202etwo"),
         document("acme/ages", *ages, downloadCount=2**53 - 1, displayName="ערוץ 2"),
+        document("acme/marks", version(deprecationMessage="Old."), isOfficial=True),
     ]
     database = Database(tmp_path_factory.mktemp("odd") / "odd.db")
     database.create(store.put_documents(map(check_document, documents)))
@@ -160,7 +161,7 @@ def test_half_an_sdk_version_is_no_mistake_until_it_is_sent(
     field, message = page.get_by_label("Your SDK version"), page.locator("#compatSdk-error")
     field.press_sequentially("1.4", delay=200)  # slow enough to be asked for, if it were
     field.press("Enter")
-    expect_text(message, "An SDK version has three numbers, such as 1.4.0.")
+    expect_text(message, "An SDK version is three numbers without a v, such as 1.4.0.")
     assert message.is_visible()
     assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1.4", "true")
     field.press_sequentially(".0", delay=200)
@@ -169,6 +170,19 @@ def test_half_an_sdk_version_is_no_mistake_until_it_is_sent(
     assert asked == ["1.4", "1.4.0"]
     assert message.is_hidden()
     assert field.get_attribute("aria-invalid") is None
+
+
+def test_half_a_prerelease_is_no_mistake_either(open_page: Callable[..., "Page"]) -> None:
+    page = open_page("/?q=weather")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.get_by_label("Your SDK version").press_sequentially("2.0.0-beta.1", delay=200)
+    expect_text(
+        page.get_by_role("status"), "4 widgets, with the newest version for SDK 2.0.0-beta.1"
+    )
+    asked = {url.partition("&compatSdk=")[2] for url in requests if "?" in url}
+    assert {"2.0.0", "2.0.0-beta.1"} <= asked
+    assert not {"2.0.0-", "2.0.0-beta."} & asked
 
 
 def test_a_slash_goes_to_the_search_field(open_page: Callable[..., "Page"]) -> None:
@@ -259,7 +273,7 @@ def test_odd_texts_stay_in_their_place(
         page = open_page("/", base_url=odd_server.url, viewport={"width": width, "height": 640})
         page.on("dialog", lambda dialog: pytest.fail(f"a text ran: {dialog.message}"))
         links = [link.get_attribute("href") for link in cards(page).locator("h2 a").all()]
-        assert len(links) == 4
+        assert len(links) == 5
         assert not too_wide(page)
         assert HOSTILE[:80] in page.locator("#results").inner_text()
         for link in links:
@@ -269,6 +283,28 @@ def test_odd_texts_stay_in_their_place(
     # What stands after the name, in its own place from left to right, is not turned round.
     assert page.locator(".path").inner_text() == "acme/override"
     assert page.locator("h1 bdi").evaluate("(e) => getComputedStyle(e).unicodeBidi") == "isolate"
+
+
+def test_a_name_from_right_to_left_stands_beside_its_icon(open_page: Callable[..., "Page"]) -> None:
+    page = open_page(PATHS["right to left"])
+    icon, name = (
+        page.locator(f"header.widget {each}").bounding_box() for each in (".face", "h1 bdi")
+    )
+    assert icon
+    assert name
+    assert 0 <= name["x"] - (icon["x"] + icon["width"]) < 40
+
+
+def test_marks_leave_room_for_the_name_on_a_narrow_screen(
+    open_page: Callable[..., "Page"], odd_server: Server
+) -> None:
+    narrow = {"width": 320, "height": 640}
+    page = open_page("/?q=marks", base_url=odd_server.url, viewport=narrow)
+    card = cards(page).filter(has_text="Deprecated")
+    assert card.locator(".badge").count() == 2
+    box = card.locator(".names").bounding_box()
+    assert box
+    assert box["width"] > 160
 
 
 def test_every_request_goes_to_the_service_and_no_policy_is_broken(

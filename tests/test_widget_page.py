@@ -102,6 +102,17 @@ def test_a_banner_says_why_not_to_install(
     assert element(page, class_="banner").text == said
 
 
+def test_a_banner_tells_of_a_deprecated_latest_where_another_version_is_chosen(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    latest = version("2.0.0", sdkVersion="^2.0.0", deprecationMessage="Use b.")
+    older = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")
+    client = client_with(document("acme/clock", latest, older))
+    page = client.get("/widgets/acme/clock?compatSdk=1.4.0").text
+    assert element(page, "h2", id="get").text == "Newest for SDK 1.4.0: 1.0.0"
+    assert element(page, class_="banner").text == "Version 2.0.0 is deprecated. Use b."
+
+
 def test_a_widget_in_order_has_no_banner(demo: FlaskClient) -> None:
     assert elements(demo.get(WEATHER).text, class_="banner") == []
 
@@ -130,6 +141,17 @@ def test_a_widget_has_its_facts_with_the_exact_values_in_titles(
     assert element(page, "rect", class_="min").attributes["width"] == "20"
     assert element(page, "rect", class_="max").attributes["height"] == "60"
     assert elements(page, "a", href="/api/v1/widgets/acme/clock")[0].text == "This widget as JSON"
+
+
+def test_the_drawings_have_shades_without_any_style(demo: FlaskClient) -> None:
+    page = demo.get(WEATHER).text
+    fills = {
+        each.attributes["class"]: each.attributes.get("fill")
+        for each in elements(page)
+        if each.tag in ("rect", "path") and "class" in each.attributes
+    }
+    assert fills["slot"] == fills["lines"] == "none"
+    assert len({fills["min"], fills["max"]}) == len({fills["offered"], fills["yanked"]}) == 2
 
 
 @pytest.mark.parametrize("path", ["acme/none", "acme/hidden", "none/none", "acme/%00", "a%2Fb/c"])

@@ -3,7 +3,7 @@
 
 const form = document.getElementById("search");
 const PARTS = ["results", "q-error", "compatSdk-error", "official-error"];
-const COMPLETE = /^$|^\d+\.\d+\.\d+/;
+const COMPLETE = /^$|^\d+\.\d+\.\d+([-+].*[^-+.])?$/;
 let timer;
 let request;
 let typing = false; // one entry of the history for each visit to a field, not for each letter

@@ -29,7 +29,7 @@ from catalog.reference import reference
 from catalog.registry import registry
 from catalog.routing import Service
 from catalog.semver_ranges import is_version
-from catalog.sqlite_file import DatabaseError
+from catalog.sqlite_file import DatabaseError, is_fault_of_the_file
 from catalog.v1 import v1
 
 DEFAULTS = {
@@ -73,20 +73,6 @@ NUMBERS = {
 SENTENCES = {
     NotFound.description: "There is nothing at this address.",
     InternalServerError.description: "Something went wrong here; the request is not to blame.",
-}
-
-# What an operator or time can mend, by SQLite's primary result codes.
-FAULTS_OF_THE_FILE = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_READONLY,
 }
 
 
@@ -177,11 +163,8 @@ def error_body(error: HTTPException) -> Response:
 
 def unavailable(error: Exception) -> Response:
     """A database that cannot be read or written now may be in a moment."""
-    if isinstance(error, sqlite3.Error):
-        # Python's own complaints, as of a closed connection, have no code.
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        if code & 0xFF not in FAULTS_OF_THE_FILE:
-            raise error  # a fault of ours
+    if isinstance(error, sqlite3.Error) and not is_fault_of_the_file(error):
+        raise error  # a fault of ours
     current_app.logger.error("The database cannot be used: %s", error)
     return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 

@@ -12,9 +12,11 @@ from catalog.db import Database
 from catalog.sqlite_file import (
     SCHEMA_VERSION,
     DatabaseError,
+    check_header,
     check_integrity,
     connect,
     copy,
+    is_damage,
     remove_log,
     schema_version,
 )
@@ -48,7 +50,7 @@ def restore(database: Database, source: Path) -> Path | None:
             closing(connect(source, "mode=ro")) as connection,
             tempfile.TemporaryDirectory(dir=beside, prefix=".restore.") as directory,
         ):
-            kept.check_header(connection)
+            check_header(connection, kept.name)
             check_integrity(connection)
             copied = Path(directory) / "catalog.db"
             copy(connection, copied)
@@ -79,16 +81,12 @@ def _put(copied: Path, database: Database) -> Path | None:
     return aside
 
 
-# What SQLite says of a file that it can make nothing of, or that ends before its end.
-DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
-
-
 def _is_damaged(database: Database) -> bool:
     """Whether the file is beyond opening; raises where it is sound, but not ours to replace."""
     try:
         database.check()
     except DatabaseError as error:
-        if getattr(error.__cause__, "sqlite_errorcode", None) in DAMAGE:
+        if is_damage(error.__cause__):
             return True
         raise
     return False

@@ -7,25 +7,31 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from catalog.atomic_files import replacing
 from catalog.sqlite_file import (
-    APPLICATION_ID,
     BUSY_TIMEOUT_MS,
     SCHEMA_VERSION,
     Connection,
     DatabaseError,
     Statement,
+    TooSlow,
+    check_header,
+    check_length,
     connect,
     is_busy,
+    is_damage,
+    is_fault_of_the_file,
+    is_want_of_room,
     log_of,
+    look,
+    missing_permission,
     remove_log,
     run,
     schema_statements,
-    schema_version,
 )
 from catalog.upgrades import upgrade
 
@@ -41,6 +47,7 @@ Inode = tuple[int, int]  # device and number: which file it is, whatever its nam
 class _Opened(NamedTuple):
     connection: Connection
     file: Inode
+    size: int  # of the file, the last time that it was looked at
     log: Inode | None
     generation: int
 
@@ -60,6 +67,7 @@ class Database:
         self._generation = 0  # how often another file has come to the path
         self._writer: _Opened | None = None
         self._stalled = False  # since another process holds the write lock
+        self._failed: list[Statement] = []  # the last write, if by a fault of the file
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         # Called once where another process holds the write lock for over a second. Whoever sets
         # it has the patience of a person at a terminal; a web request has not.
@@ -108,7 +116,17 @@ class Database:
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""
-        return self._transact(statements, "COMMIT")
+        try:
+            counts = self._transact(statements, "COMMIT")
+        except sqlite3.OperationalError as error:
+            if not (is_want_of_room(error) and isinstance(statements, list)):
+                raise
+            # On a full disc there still is the room that the log has, once it begins anew.
+            self.reader().execute("PRAGMA wal_checkpoint")
+            counts = self._transact(statements, "COMMIT")
+        if any(counts):  # else nothing came to the disc
+            self._failed = []
+        return counts
 
     def rehearse(self, statements: Iterable[Statement]) -> list[int]:
         """What write() would answer, without keeping anything."""
@@ -126,10 +144,12 @@ class Database:
                 else:
                     _begin(connection, self.on_wait)
                     counts = run(connection, statements, end)
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 if is_busy(error):
                     # Whoever comes next need not wait as long to learn the same.
                     self._wait_for_others(STALLED_BUSY_TIMEOUT_MS)
+                elif is_fault_of_the_file(error) and _is_one(statements):
+                    self._failed = statements
                 raise
             if self._stalled:
                 self._wait_for_others(BUSY_TIMEOUT_MS)
@@ -147,6 +167,23 @@ class Database:
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
+
+    def check_permissions(self) -> None:
+        """Raise DatabaseError where there is a file that this user may not write to."""
+        if self.exists() and (lacking := missing_permission(self.path)):
+            raise DatabaseError(f"{self.name} cannot be written: {lacking}.")
+
+    def check_writes(self) -> None:
+        """Raise where the last write failed by a fault of the file, and would fail again.
+
+        It is tried: what is taken back before the commit changes nothing, but is written. Less
+        would not do, since there may be room for a part of it.
+        """
+        if not self._failed:
+            return
+        if hasattr(self._thread, "deadline"):
+            raise TooSlow  # a write may wait, and a thread in a hurry may not
+        self.write([("SAVEPOINT again", {}), *self._failed, ("ROLLBACK TO again", {})])
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
         """Make the catalog with what the statements put in it, or leave no catalog at all."""
@@ -168,6 +205,10 @@ class Database:
             _begin(self._writer.connection, self.on_wait)  # the next line would wait in silence
             self._writer.connection.execute("ROLLBACK")
             other.backup(self._writer.connection)
+            # So that the file alone is whole, as whoever saw it cut off wants to see. It is taken
+            # over in any case.
+            with suppress(sqlite3.Error):
+                self._writer.connection.execute("PRAGMA wal_checkpoint(FULL)")
 
     def close(self) -> None:
         """Close every connection, whichever thread opened it."""
@@ -177,7 +218,7 @@ class Database:
             self._writer = None
             self._thread = threading.local()
 
-    def _file(self) -> Inode | None:
+    def _file(self) -> os.stat_result | None:
         try:
             status = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -186,15 +227,18 @@ class Database:
             raise DatabaseError(f"{self.name} cannot be looked at: {error.strerror}.") from error
         if not stat.S_ISREG(status.st_mode):
             raise DatabaseError(f"{self.name} is not a file.")
-        return (status.st_dev, status.st_ino) if status.st_size else None
+        return status if status.st_size else None
 
     def _current(self, opened: _Opened | None, query_only: str) -> _Opened:
         """The connection, opened anew where another file has come to the path."""
-        file = self._file()
-        if file is None:
+        status = self._file()
+        if status is None:
             raise DatabaseError(f"{self.name} does not exist. Create it with: flask init")
+        file, size = (status.st_dev, status.st_ino), status.st_size
         if opened and (opened.file, opened.generation) == (file, self._generation):
-            return opened
+            if size < opened.size:
+                check_length(self.path, self.name)
+            return opened if size == opened.size else opened._replace(size=size)
         with self._open_lock:
             if opened:
                 if opened.generation == self._generation:
@@ -206,7 +250,7 @@ class Database:
                 connection.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
                 connection.execute(f"PRAGMA cache_size = -{HURRIED_CACHE_KIB}")
             self._connections.add(connection)
-            return _Opened(connection, file, _inode(self._log), self._generation)
+            return _Opened(connection, file, size, _inode(self._log), self._generation)
 
     def _is_late(self) -> bool:
         late: bool = time.monotonic() > self._thread.deadline
@@ -217,50 +261,30 @@ class Database:
 
         Its log must not stay: SQLite would take it for the log of the file that is there now.
         """
-        busy, *_ = opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if busy:  # another thread reads the old file still; its log is needed until it has ended
-            raise DatabaseError(f"{self.name} is being replaced.")
+        try:
+            busy, *_ = opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):  # else there is nothing left to save
+                raise
+        else:
+            if busy:  # another thread reads the old file; its log is needed until it has ended
+                raise DatabaseError(f"{self.name} is being replaced.")
         if opened.log == _inode(self._log):
             remove_log(self.path)
         self._generation += 1
 
     def _open(self) -> Connection:
         try:
-            self._look()
+            look(self.path, self.name)
             connection = connect(self.path, "mode=rw")
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 connection.execute("PRAGMA journal_mode = WAL")  # a backup comes without
-            if self.check_header(connection) < SCHEMA_VERSION:
+            if check_header(connection, self.name) < SCHEMA_VERSION:
                 upgrade(connection, self.path)
         except sqlite3.Error as error:
-            raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
+            reason = missing_permission(self.path) or error
+            raise DatabaseError(f"{self.name} cannot be opened: {reason}.") from error
         return connection
-
-    def _look(self) -> None:
-        """Refuse what is not ours before it is opened, which could change it or its log.
-
-        create() makes sure that our mark is in the file itself.
-        """
-        try:
-            with closing(connect(self.path, "mode=ro&immutable=1")) as looking:
-                self.check_header(looking)
-        except sqlite3.DatabaseError as error:
-            # While its log is being moved into it, a file alone is in disorder.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
-                raise
-
-    def check_header(self, connection: sqlite3.Connection) -> int:
-        """The schema version of what is open; DatabaseError where this release cannot use it."""
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        version = schema_version(connection)
-        if application_id != APPLICATION_ID:
-            raise DatabaseError(f"{self.name} is a SQLite file, but not one of a widget catalog.")
-        if not 1 <= version <= SCHEMA_VERSION:
-            raise DatabaseError(
-                f"{self.name} has schema version {version}, "
-                f"and this release reads versions 1 to {SCHEMA_VERSION}."
-            )
-        return version
 
 
 def _inode(path: str) -> Inode | None:

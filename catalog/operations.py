@@ -5,6 +5,7 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
+from catalog.db import Database
 from catalog.search import DEFAULT_LIMIT, MAX_LIMIT
 from catalog.sqlite_file import DatabaseError
 
@@ -13,12 +14,18 @@ operations = Blueprint("operations", __name__, url_prefix="/api")
 
 @operations.get("/health")
 def health() -> tuple[Response, int]:
+    database: Database = current_app.extensions["database"]
     try:
-        with current_app.extensions["database"].read() as connection:
+        with database.read() as connection:
             connection.execute("SELECT 1 FROM widget LIMIT 1").fetchone()
     except (DatabaseError, sqlite3.Error) as error:
         current_app.logger.error("The database cannot be read: %s", error)
         return jsonify(status="unavailable", error="The database cannot be read."), 503
+    try:
+        database.check_writes()
+    except (DatabaseError, sqlite3.Error) as error:
+        current_app.logger.error("The database cannot be written: %s", error)
+        return jsonify(status="read-only", error="The database cannot be written."), 503
     return jsonify(status="ok"), 200
 
 

@@ -41,6 +41,7 @@ def serve(app: Flask) -> None:
     database = app.extensions["database"]
     database.hurry(START_PATIENCE)  # what this thread opens now, the loop reads with
     try:
+        database.check_permissions()
         database.check()
     except DatabaseError as error:
         raise ClickException(str(error)) from error

@@ -2,10 +2,10 @@
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from catalog.atomic_files import replacing
@@ -15,6 +15,23 @@ APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 2
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
+
+# What SQLite says of a file that it can make nothing of, or that ends before its end.
+DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
+
+# What an operator or time can mend, by SQLite's primary result codes.
+FAULTS_OF_THE_FILE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
 
 Statement = tuple[str, Mapping[str, object]]
 
@@ -27,19 +44,47 @@ class TooSlow(BaseException):
     """A read of a thread that is in a hurry took too long; nothing on the way up may catch it."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_time(read: Callable[P, T]) -> Callable[P, T]:
+    """The method of a cursor that raises TooSlow where its thread has no more time."""
+
+    def hurried(*arguments: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return read(*arguments, **keywords)
+        except sqlite3.OperationalError as error:
+            if _code(error) == sqlite3.SQLITE_INTERRUPT:
+                raise TooSlow from error
+            raise
+
+    return hurried
+
+
+class Cursor(sqlite3.Cursor):
+    """Rows, for as long as there is time: not only the first can take long to come."""
+
+    execute = _in_time(sqlite3.Cursor.execute)
+    fetchone = _in_time(sqlite3.Cursor.fetchone)
+    fetchall = _in_time(sqlite3.Cursor.fetchall)
+
+    def __next__(self) -> Any:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+
 class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, and is closed when its thread ends."""
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        try:
-            return super().execute(sql, values)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise TooSlow from error
-            raise
+        return super().cursor(Cursor).execute(sql, values)
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(sqlite3.ProgrammingError):  # of one that was never opened
+            self.close()
 
 
 def connect(path: Path, parameters: str) -> Connection:
@@ -62,9 +107,29 @@ def connect(path: Path, parameters: str) -> Connection:
     return connection
 
 
-def is_busy(error: sqlite3.OperationalError) -> bool:
+def is_busy(error: sqlite3.Error) -> bool:
     """Whether another process holds the write lock."""
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    return _code(error) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether the file is beyond reading."""
+    return _code(error) in DAMAGE
+
+
+def is_want_of_room(error: sqlite3.Error) -> bool:
+    """Whether the disc is full, or a limit or quota lets nothing more be written."""
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def is_fault_of_the_file(error: sqlite3.Error) -> bool:
+    """Whether the file or its place is to blame, not the statement."""
+    return _code(error) & 0xFF in FAULTS_OF_THE_FILE
+
+
+def _code(error: BaseException | None) -> int:
+    # Python's own complaints, as of a closed connection, have none.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
 def run(connection: sqlite3.Connection, statements: Iterable[Statement], end: str) -> list[int]:
@@ -83,6 +148,59 @@ def schema_version(connection: sqlite3.Connection) -> int:
     """Which schema the file has that is open."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
+
+
+def look(path: Path, name: str) -> None:
+    """Refuse what is not ours before it is opened, which could change it or its log.
+
+    Database.create() makes sure that our mark is in the file itself.
+    """
+    try:
+        _check_alone(path, name)
+    except sqlite3.DatabaseError as error:
+        # While its log is being moved into it, a file alone is in disorder.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+
+
+def check_length(path: Path, name: str) -> None:
+    """Refuse a file that was cut off while it was open: memory and its log would hide that.
+
+    One that is shorter since a smaller catalog was restored says so itself.
+    """
+    try:
+        _check_alone(path, name)
+    except sqlite3.DatabaseError as error:
+        raise DatabaseError(f"{name} has been cut off: {error}.") from error
+
+
+def _check_alone(path: Path, name: str) -> None:
+    with closing(connect(path, "mode=ro&immutable=1")) as looking:
+        check_header(looking, name)
+
+
+def check_header(connection: sqlite3.Connection, name: str) -> int:
+    """The schema version of what is open; DatabaseError where this release cannot use it."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    version = schema_version(connection)
+    if application_id != APPLICATION_ID:
+        raise DatabaseError(f"{name} is a SQLite file, but not one of a widget catalog.")
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{name} has schema version {version}, "
+            f"and this release reads versions 1 to {SCHEMA_VERSION}."
+        )
+    return version
+
+
+def missing_permission(path: Path) -> str | None:
+    """What this user may not do and must, to write to the file; SQLite does not name it."""
+    for each in (path, log_of(path), shared_memory_of(path)):
+        if each.exists() and not os.access(each, os.R_OK | os.W_OK):
+            return f"this user may not read and write {each.name}"
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        return "this user may not write to its directory, where its log belongs"
+    return None
 
 
 def schema_statements() -> Iterator[Statement]:
@@ -118,7 +236,12 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def shared_memory_of(path: Path) -> Path:
+    """Where the connections to the file at the path agree on what is in its log."""
+    return path.with_name(f"{path.name}-shm")
+
+
 def remove_log(path: Path) -> None:
     """Remove the log of a file that is no longer there, before another takes its place."""
     log_of(path).unlink(missing_ok=True)
-    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    shared_memory_of(path).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -98,14 +98,14 @@ def demo(demo_database: Path) -> Iterator[FlaskClient]:
 class Server:
     """A real process that serves a database on a free port of loopback."""
 
-    def __init__(self, database: Path, **settings: str) -> None:
+    def __init__(self, database: Path, run_by: Sequence[str] = (), **settings: str) -> None:
         environment = {
             "CATALOG_DATABASE": str(database),
             "CATALOG_PORT": "0",
             "CATALOG_LOG_LEVEL": "error",  # no line for each request: nobody reads them here
         }
         self.process = subprocess.Popen(
-            [sys.executable, "app.py"],
+            [*run_by, sys.executable, "app.py"],
             cwd=ROOT,
             env={**os.environ, **environment, **settings},
             stdout=subprocess.PIPE,
@@ -138,9 +138,9 @@ class Server:
         self.process.communicate()
 
     def stop(self) -> int:
-        """Ask it to stop, and answer its exit code."""
+        """Ask it to stop, and answer its exit code; what it said of errors is kept."""
         self.process.terminate()
-        self.process.communicate(timeout=10)
+        _, self.errors = self.process.communicate(timeout=10)
         return self.process.returncode
 
 

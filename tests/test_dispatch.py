@@ -4,7 +4,8 @@ import http.client
 import json
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -59,6 +60,27 @@ def test_thread_in_a_hurry_does_not_go_on_with_a_long_read(database: Path) -> No
         catalog.reader().execute(LONG_READ)
     catalog.hurry(60)
     assert catalog.reader().execute(LONG_READ).fetchone()[0] == 100_000
+    catalog.close()
+
+
+FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {
+    "fetchone": lambda cursor: cursor.fetchone(),
+    "fetchall": lambda cursor: cursor.fetchall(),
+    "next": next,
+}
+
+
+@pytest.mark.parametrize("fetch", FETCHES.values(), ids=FETCHES)
+def test_thread_in_a_hurry_does_not_fetch_what_takes_long(
+    database: Path, fetch: Callable[[sqlite3.Cursor], object]
+) -> None:
+    catalog = Database(database)
+    catalog.hurry(60)
+    first_row_at_once = LONG_READ.replace("max(i) FROM n", "i FROM n WHERE i IN (1, 99999)")
+    cursor = catalog.reader().execute(first_row_at_once)
+    catalog.hurry(0)
+    with pytest.raises(TooSlow):
+        fetch(cursor)
     catalog.close()
 
 
@@ -148,3 +170,12 @@ def test_after_one_install_has_waited_in_vain_the_next_learns_it_sooner(database
     assert catalog.write(install) == [1]
     assert catalog._writer.connection.execute("PRAGMA busy_timeout").fetchone()[0] == 5000
     catalog.close()
+
+
+def test_64_clients_that_install_the_same_widget_are_all_counted(database: Path) -> None:
+    with serving(database) as server:
+        before = count(server)
+        with ThreadPoolExecutor(64) as clients:
+            sent = [clients.submit(server.request, "POST", CLOCK) for _ in range(256)]
+        assert {each.result()[0].status for each in sent} == {200}
+        assert count(server) == before + 256

@@ -1,0 +1,183 @@
+"""Who may read and write the files: their owner alone, who need not be anybody special."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Server, create_demo
+from users import IS_ROOT, UNPRIVILEGED, give_to_nobody, home_of_nobody
+
+CLOCK = "/api/v1/widgets/acme/clock"
+SCHEMA_1 = ROOT / "tests" / "data" / "schema-1.sql"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with home_of_nobody() as directory:
+        yield directory
+
+
+@pytest.fixture
+def catalog(home: Path) -> Path:
+    path = create_demo(home / "catalog.db")
+    give_to_nobody(path)
+    return path
+
+
+def flask(database: Path, *command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flask", *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(database)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def refused_start(database: Path) -> str:
+    """What a service that must not start says; it runs as a user who may not do everything."""
+    process = subprocess.run(
+        [*UNPRIVILEGED, sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (process.returncode, process.stdout) == (1, "")
+    return process.stderr
+
+
+def make_of_first_release(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SCHEMA_1.read_text(encoding="utf-8"))
+    path.chmod(0o600)
+
+
+def test_every_file_that_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    catalog, old = tmp_path / "catalog.db", tmp_path / "old.db"
+    before = os.umask(0)  # of an owner who has not thought of it
+    try:
+        make_of_first_release(old)
+        for database, command in (
+            (catalog, ["init", "--demo"]),
+            (catalog, ["backup", tmp_path / "backup.db"]),
+            (catalog, ["export", tmp_path / "export.jsonl"]),
+            (tmp_path / "new.db", ["restore", tmp_path / "backup.db"]),
+            (old, ["list"]),
+        ):
+            assert flask(database, *command).returncode == 0
+        with Server(catalog) as server:
+            assert server.request("POST", CLOCK)[0].status == 200
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    served = ("catalog.db", "catalog.db-wal", "catalog.db-shm")
+    made = (*served, "backup.db", "export.jsonl", "new.db", "old.db", "old.db.schema-1")
+    assert modes == dict.fromkeys(made, 0o600)
+
+
+def test_it_runs_as_a_user_who_owns_nothing_but_the_catalog(catalog: Path) -> None:
+    with Server(catalog, run_by=UNPRIVILEGED) as server:
+        statuses = [
+            server.request(method, path)[0].status
+            for method, path in (("GET", CLOCK), ("POST", CLOCK), ("GET", "/api/health"))
+        ]
+        owners = {each.stat().st_uid for each in catalog.parent.iterdir()}
+        assert (server.stop(), server.errors) == (0, "")
+    assert statuses == [200, 200, 200]
+    assert owners == {catalog.stat().st_uid}
+
+
+def forbid_to_write(catalog: Path) -> str:
+    catalog.chmod(0o400)
+    return "cannot be written: this user may not read and write catalog.db."
+
+
+def forbid_to_read(catalog: Path) -> str:
+    catalog.chmod(0)
+    return "cannot be written: this user may not read and write catalog.db."
+
+
+def forbid_the_directory(catalog: Path) -> str:
+    catalog.parent.chmod(0o500)
+    return "cannot be written: this user may not write to its directory, where its log belongs."
+
+
+def forbid_the_log(catalog: Path) -> str:
+    log = catalog.with_name("catalog.db-wal")
+    log.touch(0)
+    give_to_nobody(log)
+    return "cannot be written: this user may not read and write catalog.db-wal."
+
+
+def hide_the_directory(catalog: Path) -> str:
+    catalog.parent.chmod(0)
+    return "cannot be looked at: Permission denied."
+
+
+def give_to_root(catalog: Path) -> str:
+    if not IS_ROOT:
+        pytest.skip("only root can give a file away")
+    os.chown(catalog, 0, 0)
+    return "cannot be written: this user may not read and write catalog.db."
+
+
+@pytest.mark.parametrize(
+    "forbid",
+    [
+        forbid_to_write,
+        forbid_to_read,
+        forbid_the_directory,
+        forbid_the_log,
+        hide_the_directory,
+        give_to_root,
+    ],
+)
+def test_a_file_that_may_not_be_written_stops_the_start_in_one_sentence(
+    catalog: Path, forbid: Callable[[Path], str]
+) -> None:
+    reason = forbid(catalog)
+    assert refused_start(catalog) == f"Error: {catalog} {reason}\n"
+    catalog.parent.chmod(0o700)
+    assert {each.name for each in catalog.parent.iterdir()} <= {"catalog.db", "catalog.db-wal"}
+
+
+def test_a_command_on_a_file_of_somebody_else_is_refused_in_one_sentence(catalog: Path) -> None:
+    catalog.chmod(0)
+    process = subprocess.run(
+        [*UNPRIVILEGED, sys.executable, "-m", "flask", "list"],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(catalog)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (process.returncode, process.stderr) == (
+        1,
+        f"Error: {catalog} cannot be opened: this user may not read and write catalog.db.\n",
+    )
+
+
+def test_a_file_that_comes_read_only_is_read_and_health_says_that_it_cannot_be_written(
+    catalog: Path,
+) -> None:
+    other = create_demo(catalog.with_name("other.db"))
+    give_to_nobody(other)
+    with Server(catalog, run_by=UNPRIVILEGED) as server:
+        assert server.request("POST", CLOCK)[0].status == 200
+        other.chmod(0o400)
+        other.replace(catalog)
+        response, _ = server.request("POST", CLOCK)
+        assert (response.status, response.headers["Retry-After"]) == (503, "5")
+        assert server.request("GET", CLOCK)[0].status == 200
+        health, said = server.request("GET", "/api/health")
+        assert (health.status, b'"read-only"' in said) == (503, True)
+        assert server.stop() == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from catalog.connections import Channel
 
 READS = {"GET", "HEAD", "OPTIONS"}
-PATIENCE = 0.005  # seconds that one answer may keep all others waiting
+PATIENCE = 0.01  # seconds that one answer may keep all others waiting; what it did is then lost
 
 
 def is_quick(path: str) -> bool:

@@ -32,11 +32,12 @@ from catalog.sqlite_file import (
     remove_log,
     run,
     schema_statements,
+    shared_memory_of,
 )
 from catalog.upgrades import upgrade
 
-STALLED_BUSY_TIMEOUT_MS = 50
-SETTLED_NS = 20_000_000  # the clock of file systems ticks every 10 ms at the slowest
+STALLED_BUSY_TIMEOUT_MS = 5  # each that waits in the queue has to wait for those before it too
+INDEX_HEAD = 48  # bytes of SQLite's WalIndexHdr, which no two commits leave equal
 PATIENT_BUSY_TIMEOUT_MS = 60_000
 HURRIED_CACHE_KIB = 32_000  # a sixth of the time of a new search is asking the system for pages
 STEPS_BETWEEN_LOOKS = 1000  # at the clock, of a thread in a hurry: some 50 microseconds
@@ -61,6 +62,9 @@ class Database:
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         # As text, which the system takes sooner; both are looked at for every answer.
         self._path, self._log = os.fspath(self.path), os.fspath(log_of(self.path))
+        # Of the index of the log, by generation. To close one would let go of every lock that
+        # SQLite has on the same file, as POSIX wants it: it stays open until close().
+        self._indexes: dict[int, int] = {}
         self._thread = threading.local()
         self._write_lock = threading.Lock()
         self._open_lock = threading.Lock()
@@ -101,18 +105,25 @@ class Database:
     def state(self) -> object | None:
         """What stays equal for as long as nothing is committed, by whichever process.
 
-        None just after a commit, while another could leave the same trace: a log that SQLite
-        begins anew keeps its size, and time stands still for some milliseconds in a file system.
+        It is the head of the index that SQLite keeps of its log, by which every reader sees what
+        is committed. The log itself would tell too soon: a commit is in it before it is on the
+        disc, and is seen only after. None where there is no telling.
         """
         self.reader()
+        generation = self.generation
         try:
-            status = os.stat(self._log)
+            if generation not in self._indexes:
+                self._open_index(generation)
+            head = os.pread(self._indexes[generation], INDEX_HEAD, 0)
         except OSError:
             return None
-        moment = status.st_mtime_ns
-        if time.time_ns() - moment < SETTLED_NS or moment % 1_000_000_000 == 0:
-            return None
-        return self.generation, status.st_ino, moment, status.st_size
+        return (generation, head) if len(head) == INDEX_HEAD else None
+
+    def _open_index(self, generation: int) -> None:
+        with self._open_lock:
+            if generation not in self._indexes:
+                index = shared_memory_of(self.path)
+                self._indexes[generation] = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""
@@ -215,6 +226,8 @@ class Database:
         with self._write_lock:
             for connection in list(self._connections):
                 connection.close()
+            while self._indexes:
+                os.close(self._indexes.popitem()[1])
             self._writer = None
             self._thread = threading.local()
 

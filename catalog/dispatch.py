@@ -17,7 +17,6 @@ from catalog.sqlite_file import TooSlow
 if TYPE_CHECKING:
     from catalog.connections import Channel
 
-READS = {"GET", "HEAD", "OPTIONS"}
 PATIENCE = 0.01  # seconds that one answer may keep all others waiting; what it did is then lost
 
 
@@ -43,9 +42,9 @@ class Dispatcher:
     def add_task(self, channel: "Channel") -> None:
         """Have the channel's first request answered."""
         first = channel.requests[0]
-        if not first.error and first.command not in READS:
+        if not first.error and first.command == "POST":
             self._writer.add_task(channel)
-        # A client that sends several at once has one answered in each turn of the loop.
+        # Of several that a client sends at once, the first is answered in the loop.
         elif self.in_loop() and not channel.in_turn and (first.error or is_quick(first.path)):
             channel.is_next = True
         else:

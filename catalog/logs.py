@@ -52,9 +52,12 @@ class Lines:
         self._writer.join(LAST_WORDS)
 
     def _run(self) -> None:
-        while not self._closed:
-            self._some.wait()
+        closed = False
+        while not closed:
             if not self._closed:
+                self._some.wait()
+            closed = self._closed  # and all that was added before is written in this turn
+            if not closed:
                 time.sleep(PAUSE)
             self._some.clear()
             lines = [self._waiting.popleft() for _ in range(len(self._waiting))]

@@ -1,5 +1,6 @@
 """A kept answer is never stale: the next GET shows every write, whoever made it."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -217,3 +218,18 @@ def test_answers_go_on_where_the_log_is_gone(service: Service) -> None:
     service.answers()
     service.path.with_name("catalog.db-wal").unlink()
     assert [status for status, _, _ in service.answers()] == [200] * len(PATHS)
+
+
+def test_commit_counts_from_when_it_is_seen_not_from_when_it_is_in_the_log(
+    service: Service,
+) -> None:
+    database: Database = service.app.extensions["database"]
+    service.answers()
+    before = database.state()
+    os.utime(service.path.with_name("catalog.db-wal"))  # as while it is on its way to the disc
+    assert database.state() == before is not None
+    states = {before}
+    for _ in range(3):
+        service.other.write([("UPDATE widget SET download_count = 1", {})])
+        states.add(database.state())
+    assert len(states) == 4

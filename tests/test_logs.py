@@ -5,6 +5,8 @@ import os
 import re
 import socket
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -237,6 +239,25 @@ def test_a_log_that_is_not_read_holds_nobody_up_and_says_what_was_lost(
     (lost,) = [int(line.split()[0]) for line in written if "lost" in line]
     assert len(kept) + lost == MAX_LINES * 3
     assert written[-1] == f"{lost} lines were lost: the log was not read in time."
+
+
+def test_what_was_added_while_a_reader_was_slow_is_written_at_the_end(
+    full_pipe: tuple[int, int],
+) -> None:
+    reading, writing = full_pipe
+    lines = Lines(writing)
+    lines.add("first\n")
+    while lines._waiting:  # until it is being written
+        time.sleep(0.01)
+    lines.add("last\n")
+    ended = threading.Thread(target=lines.close)
+    ended.start()
+    while not lines._closed:
+        time.sleep(0.01)
+    text = os.read(reading, 1 << 20)
+    ended.join()
+    os.set_blocking(reading, False)
+    assert (text + os.read(reading, 1 << 20)).endswith(b"xfirst\nlast\n")
 
 
 def test_a_service_whose_log_is_not_read_answers_and_ends(database: Path) -> None:

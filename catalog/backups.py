@@ -68,6 +68,8 @@ def _put(copied: Path, database: Database) -> Path | None:
         # A revision that no answer was ever made at: what is kept is of another history.
         now = {"now": time.time_ns()}
         connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
+        # The mode is in the first page, and would be taken over with it.
+        connection.execute("PRAGMA journal_mode = WAL")
         if database.exists() and not _is_damaged(database):
             database.take_over(connection)
             return None

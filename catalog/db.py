@@ -62,9 +62,10 @@ class Database:
         self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         # As text, which the system takes sooner; both are looked at for every answer.
         self._path, self._log = os.fspath(self.path), os.fspath(log_of(self.path))
-        # Of the index of the log, by generation. To close one would let go of every lock that
-        # SQLite has on the same file, as POSIX wants it: it stays open until close().
-        self._indexes: dict[int, int] = {}
+        # Of the index of the log; the last is in use. To close one would let go of every lock that
+        # SQLite has on the same file, as POSIX wants it: they stay open until close().
+        self._indexes: list[int] = []
+        self._new_indexes = 0  # how often one was opened: all begin alike
         self._thread = threading.local()
         self._write_lock = threading.Lock()
         self._open_lock = threading.Lock()
@@ -110,20 +111,21 @@ class Database:
         disc, and is seen only after. None where there is no telling.
         """
         self.reader()
-        generation = self.generation
         try:
-            if generation not in self._indexes:
-                self._open_index(generation)
-            head = os.pread(self._indexes[generation], INDEX_HEAD, 0)
+            if not self._indexes or not os.fstat(self._indexes[-1]).st_nlink:
+                self._open_index()
+            head = os.pread(self._indexes[-1], INDEX_HEAD, 0)
         except OSError:
             return None
-        return (generation, head) if len(head) == INDEX_HEAD else None
+        is_whole = len(head) == INDEX_HEAD
+        return (self.generation, self._new_indexes, head) if is_whole else None
 
-    def _open_index(self, generation: int) -> None:
+    def _open_index(self) -> None:
+        """Look at the index that is at its path now: SQLite makes a new one where the last went."""
         with self._open_lock:
-            if generation not in self._indexes:
-                index = shared_memory_of(self.path)
-                self._indexes[generation] = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+            index = os.open(shared_memory_of(self.path), os.O_RDONLY | os.O_CLOEXEC)
+            self._indexes.append(index)
+            self._new_indexes += 1
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; answers the rows each changed."""
@@ -227,7 +229,7 @@ class Database:
             for connection in list(self._connections):
                 connection.close()
             while self._indexes:
-                os.close(self._indexes.popitem()[1])
+                os.close(self._indexes.pop())
             self._writer = None
             self._thread = threading.local()
 

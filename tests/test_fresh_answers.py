@@ -233,3 +233,11 @@ def test_commit_counts_from_when_it_is_seen_not_from_when_it_is_in_the_log(
         service.other.write([("UPDATE widget SET download_count = 1", {})])
         states.add(database.state())
     assert len(states) == 4
+
+
+def test_answers_are_right_after_every_connection_was_closed(service: Service) -> None:
+    service.answers()
+    service.app.extensions["database"].close()
+    service.other.write(WRITES["describe"](service.other))
+    service.other.close()  # the last one, and so the log goes with it
+    assert service.answers() == service.fresh_answers()

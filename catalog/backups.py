@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from catalog.sqlite_file import (
     remove_log,
     schema_version,
 )
-from catalog.upgrades import rebuild
+from catalog.upgrades import begin_history, rebuild
 
 
 def backup(database: Database, target: Path) -> None:
@@ -65,9 +64,7 @@ def _put(copied: Path, database: Database) -> Path | None:
             with connection:
                 connection.execute("BEGIN")
                 rebuild(connection)
-        # A revision that no answer was ever made at: what is kept is of another history.
-        now = {"now": time.time_ns()}
-        connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
+        begin_history(connection)
         # The mode is in the first page, and would be taken over with it.
         connection.execute("PRAGMA journal_mode = WAL")
         if database.exists() and not _is_damaged(database):

@@ -73,7 +73,11 @@ def rebuild(connection: sqlite3.Connection) -> None:
         connection.execute(KEEP_SEQUENCE, {"table": table})
     for table in reversed(kept):
         connection.execute(f"DROP TABLE old_{table}")
-    # A revision that no answer was ever made at: what is kept is of the old file.
+    begin_history(connection)
+
+
+def begin_history(connection: sqlite3.Connection) -> None:
+    """Set a revision that no answer was ever made at: what is kept is of another history."""
     now = {"now": time.time_ns()}
     connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
 

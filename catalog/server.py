@@ -123,6 +123,7 @@ def stop_on_signals(listeners: list[Listener]) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
         for listener in listeners:
+            refuse_newcomers(listener.socket)
             listener.stopping = True
         listeners[0].trigger.pull_trigger()
 
@@ -171,8 +172,6 @@ def make_room(sockets: Sockets) -> None:
 def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
     """Answer every request that has been sent, for as long as is allowed, and end."""
     begun = time.monotonic()
-    for listener in listeners:
-        refuse_newcomers(listener.socket)
     while (passed := time.monotonic() - begun) < seconds:
         busy = [
             channel for channel in channels(sockets) if channel.lingering or not channel.is_idle

@@ -67,6 +67,13 @@ def locked(database: Path) -> sqlite3.Connection:
     return connection
 
 
+def stop(server: Server, kept: socket.socket, ending: signal.Signals = signal.SIGTERM) -> None:
+    """Have the service stop, and wait until it has begun to: whom it answers then, it lets go."""
+    server.process.send_signal(ending)
+    kept.sendall(GET)
+    assert response(kept).headers["Connection"] == "close"
+
+
 def in_flight(server: Server) -> socket.socket:
     """A connection whose POST the service is working on."""
     connection = connect(server)
@@ -83,8 +90,8 @@ def test_a_request_in_flight_is_finished(
     before = count(database)
     server = start()
     lock = locked(database)
-    with in_flight(server) as connection:
-        server.process.send_signal(ending)
+    with in_flight(server) as connection, connect(server) as kept:
+        stop(server, kept, ending)
         lock.execute("ROLLBACK")
         answer = response(connection)
         assert (answer.status, answer.headers["Connection"]) == (200, "close")
@@ -135,12 +142,6 @@ def test_connections_that_ask_nothing_do_not_delay_the_end(start: Callable[..., 
         assert server.stop() == 0  # within the ten seconds that it waits
 
 
-def knock(server: Server) -> None:
-    """Connect until nobody answers: the first may still come in."""
-    for _ in range(100):
-        socket.create_connection(("127.0.0.1", server.port), timeout=0.3).close()
-
-
 @pytest.mark.skipif(
     sys.platform != "linux", reason="the filter that keeps newcomers out is Linux's"
 )
@@ -148,11 +149,9 @@ def test_whoever_comes_after_is_not_let_in(start: Callable[..., Server], databas
     server = start()
     lock = locked(database)
     with in_flight(server) as connection, connect(server) as kept:
-        server.process.send_signal(signal.SIGTERM)
-        kept.sendall(GET)
-        assert response(kept).headers["Connection"] == "close"  # so it has begun to stop
+        stop(server, kept)
         with pytest.raises(TimeoutError):
-            knock(server)
+            socket.create_connection(("127.0.0.1", server.port), timeout=0.3)
         lock.execute("ROLLBACK")
         assert response(connection).status == 200
     assert server.process.wait(10) == 0
@@ -163,9 +162,7 @@ def test_a_second_signal_ends_it_at_once(start: Callable[..., Server], database:
     server = start()
     lock = locked(database)
     with in_flight(server), connect(server) as kept:
-        server.process.send_signal(signal.SIGTERM)
-        kept.sendall(GET)
-        assert response(kept).headers["Connection"] == "close"
+        stop(server, kept)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == -signal.SIGTERM
     lock.close()

@@ -17,6 +17,7 @@ from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
+from waitress.utilities import build_http_date
 
 from catalog.logs import AccessLog
 from catalog.parsing import Parser, RequestTimeout
@@ -26,7 +27,8 @@ LINGER = 2  # seconds in which a refused client can stop sending, and so get to 
 SLOWEST = 16 * 1024  # bytes a second at which an answer must be taken
 # On every answer, refusals too: no browser is to guess that one is a page or a script.
 NO_SNIFFING = b"X-Content-Type-Options: nosniff\r\n"
-LARGE = 8 * 1024  # bytes from which an answer is sent from where it is, not from a copy
+LARGE = 8 * 1024  # bytes from which an answer is sent from where it is, not from waitress's copy
+ONE_PIECE = 48 * 1024  # bytes up to which head and body are put together: that is a copy too
 
 
 class Body(ReadOnlyFileBasedBuffer):
@@ -67,10 +69,29 @@ class LoggedTask:
 
     def build_response_header(self) -> bytes:
         # Once told to stop, an answer after which nothing was asked is the last of its connection.
-        if self.channel.server.stopping and not self.channel.ahead:
+        stopping = self.channel.server.stopping
+        if stopping and not self.channel.ahead:
             self.set_close_on_finish()
-        head: bytes = super().build_response_header()
+        goes_on = self.version == "1.1" and "CONNECTION" not in self.request.headers
+        has_length = self.content_length is not None and self.has_body
+        if goes_on and has_length and not (stopping or self.close_on_finish):
+            head = self._usual_head()
+        else:
+            head = super().build_response_header()
         return head if NO_SNIFFING in head else head.removesuffix(b"\r\n") + NO_SNIFFING + b"\r\n"
+
+    def _usual_head(self) -> bytes:
+        """The head of an answer of known length, after which the connection goes on.
+
+        Waitress would come to the same, by way of all the cases in which it would not.
+        """
+        lines = [f"{name}: {value}" for name, value in self.response_headers]
+        names = {name.lower() for name, _ in self.response_headers}
+        if "content-length" not in names:
+            lines.append(f"Content-Length: {self.content_length}")
+        if "date" not in names:
+            lines.append(f"Date: {build_http_date(self.start_time)}")
+        return "\r\n".join([f"HTTP/1.1 {self.status}", *lines, "", ""]).encode("latin-1")
 
     def _log(self) -> None:
         request = self.request
@@ -98,6 +119,17 @@ def request_line(request: HTTPRequestParser) -> str:
 
 class Task(LoggedTask, WSGITask):
     """A request that the app answers."""
+
+    def write(self, data: bytes) -> None:
+        """Send an answer in one piece where it is there in one: each is a call of the system."""
+        in_one = self.content_length == len(data) < ONE_PIECE and not self.wrote_header
+        if not (in_one and data and self.has_body):
+            super().write(data)
+            return
+        head = self.build_response_header()
+        self.wrote_header = True
+        self.content_bytes_written = len(data)
+        self.channel.write_soon(head + data)
 
 
 class Refusal(LoggedTask, ErrorTask):

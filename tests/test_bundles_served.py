@@ -339,3 +339,14 @@ def test_bundles_are_beside_the_database_unless_told_otherwise(tmp_path: Path) -
 def test_if_match_is_for_those_who_write(server: Server) -> None:
     response, body = server.request("GET", PATH, If_Match='"another"')
     assert (response.status, body) == (200, CONTENT)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-1"}], ids=["whole", "a part"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_no_header_of_a_bundle_comes_twice(
+    server: Server, method: str, headers: dict[str, str]
+) -> None:
+    response, _ = server.request(method, PATH, **headers)
+    names = sorted(name.lower() for name, _ in response.getheaders())
+    assert response.status == (206 if headers else 200)
+    assert names == sorted(set(names))

@@ -279,3 +279,19 @@ def test_no_answer_is_to_be_taken_for_what_it_does_not_say_it_is(
 ) -> None:
     response, _ = server.request(method, path)
     assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}, {"Range": "bytes=0-9"}], ids=str)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/openapi.json", "/static/catalog.css", "/api/v1/widgets/search", "/api/v1/widgets/a/b"],
+)
+def test_no_header_comes_twice(
+    server: Server, path: str, method: str, headers: dict[str, str]
+) -> None:
+    response, body = server.request(method, path, **headers)
+    names = sorted(name.lower() for name, _ in response.getheaders())
+    assert names == sorted(set(names))
+    assert {"content-length", "date", "x-content-type-options"} <= set(names)
+    assert len(body) == (0 if method == "HEAD" else int(response.headers["Content-Length"]))

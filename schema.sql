@@ -72,7 +72,8 @@ CREATE TABLE listing (
     name        TEXT    NOT NULL,
     official    INTEGER NOT NULL,  -- 0 also where nothing was said
     downloads   INTEGER NOT NULL,  -- -1 where nothing was said, to sort last
-    folded_name TEXT    NOT NULL
+    folded_name TEXT    NOT NULL,
+    folded_text TEXT    NOT NULL
 ) STRICT;
 
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
@@ -81,15 +82,17 @@ CREATE INDEX listing_official ON listing (official);  -- to count them; without 
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
+-- Which trigrams a text has, not where: that would be three times as much, and a text that has those
+-- of a word is at hand to be searched for it.
 CREATE VIRTUAL TABLE listing_text USING fts5 (
-    folded_text, content = 'listed_text', content_rowid = 'id', columnsize = 0,
+    folded_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
     tokenize = 'trigram case_sensitive 1'
 );
 
 CREATE TRIGGER widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO listing VALUES (
         new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-        new.folded_name
+        new.folded_name, new.folded_text
     );
     INSERT INTO listing_text (rowid, folded_text) VALUES (new.id, new.folded_text);
 END;
@@ -106,7 +109,7 @@ ON widget BEGIN
         SELECT 'delete', old.id, old.folded_text WHERE old.listed;
     INSERT INTO listing
         SELECT new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-               new.folded_name
+               new.folded_name, new.folded_text
         WHERE new.listed;
     INSERT INTO listing_text (rowid, folded_text)
         SELECT new.id, new.folded_text WHERE new.listed;

@@ -129,7 +129,7 @@ class Bench:
     def round(self, number: int, limit: Server) -> None:
         for row in self.plan.rows:
             if row.cold:
-                with self.fresh() as server:
+                with self.fresh(row.just_started) as server:
                     self.pair(row, server, limit)
         with self.fresh() as server:
             for row in self.plan.rows:
@@ -140,11 +140,14 @@ class Bench:
             self.peers_round()
 
     @contextmanager
-    def fresh(self) -> Iterator[Server]:
-        """Our service, just started, with every thread once used."""
+    def fresh(self, just_started: bool = False) -> Iterator[Server]:
+        """Our service, with every thread once used; in use for a while unless just started."""
         with our_service(self.catalog.database) as server:
             self.catalog.first_answers.append(server.seconds_to_first_answer)
             self.send(server, Row("warm-up", "warm-up", workload.warm_up(), cold=True))
+            if not just_started:
+                used = workload.earlier_use()
+                self.send(server, Row("use", "earlier use", used, cold=True, seconds=5))
             yield server
 
     def pair(self, row: Row, server: Server, limit: Server) -> None:

@@ -15,6 +15,7 @@ from bench.words import EVERYWHERE, WORDS, Item, pick
 SEARCH = "/api/v1/widgets/search"
 REGISTRY = f"/api/widgets/{FIXED_SCOPE}/registry.json"
 COLD_QUERIES = 2000
+EARLIER_QUERIES = 1000
 HOT_QUERIES = 50
 # A catalog has thousands of words; a search for the few most frequent ones is a row of its own.
 USUAL_RANKS = slice(40, 4000)
@@ -28,12 +29,13 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. A cold row sends each request once, to a process just started."""
+    """One line of the table. A cold row sends each request once, to a process of its own."""
 
     key: str
     title: str
     requests: Sequence[Request]
     cold: bool = False
+    just_started: bool = False  # the process has answered nothing yet; others have been in use
     target: float | None = None  # the least ratio to the limit
     headers: dict[str, str] = field(default_factory=dict)
     revalidates: bool = False  # sends the ETag of the answer, and expects 304
@@ -51,6 +53,12 @@ def rows(widgets: int) -> list[Row]:
     return [
         Row("search", "search, no q", plain, target=0.85),
         Row("cold", "search, q, cold", searches(words), cold=True, target=0.50, seconds=3),
+        Row(
+            *("started", "search, q, cold, just started", searches(words)),
+            cold=True,
+            just_started=True,
+            seconds=3,
+        ),
         Row("hot", "search, q, hot", hot, target=0.85),
         Row(
             *("compatible", "search, q + compatSdk, cold", compatible),
@@ -94,7 +102,21 @@ def warm_up() -> list[Request]:
     return [*(detail_of(number) for number in range(40)), *[Request("GET", SEARCH)] * 40]
 
 
+def earlier_use() -> list[Request]:
+    """What was asked of a service that has been in use: searches that are not measured later."""
+    typing = [query[:-1] for query in usual_queries() if _long_enough(query[:-1])]
+    others = [query for query in dict.fromkeys(typing) if query not in usual_queries()]
+    with_sdk = [{}, *({"compatSdk": sdk} for sdk in SDKS)]
+    chance = Random(8)
+    return [searches([query], **pick(chance, with_sdk))[0] for query in others[:EARLIER_QUERIES]]
+
+
 def cold_queries() -> list[str]:
+    return shuffled(usual_queries()[:COLD_QUERIES], Random(3))
+
+
+@cache
+def usual_queries() -> list[str]:
     """Words of usual frequency: most whole, some not typed to the end; and some names of two."""
     chance = Random(3)
     titles = (document(number)["widget"]["displayName"] for number in range(1000))
@@ -105,7 +127,7 @@ def cold_queries() -> list[str]:
         query = word[: 4 + int(chance.random() * 2)] if cut else word
         if _long_enough(query) and query not in queries:
             queries.append(query)
-    return shuffled(queries[:COLD_QUERIES], chance)
+    return queries
 
 
 def _long_enough(query: str) -> bool:

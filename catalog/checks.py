@@ -15,7 +15,8 @@ CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-
 
 MISLISTED = """
 WITH should AS (
-    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name
+    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
+           folded_text
     FROM widget WHERE listed
 )
 SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)

@@ -1,5 +1,6 @@
 """One SQLite file: its connections, its schema version, and the one way to write to it."""
 
+import math
 import os
 import sqlite3
 import stat
@@ -33,6 +34,7 @@ from catalog.sqlite_file import (
     run,
     schema_statements,
     shared_memory_of,
+    snapshot,
 )
 from catalog.upgrades import upgrade
 
@@ -50,7 +52,6 @@ class _Opened(NamedTuple):
     file: Inode
     size: int  # of the file, the last time that it was looked at
     log: Inode | None
-    generation: int
 
 
 class Database:
@@ -71,6 +72,7 @@ class Database:
         self._open_lock = threading.Lock()
         self._generation = 0  # how often another file has come to the path
         self._writer: _Opened | None = None
+        self._last: _Opened | None = None
         self._stalled = False  # since another process holds the write lock
         self._failed: list[Statement] = []  # the last write, if by a fault of the file
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -78,7 +80,7 @@ class Database:
         # it has the patience of a person at a terminal; a web request has not.
         self.on_wait: Callable[[], None] | None = None
 
-    def reader(self) -> sqlite3.Connection:
+    def reader(self) -> Connection:
         """This thread's connection to read with; each statement sees the catalog as it is then."""
         reader = self._thread.reader = self._current(getattr(self._thread, "reader", None), "ON")
         return reader.connection
@@ -88,19 +90,16 @@ class Database:
         self._thread.deadline = time.monotonic() + seconds
 
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> Iterator[Connection]:
         """A connection on which every statement sees the same state of the catalog."""
         connection = self.reader()
-        connection.execute("BEGIN")
-        try:
+        with snapshot(connection):
             yield connection
-        finally:
-            connection.execute("ROLLBACK")
 
     @property
     def generation(self) -> int:
         """Which of the files that have been at the path this thread reads; see _leave()."""
-        generation: int = self._thread.reader.generation
+        generation: int = self._thread.reader.connection.generation
         return generation
 
     def state(self) -> object | None:
@@ -108,9 +107,9 @@ class Database:
 
         It is the head of the index that SQLite keeps of its log, by which every reader sees what
         is committed. The log itself would tell too soon: a commit is in it before it is on the
-        disc, and is seen only after. None where there is no telling.
+        disc, and is seen only after. None where there is no telling. To be asked right after
+        reader(), which sees whether the file is still the same.
         """
-        self.reader()
         try:
             if not self._indexes or not os.fstat(self._indexes[-1]).st_nlink:
                 self._open_index()
@@ -230,7 +229,7 @@ class Database:
                 connection.close()
             while self._indexes:
                 os.close(self._indexes.pop())
-            self._writer = None
+            self._writer = self._last = None
             self._thread = threading.local()
 
     def _file(self) -> os.stat_result | None:
@@ -250,26 +249,31 @@ class Database:
         if status is None:
             raise DatabaseError(f"{self.name} does not exist. Create it with: flask init")
         file, size = (status.st_dev, status.st_ino), status.st_size
-        if opened and (opened.file, opened.generation) == (file, self._generation):
+        is_current = opened and opened.connection.generation == self._generation
+        if opened and is_current and opened.file == file:
             if size < opened.size:
                 check_length(self.path, self.name)
             return opened if size == opened.size else opened._replace(size=size)
         with self._open_lock:
+            # A thread that opens its first connection has to see too that the file is another.
+            last = opened if is_current else self._last
+            if last and last.file != file and last.connection.generation == self._generation:
+                self._leave(last)
             if opened:
-                if opened.generation == self._generation:
-                    self._leave(opened)
                 opened.connection.close()
             connection = self._open()
             connection.execute(f"PRAGMA query_only = {query_only}")
             if hasattr(self._thread, "deadline"):
                 connection.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
                 connection.execute(f"PRAGMA cache_size = -{HURRIED_CACHE_KIB}")
+            connection.generation = self._generation
             self._connections.add(connection)
-            return _Opened(connection, file, size, _inode(self._log), self._generation)
+            self._last = _Opened(connection, file, size, _inode(self._log))
+            return self._last
 
     def _is_late(self) -> bool:
-        late: bool = time.monotonic() > self._thread.deadline
-        return late
+        deadline = getattr(self._thread, "deadline", math.inf)  # it may be of another thread
+        return time.monotonic() > deadline
 
     def _leave(self, opened: _Opened) -> None:
         """Take leave of a file that is no longer at the path, with all that was written to it.

@@ -7,7 +7,7 @@ from catalog import resources
 DETAIL = f"""
 SELECT content, download_count, CAST(
     '{{"widget":' || {resources.WIDGET} || ',"versions":' || {resources.VERSION_ENTRIES}
-    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}' AS BLOB)
+    || ',"latestVersion":' || {resources.LATEST_VERSION} || '}}' || char(10) AS BLOB)
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """

@@ -17,7 +17,7 @@ from catalog.sqlite_file import TooSlow
 if TYPE_CHECKING:
     from catalog.connections import Channel
 
-PATIENCE = 0.01  # seconds that one answer may keep all others waiting; what it did is then lost
+PATIENCE = 0.025  # seconds that one answer may keep all others waiting; what it did is then lost
 
 
 def is_quick(path: str) -> bool:

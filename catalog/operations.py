@@ -6,7 +6,7 @@ from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
 from catalog.db import Database
-from catalog.search import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.parameters import DEFAULT_LIMIT, MAX_LIMIT
 from catalog.sqlite_file import DatabaseError
 
 operations = Blueprint("operations", __name__, url_prefix="/api")

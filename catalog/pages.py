@@ -1,7 +1,6 @@
 """The web pages: browse the catalog, look at one widget. They work without any script."""
 
 import json
-import sqlite3
 
 from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
 from markupsafe import Markup
@@ -11,10 +10,12 @@ from catalog.db import Database
 from catalog.details import find_widget
 from catalog.documents import shown
 from catalog.icons import icon_svg
+from catalog.parameters import ParameterError, parse_search
 from catalog.resources import Json
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
-from catalog.search import ParameterError, find_widgets, parse_search
+from catalog.search import find_widgets
 from catalog.semver_ranges import satisfies
+from catalog.sqlite_file import Connection
 
 PAGE_SIZE = 24  # fills rows of two, three and four
 MAX_SCOPES = 200  # to choose from; a widget's own is always a link
@@ -75,7 +76,8 @@ def browse() -> tuple[str, int]:
     connection = reader()
     if not errors:
         wanted = parse_search({**asked, "limit": str(PAGE_SIZE)}, public_url())
-        answer = json.loads(find_widgets(connection, wanted)[1])
+        _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
+        answer = json.loads(found)
         links = page_links(asked, answer)
     page = render_template(
         "browse.html",
@@ -88,7 +90,7 @@ def browse() -> tuple[str, int]:
     return page, 400 if errors else 200
 
 
-def reader() -> sqlite3.Connection:
+def reader() -> Connection:
     database: Database = current_app.extensions["database"]
     return database.reader()
 
@@ -119,7 +121,7 @@ SELECT scope FROM listing GROUP BY scope ORDER BY count(*) DESC, scope LIMIT :li
 """
 
 
-def scopes(connection: sqlite3.Connection, chosen: str) -> list[str]:
+def scopes(connection: Connection, chosen: str) -> list[str]:
     """The scopes to choose from: those with the most widgets, and the one that is chosen."""
     found = {scope for (scope,) in connection.execute(SCOPES, {"limit": MAX_SCOPES})}
     return sorted(found | ({chosen} if chosen else set()))

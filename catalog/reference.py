@@ -13,10 +13,11 @@ from catalog import description
 from catalog.db import Database
 from catalog.description import Operation
 from catalog.details import find_widget
+from catalog.parameters import parse_search
 from catalog.resources import Json
 from catalog.routing import V1_PREFIX, public_url
-from catalog.search import find_widgets, parse_search
-from catalog.sqlite_file import DatabaseError
+from catalog.search import find_widgets
+from catalog.sqlite_file import Connection, DatabaseError
 
 OPERATIONS = description.operations()
 SCHEMAS = description.schemas()
@@ -70,7 +71,7 @@ class Example(NamedTuple):
     entry: Json | None
 
 
-def find_example(connection: sqlite3.Connection) -> Example | None:
+def find_example(connection: Connection) -> Example | None:
     """Examples from this catalog; None if there is no widget in it."""
     asked = description.example_values(SEARCH)
     found = _search(connection, asked)
@@ -102,9 +103,11 @@ def find_example(connection: sqlite3.Connection) -> Example | None:
     )
 
 
-def _search(connection: sqlite3.Connection, arguments: dict[str, str]) -> Json:
-    found: Json = json.loads(find_widgets(connection, parse_search(arguments, public_url()))[1])
-    return found
+def _search(connection: Connection, arguments: dict[str, str]) -> Json:
+    wanted = parse_search(arguments, public_url())
+    _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
+    answer: Json = json.loads(found)
+    return answer
 
 
 def _version_of(detail: Json) -> str:

@@ -3,29 +3,28 @@
 import json
 import sqlite3
 
-from flask import Blueprint, Response, abort, current_app
+from flask import Blueprint, Response, abort
 
 from catalog import resources
 from catalog.answers import Made, respond
-from catalog.db import Database
 from catalog.documents import shown
 from catalog.routing import public_url
 
 registry = Blueprint("registry", __name__)
 
-UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
-
 
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
-    database: Database = current_app.extensions["database"]
     named = {"scope": scope, "public_url": public_url()}
-
-    def look(seen: dict[str, int]) -> dict[str, int] | None:
-        return seen if database.reader().execute(UNCHANGED, seen).fetchone() else None
-
     key = ("registry", *named.values())
-    return respond(key, look, lambda: make_registry(database.reader(), named))
+    return respond(key, still_holds, lambda connection: make_registry(connection, named))
+
+
+UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
+
+
+def still_holds(connection: sqlite3.Connection, seen: dict[str, int]) -> dict[str, int] | None:
+    return seen if connection.execute(UNCHANGED, seen).fetchone() else None
 
 
 REGISTRY = f"""
@@ -43,4 +42,4 @@ def make_registry(connection: sqlite3.Connection, named: dict[str, str | None]) 
     if widgets is None:
         abort(404, f"There is no widget in the scope {shown(scope)}.")
     name = json.dumps(scope, ensure_ascii=False).encode()
-    return {"content": content}, b'{"scope":%b,"widgets":[%b]}' % (name, widgets)
+    return {"content": content}, b'{"scope":%b,"widgets":[%b]}\n' % (name, widgets)

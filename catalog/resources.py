@@ -1,7 +1,8 @@
 """The JSON of the specification's resources, as SQL that makes it of rows of widget and version.
 
-SQLite writes the text itself: one statement gives a whole answer in one row. While it works other
-threads can too, and each further row would be one more turn at the interpreter's lock.
+SQLite writes the text itself: a statement gives a whole answer in one row, or a whole part of one.
+While it works other threads can too, and each further row would be one more turn at the
+interpreter's lock.
 """
 
 from collections.abc import Iterable
@@ -17,12 +18,13 @@ def _boolean(column: str) -> str:
     return f"json(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)"
 
 
-_WIDGET_FIELDS = f"""
+# Of a widget, all but what changes without it: its counter and its versions.
+WIDGET_FIELDS = f"""
     'scope', widget.scope, 'name', widget.name, 'displayName', widget.display_name,
     'description', widget.description, 'icon', widget.icon,
     'isOfficial', {_boolean("widget.is_official")}"""
 
-WIDGET = f"""json_object({_WIDGET_FIELDS},
+WIDGET = f"""json_object({WIDGET_FIELDS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
 
 _VERSION_FIELDS = f"""
@@ -59,47 +61,24 @@ DOCUMENT_VERSION = "json_object({})".format(
 )
 
 
-_OFFERED = "FROM version WHERE widget_id = widget.id AND yanked = 0"
-_NEWEST = f"ORDER BY {NEWEST_FIRST} LIMIT 1"
+# The versions of a widget that are not yanked.
+OFFERED_NEWEST_FIRST = (
+    f"FROM version WHERE widget_id = widget.id AND yanked = 0 ORDER BY {NEWEST_FIRST}"
+)
 
 # Of a widget: its newest version that is not yanked, as text or as JSON, and all its versions.
-LATEST_VERSION = f"json_quote((SELECT version {_OFFERED} {_NEWEST}))"
-LATEST_ENTRY = f"coalesce((SELECT {VERSION_ENTRY} {_OFFERED} {_NEWEST}), 'null')"
-LATEST_COMPATIBLE_ENTRY = f"""coalesce((
-    SELECT {VERSION_ENTRY} {_OFFERED} AND satisfies(:compat_sdk, sdk_version) {_NEWEST}), 'null')"""
+LATEST_VERSION = f"json_quote((SELECT version {OFFERED_NEWEST_FIRST} LIMIT 1))"
+LATEST_ENTRY = f"coalesce((SELECT {VERSION_ENTRY} {OFFERED_NEWEST_FIRST} LIMIT 1), 'null')"
 VERSION_ENTRIES = f"""'[' || coalesce((
     SELECT group_concat(entry) FROM (
         SELECT {VERSION_ENTRY} AS entry FROM version WHERE widget_id = widget.id
         ORDER BY {NEWEST_FIRST})), '') || ']'"""
 
 
-def _object(fields: str, **members: str) -> str:
-    """A JSON object of plain fields, and of members that are JSON text already."""
-    # The braces are all that trim() can meet: no plain field is an object.
-    texts = "".join(f""" || ',"{key}":' || {text}""" for key, text in members.items())
-    return f"""'{{' || trim(json_object({fields}), '{{}}'){texts} || '}}'"""
-
-
-WIDGET_SUMMARY = _object(
-    f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count", latestVersion=LATEST_ENTRY
-)
-# Most often the latest version is compatible too: its text is made once.
-COMPATIBLE_WIDGET_SUMMARY = """(
-    WITH newest AS MATERIALIZED (SELECT {latest} AS entry) SELECT {summary} FROM newest)""".format(
-    latest=LATEST_ENTRY,
-    summary=_object(
-        f"{_WIDGET_FIELDS}, 'downloadCount', widget.download_count",
-        latestVersion="entry",
-        latestCompatibleVersion=f"""iif(
-            entry = 'null' OR satisfies(:compat_sdk, entry ->> 'sdkVersion'),
-            entry, {LATEST_COMPATIBLE_ENTRY})""",
-    ),
-)
-REGISTRY_WIDGET = _object(
-    f"{_WIDGET_FIELDS}, 'createdAt', widget.created_at",
-    latestVersion=LATEST_VERSION,
-    versions=VERSION_ENTRIES,
-)
+# The braces are all that trim() can meet: no field of a widget is an object.
+REGISTRY_WIDGET = f"""'{{'
+    || trim(json_object({WIDGET_FIELDS}, 'createdAt', widget.created_at), '{{}}')
+    || ',"latestVersion":' || {LATEST_VERSION} || ',"versions":' || {VERSION_ENTRIES} || '}}'"""
 
 
 def latest_version(newest_first: Iterable[Any]) -> str | None:

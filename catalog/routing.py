@@ -42,6 +42,10 @@ class Service(Flask):
             return super().create_url_adapter(request)
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function itself: Flask would look, for each request, whether one is a coroutine."""
+        return func
+
     def log_exception(self, exc_info: Any) -> None:
         """Log a fault of ours under a number that its answer carries too.
 

@@ -3,13 +3,12 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from catalog.atomic_files import replacing
-from catalog.semver_ranges import satisfies
 
 APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 2
@@ -79,6 +78,8 @@ class Cursor(sqlite3.Cursor):
 class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, and is closed when its thread ends."""
 
+    generation = 0  # of the files that have been at the path, which one it is to
+
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         return super().cursor(Cursor).execute(sql, values)
 
@@ -103,8 +104,19 @@ def connect(path: Path, parameters: str) -> Connection:
     # Popular counters are written again and again: moved to the file four times less often than
     # by default, most of those writes are spared it.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.create_function("satisfies", 2, satisfies, deterministic=True)
     return connection
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Within, every statement sees the same state of the catalog."""
+    try:
+        connection.execute("BEGIN")
+        yield
+    finally:
+        # A thread in a hurry can be told so by BEGIN, after it has begun, and by a ROLLBACK that is
+        # kept prepared; this one is prepared anew, and too short for that.
+        connection.rollback()
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from flask import Blueprint, Response, abort, current_app, jsonify, request, send_file
+from flask import Blueprint, Response, abort, current_app, request, send_file
 from flask_cors import CORS
 
 from catalog import details, store
@@ -11,11 +11,14 @@ from catalog.answers import Made, respond
 from catalog.bundles import Bundles
 from catalog.db import Database
 from catalog.documents import shown
+from catalog.parameters import ParameterError, parse_search
 from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405, public_url
-from catalog.search import ParameterError, find_widgets, parse_search, still_holds
+from catalog.search import find_widgets, still_holds
 
+# What flask-cors would say in the end: it finds it said, and a tenth of the time is saved.
+OPEN = {"Access-Control-Allow-Origin": "*"}
 # Counts change: an answer may be kept by who asks each time whether it still holds.
-ASK_AGAIN = "no-cache"
+ASK_AGAIN = {"Cache-Control": "no-cache", **OPEN}
 YEAR = 31_536_000  # seconds; no cache is asked to keep anything longer
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
@@ -28,24 +31,22 @@ def search() -> Response:
         wanted = parse_search(request.args.to_dict(), public_url())
     except ParameterError as error:
         abort(400, str(error))
-    database: Database = current_app.extensions["database"]
     return respond(
         wanted,
-        look=lambda seen: still_holds(database.reader(), wanted, seen),
-        make=lambda: find_widgets(database.reader(), wanted),
-        cache_control=ASK_AGAIN,
+        look=lambda connection, seen: still_holds(connection, wanted, seen),
+        make=lambda connection: find_widgets(connection, wanted, current_app.extensions["shelf"]),
+        headers=ASK_AGAIN,
     )
 
 
 @v1.get("/<scope>/<name>")
 def detail(scope: str, name: str) -> Response:
-    database: Database = current_app.extensions["database"]
     address = public_url()
     return respond(
         ("detail", scope, name, address),
-        look=lambda seen: details.still_holds(database.reader(), scope, name, seen),
-        make=lambda: make_detail(database.reader(), scope, name, address),
-        cache_control=ASK_AGAIN,
+        look=lambda connection, seen: details.still_holds(connection, scope, name, seen),
+        make=lambda connection: make_detail(connection, scope, name, address),
+        headers=ASK_AGAIN,
     )
 
 
@@ -61,7 +62,7 @@ def count_install(scope: str, name: str) -> Response:
     (counted,) = current_app.extensions["database"].write(store.count_install(scope, name))
     if not counted:
         abort(404, no_widget(scope, name))
-    return jsonify(success=True)
+    return Response('{"success":true}\n', headers=OPEN, mimetype="application/json")
 
 
 HELD_BUNDLE = """

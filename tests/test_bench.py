@@ -191,3 +191,10 @@ def test_the_chart_is_well_formed_and_has_a_bar_for_each_row() -> None:
 def test_the_lock_file_names_no_registry() -> None:
     lock = json.loads((ROOT / "bench" / "package-lock.json").read_text(encoding="utf-8"))
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
+
+
+def test_earlier_use_is_of_searches_that_are_not_measured() -> None:
+    earlier = {request.path for request in workload.earlier_use()}
+    assert len(earlier) == workload.EARLIER_QUERIES
+    for row in workload.rows(1_000):
+        assert earlier.isdisjoint({request.path for request in row.requests})

@@ -10,7 +10,7 @@ from markup import assert_page, cards, element, elements
 from app import DEFAULTS
 from catalog.icons import find_icon, letter_avatar
 from catalog.pages import PAGE_SIZE
-from catalog.search import MAX_Q_LENGTH
+from catalog.parameters import MAX_Q_LENGTH
 
 WEATHER = "/widgets/acme/weather"
 

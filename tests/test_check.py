@@ -99,11 +99,14 @@ DAMAGES = {
     "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {MISLISTED}"]),
     "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {MISLISTED}"]),
     "listing row too many": (
-        ["INSERT INTO listing SELECT id, scope, name, 0, -1, folded_name FROM widget WHERE id = 2"],
+        [
+            "INSERT INTO listing SELECT id, scope, name, 0, -1, folded_name, folded_text "
+            "FROM widget WHERE id = 2"
+        ],
         [f"acme/notes: {MISLISTED}"],
     ),
     "listing row of no widget": (
-        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone')"],
+        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone', 'gone')"],
         [f"acme/gone: {MISLISTED}"],
     ),
     "folded name stale": (["UPDATE widget SET display_name = 'Watch' WHERE id = 1"], [STALE]),

@@ -70,6 +70,23 @@ FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {
 }
 
 
+def test_thread_in_a_hurry_is_never_left_in_a_snapshot(database: Path) -> None:
+    catalog = Database(database)
+    catalog.hurry(60)
+    connection = catalog.reader()
+    catalog.hurry(-1)
+    told = 0
+    for _ in range(1000):  # SQLite looks at the clock every so many steps, and BEGIN has a few
+        try:
+            with catalog.read():
+                pass
+        except TooSlow:
+            told += 1
+        assert not connection.in_transaction
+    assert told > 0
+    catalog.close()
+
+
 @pytest.mark.parametrize("fetch", FETCHES.values(), ids=FETCHES)
 def test_thread_in_a_hurry_does_not_fetch_what_takes_long(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]

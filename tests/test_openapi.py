@@ -21,7 +21,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import catalog
 from app import DEFAULTS, create_app
-from catalog import documents, search, semver_ranges, v1
+from catalog import documents, semver_ranges, v1
 from catalog.description import (
     DESCRIPTION,
     address,
@@ -30,6 +30,7 @@ from catalog.description import (
     operations,
     resolved,
 )
+from catalog.parameters import DEFAULT_LIMIT, MAX_LIMIT, MAX_Q_LENGTH, parse_search
 
 SCHEMAS = DESCRIPTION["components"]["schemas"]
 OPERATIONS = {operation.id: operation for operation in operations()}
@@ -117,10 +118,10 @@ def test_description_is_of_this_release() -> None:
 def test_limits_are_those_of_the_code() -> None:
     asked = parameters("searchWidgets")
     answered = SCHEMAS["SearchResults"]["properties"]
-    assert asked["limit"]["default"] == search.DEFAULT_LIMIT
-    assert answered["limit"]["maximum"] == search.MAX_LIMIT
-    assert answered["widgets"]["maxItems"] == search.MAX_LIMIT
-    assert asked["q"]["maxLength"] == search.MAX_Q_LENGTH
+    assert asked["limit"]["default"] == DEFAULT_LIMIT
+    assert answered["limit"]["maximum"] == MAX_LIMIT
+    assert answered["widgets"]["maxItems"] == MAX_LIMIT
+    assert asked["q"]["maxLength"] == MAX_Q_LENGTH
     assert asked["compatSdk"]["maxLength"] == semver_ranges.MAX_LENGTH
     assert SCHEMAS["VersionEntry"]["properties"]["version"]["maxLength"] == semver_ranges.MAX_LENGTH
     for schema in (parameters("getWidget"), SCHEMAS["Widget"]["properties"]):
@@ -128,7 +129,7 @@ def test_limits_are_those_of_the_code() -> None:
         assert schema["name"]["maxLength"] == documents.MAX_IDENTIFIER_LENGTH
     for schema, count in (("Widget", "downloadCount"), ("VersionEntry", "bundleSize")):
         assert SCHEMAS[schema]["properties"][count]["maximum"] == documents.MAX_SAFE_INTEGER
-    assert f"more than {search.MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
+    assert f"more than {MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
     assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_LENGTH
     assert (
         f"max-age={v1.YEAR},"
@@ -138,7 +139,7 @@ def test_limits_are_those_of_the_code() -> None:
 
 
 def test_page_that_is_asked_for_by_default_is_the_one_described() -> None:
-    assert parameters("searchWidgets")["page"]["default"] == search.parse_search({}).page
+    assert parameters("searchWidgets")["page"]["default"] == parse_search({}).page
 
 
 @pytest.mark.parametrize(

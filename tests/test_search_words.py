@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from catalog import store
+from catalog import search, store
 from catalog.documents import check_document
 
 SEARCH = "/api/v1/widgets/search"
@@ -230,6 +230,20 @@ def test_search_follows_a_change_of_text_and_of_listing(app_with: Callable[..., 
         assert hits == ([findable, "a"] if findable else [])
 
 
+@pytest.mark.parametrize("number", [7, 8, 9, 10, 100])
+def test_any_number_of_words_must_all_occur(client_with: ClientWith, number: int) -> None:
+    words = [*(f"wo{place:03}" for place in range(number - 1)), "z"]
+    client = client_with(
+        *counted(
+            ("named", " ".join(reversed(words)), None),
+            ("told", "Words", " ".join(words)),
+            ("over", words[0], " ".join(words[1:])),
+            ("wanting", " ".join(words[:-1]), None),
+        )
+    )
+    assert found(client, q=" ".join(words)) == ["named", "over", "told"]
+
+
 # The whole rule once more, as plainly as Python can say it.
 
 
@@ -289,7 +303,7 @@ def searches(draw: st.DrawFn) -> tuple[list[Json], list[tuple[str, str, str]]]:
     return widgets, draw(st.lists(st.tuples(asked, *filters), min_size=4, max_size=8))
 
 
-@settings(
+by_the_rule = settings(
     derandomize=True,
     deadline=None,
     max_examples=50,
@@ -297,6 +311,9 @@ def searches(draw: st.DrawFn) -> tuple[list[Json], list[tuple[str, str, str]]]:
     # Each example makes a catalog of its own, so that nothing of one is left for the next.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+@by_the_rule
 @given(searches())
 def test_search_is_what_the_plain_rule_says(
     client_with: ClientWith, drawn: tuple[list[Json], list[tuple[str, str, str]]]
@@ -306,3 +323,38 @@ def test_search_is_what_the_plain_rule_says(
     for q, scope, official in asked:
         parameters = {"q": q, "scope": scope} | ({"official": official} if official else {})
         assert found(client, **parameters) == expected_names(widgets, q, scope, official)
+
+
+@by_the_rule
+@given(searches(), st.integers(1, 3), st.integers(1, 3))
+def test_pages_of_many_hits_are_what_the_plain_rule_says(
+    client_with: ClientWith,
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: tuple[list[Json], list[tuple[str, str, str]]],
+    many: int,
+    limit: int,
+) -> None:
+    monkeypatch.setattr(search, "MANY", many)
+    widgets, asked = drawn
+    client = client_with(*({"widget": widget} for widget in widgets))
+    for q, scope, official in asked:
+        expected = expected_names(widgets, q, scope, official)
+        query = {"q": q, "scope": scope, "limit": limit} | (
+            {"official": official} if official else {}
+        )
+        for page in range(1, len(expected) // limit + 2):
+            answer = client.get(SEARCH, query_string={**query, "page": page}).get_json()
+            names = [widget["name"] for widget in answer["widgets"]]
+            assert (names, answer["total"]) == (
+                expected[(page - 1) * limit : page * limit],
+                len(expected),
+            )
+
+
+def test_a_page_of_many_hits_can_be_as_far_past_the_end_as_any(
+    client_with: ClientWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MANY", 1)
+    client = client_with(document(displayName="Clock"))
+    answer = client.get(SEARCH, query_string={"q": "clock", "page": 2**70}).get_json()
+    assert (answer["widgets"], answer["total"]) == ([], 1)

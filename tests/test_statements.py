@@ -7,11 +7,13 @@ import pytest
 from builders import document, version
 from flask import Flask
 
+from catalog import search
+
 CATALOG = [
     document(f"acme/widget-{n}", version("1.0.0"), version("2.0.0"), displayName=f"Widget {n}")
     for n in range(30)
 ]
-MADE = {
+KEPT = {
     "browse": "/api/v1/widgets/search",
     "words": "/api/v1/widgets/search?q=widget",
     "short word": "/api/v1/widgets/search?q=wi",
@@ -26,7 +28,7 @@ def statements(app: Flask, request: Callable[[], object], *, commit: bool = True
     """What SQLite is asked while the request is answered."""
     database = app.extensions["database"]
     # The text index reads its settings once, when it is first asked.
-    database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'other'")
+    database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'oth'")
     if commit:  # which opens the connection to write with
         database.write([("UPDATE widget SET icon = icon WHERE id = -1", {})])
     connections = [database.reader()]
@@ -45,18 +47,88 @@ def statements(app: Flask, request: Callable[[], object], *, commit: bool = True
     return [sql for sql, _ in groupby(seen) if not sql.startswith("--")]
 
 
-@pytest.mark.parametrize("path", MADE.values(), ids=MADE)
-def test_an_answer_is_made_with_one_statement_and_kept_for_none(
+@pytest.mark.parametrize("path", KEPT.values(), ids=KEPT)
+def test_a_kept_answer_is_given_without_a_statement(
     app_with: Callable[..., Flask], path: str
 ) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
     assert statements(app, lambda: None) == []
-    assert len(statements(app, lambda: client.get(path), commit=False)) == 1
-    assert len(statements(app, lambda: client.get(path), commit=False)) == 0
+    assert statements(app, lambda: client.get(path), commit=False) != []
+    assert statements(app, lambda: client.get(path), commit=False) == []
 
 
-@pytest.mark.parametrize("path", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("kind", ["detail", "registry"])
+def test_a_detail_and_a_registry_are_made_with_one_statement(
+    app_with: Callable[..., Flask], kind: str
+) -> None:
+    app = app_with(*CATALOG)
+    assert len(statements(app, lambda: app.test_client().get(KEPT[kind]))) == 1
+
+
+def steps(app: Flask, **parameters: str) -> list[str]:
+    """What the statements of a search are for."""
+    client = app.test_client()
+    path = "/api/v1/widgets/search"
+    asked = statements(app, lambda: client.get(path, query_string=parameters), commit=False)
+    asked = [sql for sql in asked if "FROM installed" not in sql]  # what was kept of it has ended
+    named = {
+        "WITH": "hits",
+        "SELECT (SELECT content": "tally",
+        "SELECT content, widget.id,\n": "summaries",
+        "SELECT content, widget.id, (": "offers",
+        "SELECT content, version.id,": "entries",
+    }
+    return [
+        next(name for start, name in named.items() if sql.strip().startswith(start))
+        for sql in asked
+    ]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"q": "widget"}, {"q": "wi"}, {"limit": "100"}], ids=str
+)
+def test_a_search_is_made_with_a_statement_for_the_hits_and_one_for_new_summaries(
+    app_with: Callable[..., Flask], parameters: dict[str, str]
+) -> None:
+    app = app_with(*CATALOG)
+    assert steps(app, **parameters) == ["hits", "summaries"]
+    assert steps(app, **parameters, scope="acme") == ["hits"]  # with what it has read before
+
+
+def test_versions_for_an_sdk_are_looked_up_once_and_only_older_ones_written_anew(
+    app_with: Callable[..., Flask],
+) -> None:
+    older = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")
+    newer = version("2.0.0", sdkVersion="^2.0.0", publishedAt="2025-01-01T00:00:00Z")
+    app = app_with(document("acme/clock", older, newer))
+    assert steps(app, compatSdk="1.4.0") == ["hits", "summaries", "offers", "entries"]
+    assert steps(app, compatSdk="1.5.0") == ["hits", "entries"]
+    assert steps(app, compatSdk="2.0.0") == ["hits"]  # the latest is in the summary
+    assert steps(app, compatSdk="3.0.0") == ["hits"]  # which none fits
+
+
+def test_many_hits_are_counted_once_for_all_their_pages(
+    app_with: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MANY", 10)
+    app = app_with(*CATALOG)
+    assert steps(app, q="widget") == ["hits", "tally", "hits", "summaries"]
+    assert steps(app, q="widget", page="2") == ["hits", "hits", "hits", "summaries"]
+    app.test_cli_runner().invoke(args=["unlist", "acme/widget-1"])
+    assert steps(app, q="widget", page="2") == ["hits", "tally", "hits", "hits", "summaries"]
+
+
+def test_what_is_read_again_is_of_the_catalog_as_it_is_then(app_with: Callable[..., Flask]) -> None:
+    app = app_with(*CATALOG)
+    assert steps(app, q="widget") == ["hits", "summaries"]
+    app.test_cli_runner().invoke(args=["describe", "acme/widget-1", "--description", "New"])
+    assert steps(app, q="widget") == ["hits", "summaries"]
+    app.test_client().post("/api/v1/widgets/acme/widget-1")
+    assert steps(app, q="widget") == ["hits"]
+
+
+@pytest.mark.parametrize("path", KEPT.values(), ids=KEPT)
 def test_just_after_a_commit_a_kept_answer_is_confirmed_with_one_statement(
     app_with: Callable[..., Flask], path: str
 ) -> None:

@@ -264,6 +264,7 @@ class Database:
             connection = self._open()
             connection.execute(f"PRAGMA query_only = {query_only}")
             if hasattr(self._thread, "deadline"):
+                connection.is_hurried = True
                 connection.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
                 connection.execute(f"PRAGMA cache_size = -{HURRIED_CACHE_KIB}")
             connection.generation = self._generation

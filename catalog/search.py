@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from catalog.parameters import Search
 from catalog.shelf import Shelf
-from catalog.sqlite_file import Connection, snapshot
+from catalog.sqlite_file import Connection, TooSlow, snapshot
 from catalog.summaries import ChangedError, Summaries
 
 FEW_WORDS = 8  # as people type them
@@ -44,20 +44,21 @@ class Hits(NamedTuple):
     content: int  # and the next: the revisions
     downloads: int
     total: int
+    last: int  # the greatest id among all that were found; 0 where that is of no use
     ids: list[str]
     counts: list[str]  # of installs; -1 where nothing was said
 
 
 # CROSS JOIN, here and below, is SQLite's word for: begin on the left. There the rows are few.
 PAGE = """
-SELECT content, revision.downloads, (SELECT total FROM total), ids, counts
-FROM revision CROSS JOIN (
+SELECT content, revision.downloads, total, last, ids, counts
+FROM revision CROSS JOIN total CROSS JOIN (
     SELECT group_concat(widget_id) AS ids, group_concat(downloads) AS counts FROM hit)
 """
 
 # Without words, the order is that of an index, and the page is read off its beginning.
 BROWSE = f"""
-WITH total AS (SELECT count(*) AS total FROM listing WHERE {{conditions}}),
+WITH total AS (SELECT count(*) AS total, 0 AS last FROM listing WHERE {{conditions}}),
 hit AS (
     SELECT widget_id, downloads FROM listing WHERE {{in_order}}
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -78,7 +79,7 @@ WITH found AS MATERIALIZED (
     SELECT widget_id, {TIER} AS tier, downloads, scope, name FROM {{source}}
     WHERE {{match}} AND {{conditions}} LIMIT :many
 ),
-total AS (SELECT count(*) AS total FROM found),
+total AS (SELECT count(*) AS total, max(widget_id) AS last FROM found),
 hit AS (
     SELECT widget_id, downloads FROM found
     ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -97,14 +98,14 @@ SELECT (SELECT content FROM revision), count(*),
 FROM {source} WHERE {match} AND {conditions}
 """
 NAMED = f"""
-WITH total AS (SELECT :total AS total),
+WITH total AS (SELECT :total AS total, 0 AS last),
 hit AS (
     SELECT widget_id, downloads FROM json_each(:named) CROSS JOIN listing ON widget_id = value
     ORDER BY {TIER}, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
 {PAGE}"""
 OTHERS = f"""
-WITH total AS (SELECT :total AS total),
+WITH total AS (SELECT :total AS total, 0 AS last),
 hit AS (
     SELECT widget_id, downloads FROM listing WHERE {{in_order}} AND NOT ({{name_holds_words}})
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -117,15 +118,19 @@ def _find_hits(connection: Connection, search: Search, shelf: Shelf) -> Hits:
     if not search.q:
         return question.page(BROWSE)
     hits = question.page(WORDS)
-    return hits if hits.total < MANY else _find_among_many(question, shelf, hits.content)
+    return hits if hits.total < MANY else _find_among_many(question, shelf, hits)
 
 
-def _find_among_many(question: "Question", shelf: Shelf, content: int) -> Hits:
-    search = question.search
+def _find_among_many(question: "Question", shelf: Shelf, some: Hits) -> Hits:
+    search, content = question.search, some.content
     tallies = shelf.things((question.connection.generation, content), TALLY)
     key = (*search.words, search.scope, search.official)
     tally = tallies.get(key)
     if tally is None:
+        if some.last < 2 * MANY:  # every other text has the words, as far as was seen
+            if question.connection.is_hurried:
+                raise TooSlow  # before it turns out
+            question.is_indexed = False  # to read all texts is quicker than to look up so many
         counted, total, named = question.ask(TALLY)
         if counted != content:
             raise ChangedError
@@ -202,21 +207,21 @@ class Question:
             "offset": search.offset,
         }
         has_scope, has_official = search.scope is not None, search.official is not None
-        self._shape = min(len(words), FEW_WORDS + 1), bool(trigrams), has_scope, has_official
+        self.is_indexed = bool(trigrams)
+        self._shape = min(len(words), FEW_WORDS + 1), has_scope, has_official
 
     def ask(self, template: str, **values: object) -> Any:
         """The first row of the answer to a statement, made for this search."""
-        statement = _made_for(template, *self._shape)
+        statement = _made_for(template, self.is_indexed, *self._shape)
         return self.connection.execute(statement, {**self._values, **values}).fetchone()
 
     def page(self, template: str, **values: object) -> Hits:
-        content, downloads, total, ids, counts = self.ask(template, **values)
-        ids, counts = (ids.split(","), counts.split(",")) if ids else ([], [])
-        return Hits(content, downloads, total, ids, counts)
+        *numbers, ids, counts = self.ask(template, **values)
+        return Hits(*numbers, *((ids.split(","), counts.split(",")) if ids else ([], [])))
 
 
 @lru_cache(maxsize=64)  # a usual search is of one of a few shapes
-def _made_for(template: str, words: int, indexed: bool, has_scope: bool, has_official: bool) -> str:
+def _made_for(template: str, indexed: bool, words: int, has_scope: bool, has_official: bool) -> str:
     holds = _holds("listing.folded_text", words)
     scope = ["scope = :scope"] if has_scope else []
     official = "official = :official"

@@ -79,6 +79,7 @@ class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, and is closed when its thread ends."""
 
     generation = 0  # of the files that have been at the path, which one it is to
+    is_hurried = False  # whether its thread has little time for each read
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         return super().cursor(Cursor).execute(sql, values)

@@ -44,21 +44,20 @@ class Hits(NamedTuple):
     content: int  # and the next: the revisions
     downloads: int
     total: int
-    last: int  # the greatest id among all that were found; 0 where that is of no use
     ids: list[str]
     counts: list[str]  # of installs; -1 where nothing was said
 
 
 # CROSS JOIN, here and below, is SQLite's word for: begin on the left. There the rows are few.
 PAGE = """
-SELECT content, revision.downloads, total, last, ids, counts
-FROM revision CROSS JOIN total CROSS JOIN (
+SELECT content, revision.downloads, (SELECT total FROM total), ids, counts
+FROM revision CROSS JOIN (
     SELECT group_concat(widget_id) AS ids, group_concat(downloads) AS counts FROM hit)
 """
 
 # Without words, the order is that of an index, and the page is read off its beginning.
 BROWSE = f"""
-WITH total AS (SELECT count(*) AS total, 0 AS last FROM listing WHERE {{conditions}}),
+WITH total AS (SELECT count(*) AS total FROM listing WHERE {{conditions}}),
 hit AS (
     SELECT widget_id, downloads FROM listing WHERE {{in_order}}
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -79,7 +78,7 @@ WITH found AS MATERIALIZED (
     SELECT widget_id, {TIER} AS tier, downloads, scope, name FROM {{source}}
     WHERE {{match}} AND {{conditions}} LIMIT :many
 ),
-total AS (SELECT count(*) AS total, max(widget_id) AS last FROM found),
+total AS (SELECT count(*) AS total FROM found),
 hit AS (
     SELECT widget_id, downloads FROM found
     ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -90,6 +89,12 @@ hit AS (
 INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
 SCANNED = "listing"
 
+# How far one must read to find many.
+REACH = """
+SELECT max(widget_id) FROM (
+    SELECT widget_id FROM {source} WHERE {match} AND {conditions} LIMIT :many)
+"""
+
 # Of many hits, those with the words in their names are told, the others only counted: their order
 # is that of an index, off which a page is read.
 TALLY = """
@@ -98,14 +103,14 @@ SELECT (SELECT content FROM revision), count(*),
 FROM {source} WHERE {match} AND {conditions}
 """
 NAMED = f"""
-WITH total AS (SELECT :total AS total, 0 AS last),
+WITH total AS (SELECT :total AS total),
 hit AS (
     SELECT widget_id, downloads FROM json_each(:named) CROSS JOIN listing ON widget_id = value
     ORDER BY {TIER}, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
 {PAGE}"""
 OTHERS = f"""
-WITH total AS (SELECT :total AS total, 0 AS last),
+WITH total AS (SELECT :total AS total),
 hit AS (
     SELECT widget_id, downloads FROM listing WHERE {{in_order}} AND NOT ({{name_holds_words}})
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
@@ -118,16 +123,17 @@ def _find_hits(connection: Connection, search: Search, shelf: Shelf) -> Hits:
     if not search.q:
         return question.page(BROWSE)
     hits = question.page(WORDS)
-    return hits if hits.total < MANY else _find_among_many(question, shelf, hits)
+    return hits if hits.total < MANY else _find_among_many(question, shelf, hits.content)
 
 
-def _find_among_many(question: "Question", shelf: Shelf, some: Hits) -> Hits:
-    search, content = question.search, some.content
+def _find_among_many(question: "Question", shelf: Shelf, content: int) -> Hits:
+    search = question.search
     tallies = shelf.things((question.connection.generation, content), TALLY)
     key = (*search.words, search.scope, search.official)
     tally = tallies.get(key)
     if tally is None:
-        if some.last < 2 * MANY:  # every other text has the words, as far as was seen
+        (reach,) = question.ask(REACH)
+        if reach < 2 * MANY:  # every other text has the words, as far as was seen
             if question.connection.is_hurried:
                 raise TooSlow  # before it turns out
             question.is_indexed = False  # to read all texts is quicker than to look up so many
@@ -216,8 +222,9 @@ class Question:
         return self.connection.execute(statement, {**self._values, **values}).fetchone()
 
     def page(self, template: str, **values: object) -> Hits:
-        *numbers, ids, counts = self.ask(template, **values)
-        return Hits(*numbers, *((ids.split(","), counts.split(",")) if ids else ([], [])))
+        content, downloads, total, ids, counts = self.ask(template, **values)
+        ids, counts = (ids.split(","), counts.split(",")) if ids else ([], [])
+        return Hits(content, downloads, total, ids, counts)
 
 
 @lru_cache(maxsize=64)  # a usual search is of one of a few shapes

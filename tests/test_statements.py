@@ -74,6 +74,7 @@ def steps(app: Flask, **parameters: str) -> list[str]:
     asked = [sql for sql in asked if "FROM installed" not in sql]  # what was kept of it has ended
     named = {
         "WITH": "hits",
+        "SELECT max(widget_id)": "reach",
         "SELECT (SELECT content": "tally",
         "SELECT content, widget.id,\n": "summaries",
         "SELECT content, widget.id, (": "offers",
@@ -113,10 +114,17 @@ def test_many_hits_are_counted_once_for_all_their_pages(
 ) -> None:
     monkeypatch.setattr(search, "MANY", 10)
     app = app_with(*CATALOG)
-    assert steps(app, q="widget") == ["hits", "tally", "hits", "summaries"]
+    assert steps(app, q="widget") == ["hits", "reach", "tally", "hits", "summaries"]
     assert steps(app, q="widget", page="2") == ["hits", "hits", "hits", "summaries"]
     app.test_cli_runner().invoke(args=["unlist", "acme/widget-1"])
-    assert steps(app, q="widget", page="2") == ["hits", "tally", "hits", "hits", "summaries"]
+    assert steps(app, q="widget", page="2") == [
+        "hits",
+        "reach",
+        "tally",
+        "hits",
+        "hits",
+        "summaries",
+    ]
 
 
 def test_what_is_read_again_is_of_the_catalog_as_it_is_then(app_with: Callable[..., Flask]) -> None:

@@ -91,7 +91,7 @@ SCANNED = "listing"
 
 # How far one must read to find many.
 REACH = """
-SELECT max(widget_id) FROM (
+SELECT coalesce(max(widget_id), 0) FROM (
     SELECT widget_id FROM {source} WHERE {match} AND {conditions} LIMIT :many)
 """
 

@@ -98,7 +98,7 @@ class Summaries(NamedTuple):
                 entries[numbers[0]] = newest
             chosen.append(None if fitting is None else numbers[fitting])
         others = [number for number in chosen if number and number not in entries]
-        entries.update((number, text) for number, text in self._rows(ENTRIES, others))
+        entries.update(self._rows(ENTRIES, others))
         return [entries[number] for number in chosen]
 
     def _read(self, part: Part, ids: Sequence[str]) -> list[Any]:

@@ -95,6 +95,26 @@ def demo(demo_database: Path) -> Iterator[FlaskClient]:
     app.extensions["database"].close()
 
 
+def run_here(
+    database: Path, *command: object, run_by: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run Python on the database to its end, as a process of its own, and as some user."""
+    return subprocess.run(
+        [*run_by, sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def flask(database: Path, *command: object) -> None:
+    """Run one of the operator's commands; it must succeed."""
+    done = run_here(database, "-m", "flask", *command)
+    assert done.returncode == 0, done.stderr
+
+
 class Server:
     """A real process that serves a database on a free port of loopback."""
 

@@ -5,13 +5,12 @@ import os
 import resource
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, create_demo
+from conftest import Server, create_demo, flask, run_here
 
 CLOCK = "/api/v1/widgets/acme/clock"
 NEEDS_THE_FILE = [
@@ -161,14 +160,7 @@ def test_a_smaller_catalog_that_is_restored_is_not_taken_for_one_cut_off(
 def test_a_file_that_was_cut_off_stops_the_start_in_one_sentence(catalog: Path) -> None:
     cut_off(catalog)
     before = catalog.read_bytes()
-    process = subprocess.run(
-        [sys.executable, "app.py"],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(catalog)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    process = run_here(catalog, "app.py")
     assert (process.returncode, process.stderr) == (
         1,
         f"Error: {catalog} cannot be opened: database disk image is malformed.\n",
@@ -283,17 +275,6 @@ def test_health_of_a_service_that_can_write_costs_no_write(catalog: Path) -> Non
         assert ask(server, "GET", "/api/health")[0] == 200
         assert os.stat(f"{catalog}-wal").st_mtime_ns == written.st_mtime_ns
         assert server.stop() == 0
-
-
-def flask(database: Path, *command: object) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "flask", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database)},
-        check=True,
-        capture_output=True,
-        timeout=30,
-    )
 
 
 def assert_sound(catalog: Path, installs: int) -> None:

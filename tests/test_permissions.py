@@ -3,14 +3,12 @@
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, create_demo
+from conftest import ROOT, Server, create_demo, flask, run_here
 from users import IS_ROOT, UNPRIVILEGED, give_to_nobody, home_of_nobody
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -30,27 +28,9 @@ def catalog(home: Path) -> Path:
     return path
 
 
-def flask(database: Path, *command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flask", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-
-
 def refused_start(database: Path) -> str:
     """What a service that must not start says; it runs as a user who may not do everything."""
-    process = subprocess.run(
-        [*UNPRIVILEGED, sys.executable, "app.py"],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    process = run_here(database, "app.py", run_by=UNPRIVILEGED)
     assert (process.returncode, process.stdout) == (1, "")
     return process.stderr
 
@@ -73,7 +53,7 @@ def test_every_file_that_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
             (tmp_path / "new.db", ["restore", tmp_path / "backup.db"]),
             (old, ["list"]),
         ):
-            assert flask(database, *command).returncode == 0
+            flask(database, *command)
         with Server(catalog) as server:
             assert server.request("POST", CLOCK)[0].status == 200
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
@@ -152,14 +132,7 @@ def test_a_file_that_may_not_be_written_stops_the_start_in_one_sentence(
 
 def test_a_command_on_a_file_of_somebody_else_is_refused_in_one_sentence(catalog: Path) -> None:
     catalog.chmod(0)
-    process = subprocess.run(
-        [*UNPRIVILEGED, sys.executable, "-m", "flask", "list"],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(catalog)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    process = run_here(catalog, "-m", "flask", "list", run_by=UNPRIVILEGED)
     assert (process.returncode, process.stderr) == (
         1,
         f"Error: {catalog} cannot be opened: this user may not read and write catalog.db.\n",

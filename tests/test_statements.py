@@ -74,7 +74,7 @@ def steps(app: Flask, **parameters: str) -> list[str]:
     asked = [sql for sql in asked if "FROM installed" not in sql]  # what was kept of it has ended
     named = {
         "WITH": "hits",
-        "SELECT max(widget_id)": "reach",
+        "SELECT coalesce(max": "reach",
         "SELECT (SELECT content": "tally",
         "SELECT content, widget.id,\n": "summaries",
         "SELECT content, widget.id, (": "offers",

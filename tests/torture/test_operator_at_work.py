@@ -1,14 +1,11 @@
 """The operator's commands, as processes of their own, while clients read and post."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from bench.generate import document
-from tests.conftest import ROOT, Server, create_demo
+from tests.conftest import Server, create_demo, flask
 from tests.torture.clients import (
     POST,
     READS,
@@ -23,17 +20,6 @@ from tests.torture.clients import (
 
 WIDGETS = 10_000
 CLIENTS = [READS, READS, READS, READS, READS, READS, [POST], [POST]]
-
-
-def flask(database: Path, *command: object) -> None:
-    """Run a command to its end; it must succeed."""
-    subprocess.run(
-        [sys.executable, "-m", "flask", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database)},
-        check=True,
-        capture_output=True,
-    )
 
 
 def test_reads_and_installs_go_on_while_the_operator_works(

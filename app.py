@@ -16,7 +16,7 @@ from werkzeug.exceptions import (
 )
 
 from catalog import logs, server
-from catalog.answers import Answers
+from catalog.answers import ResponseCache
 from catalog.bundles import Bundles
 from catalog.commands import commands
 from catalog.db import Database
@@ -89,7 +89,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.json.ensure_ascii = False
     app.jinja_options = {"lstrip_blocks": True}
 
-    app.extensions["answers"] = Answers()
+    app.extensions["response_cache"] = ResponseCache()
     app.extensions["shelf"] = Shelf()
     app.extensions["database"] = database = Database(app.config["DATABASE"])
     # Of its own unless told otherwise: flask gc removes what the one catalog does not name.

@@ -1,109 +1,199 @@
-"""Finished answers, kept for as long as the catalog stays as it was when they were made."""
+"""Cache of rendered responses, each valid for as long as its revision of the catalog is current."""
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha1
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, request
 from werkzeug.datastructures import Headers
-from werkzeug.http import generate_etag
 
 from catalog.db import Database
+from catalog.resources import HELD_BUNDLE_URL, with_bundle_urls
+from catalog.routing import public_url
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 MAX_BYTES = 16 * 1024 * 1024
-OVERHEAD = 1024  # what Python takes for the parts of one, at most
+# Upper bound of what Python allocates for the objects of one entry.
+OVERHEAD = 1024
 
-# The revision of the catalog that an answer was made of, and its JSON with the end of its line.
-Made = tuple[Any, bytes]
-# Given the revision of a kept answer, the one that it holds at now; None where it does not.
+# A body in one piece, or in several where it is too large to be copied into one.
+Pieces = tuple[bytes, ...]
+# The revision of the catalog that a response shows, and its JSON with the end of its line.
+Made = tuple[Any, Pieces]
+# Given the revision of a cached response, the one that it is valid at now; None if it is stale.
 Look = Callable[[sqlite3.Connection, Any], Any]
 Make = Callable[[sqlite3.Connection], Made]
 
 
-class Answer(NamedTuple):
-    """The bytes of an answer, their strong ETag, and the revision they belong to."""
+@dataclass(frozen=True)
+class Body:
+    """The bytes of a response with their strong ETag, as sent to clients of one base URL."""
 
-    generation: int  # of the database's file
-    revision: Any
-    state: object  # of the database when the revision was last seen to hold
-    body: bytes
+    pieces: Pieces
     etag: str
-    size: int  # in memory, with its key: callers choose that, and it may be longer
+    public_url: str | None = None
+
+    @classmethod
+    def of(cls, pieces: Iterable[bytes], public_url: str | None = None) -> "Body":
+        """The body with its ETag."""
+        pieces = tuple(pieces)
+        digest = sha1(usedforsecurity=False)
+        for piece in pieces:
+            digest.update(piece)
+        return cls(pieces, digest.hexdigest(), public_url)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
 
 
-class Answers:
-    """The answers used last, as many as fit."""
+@dataclass
+class CachedResponse:
+    """A response and the revision it belongs to. What depends on the client's Host is apart."""
+
+    # Which of the files that have been at the path of the database.
+    generation: int
+    revision: Any
+    # Of the database, when the revision was last seen to be current.
+    state: object
+    pieces: Pieces
+    names_held_bundles: bool
+    # In memory, with the key: clients choose that, and it may be longer than the body.
+    size: int
+    # The body that was sent last.
+    body: Body | None = None
+
+    def body_for(self, url: str) -> Body:
+        """The body for clients that reach this service at the base URL."""
+        # Other threads may set it: read it once.
+        body = self.body
+        if not self.names_held_bundles:
+            body = self.body = body or Body.of(self.pieces)
+        elif body is None or body.public_url != url:
+            with_urls = (with_bundle_urls(piece, url) for piece in self.pieces)
+            body = self.body = Body.of(with_urls, url)
+        return body
+
+
+class ResponseCache:
+    """The responses used last, as many as fit, and besides them one that is larger than that."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()
         self._bytes = 0
+        self._large: tuple[Hashable, CachedResponse] | None = None
         self._lock = Lock()
+        # Held while a large response is rendered: one at a time, and its clients share the bytes.
+        self.render_lock = Lock()
 
-    def get(self, key: Hashable) -> Answer | None:
-        """The answer that is kept for the key; whether it still holds is for the caller to see."""
+    def get(self, key: Hashable) -> CachedResponse | None:
+        """The cached response; the caller checks whether it is still valid."""
         with self._lock:
-            answer = self._kept.get(key)
-            if answer is not None:
-                self._kept.move_to_end(key)
-            return answer
+            if self._large and self._large[0] == key:
+                return self._large[1]
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
 
-    def keep(self, key: Hashable, answer: Answer) -> None:
-        """Keep the answer, and drop those longest unused where there is no room."""
-        if answer.size > MAX_BYTES:
-            return  # nor would any other be left
+    def put(self, key: Hashable, entry: CachedResponse) -> None:
+        """Cache the response, and evict those longest unused where there is no room."""
         with self._lock:
-            replaced = self._kept.pop(key, None)
-            self._bytes += answer.size - (replaced.size if replaced else 0)
-            self._kept[key] = answer
+            if entry.size > MAX_BYTES:
+                self._large = key, entry
+                return
+            if self._large and self._large[0] == key:
+                self._large = None
+            replaced = self._entries.pop(key, None)
+            self._bytes += entry.size - (replaced.size if replaced else 0)
+            self._entries[key] = entry
             while self._bytes > MAX_BYTES:
-                _, dropped = self._kept.popitem(last=False)
-                self._bytes -= dropped.size
+                _, evicted = self._entries.popitem(last=False)
+                self._bytes -= evicted.size
 
 
 def respond(
-    key: Hashable, look: Look, make: Make, headers: Mapping[str, str] | None = None
+    key: Hashable,
+    look: Look,
+    make: Make,
+    headers: Mapping[str, str] | None = None,
+    can_be_large: bool = False,
 ) -> Response:
-    """The answer for the key, made anew if look() sees that it has changed; 304 if it is held.
-
-    Where nothing at all was committed since, not even that is asked: each statement is several
-    turns at the interpreter's lock, which under load cost more than the whole answer.
-    """
-    answer = current(key, look, make)
-    headers = {"ETag": f'"{answer.etag}"', **(headers or {})}
-    # Most requests hold nothing, and to parse that takes longer than to see it.
-    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(answer.etag):
+    """The response for the key, rendered if look() finds none valid; 304 if the client has it."""
+    if can_be_large:
+        entry = cached(key, look) or rendered_alone(key, look, make)
+    else:
+        entry = cached(key, look) or rendered(key, make)
+    body = entry.body_for(public_url())
+    headers = {"ETag": f'"{body.etag}"', **(headers or {})}
+    # Most requests are unconditional, and parsing the header costs more than finding it absent.
+    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(body.etag):
         return Response(status=304, headers=headers, mimetype="application/json")
-    return Ready(answer.body, headers=headers, mimetype="application/json")
+    response = Ready(headers=headers, mimetype="application/json")
+    response.response = body.pieces
+    response.headers["Content-Length"] = str(len(body))
+    return response
 
 
 class Ready(Response):
-    """An answer that is sent with the headers it has: for this one, there are no others."""
+    """A response that is sent with the headers it has: for this one, there are no others."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
         return self.headers
 
 
-def current(key: Hashable, look: Look, make: Make) -> Answer:
-    """The kept answer if it still holds, else one made now."""
-    answers: Answers = current_app.extensions["answers"]
+def cached(key: Hashable, look: Look) -> CachedResponse | None:
+    """The cached response, if look() finds it valid.
+
+    Where nothing was committed since, not even that is checked: each statement is several GIL
+    switches, which under load cost more than the whole response.
+    """
+    cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
-    answer = answers.get(key)
+    entry = cache.get(key)
     connection = database.reader()
-    state = database.state()  # before look(): it must not be newer
-    if answer is not None and state is not None and answer.state == state:
-        return answer
-    holds = answer is not None and answer.generation == database.generation
-    revision = look(connection, answer.revision) if holds else None
-    if revision is not None:
-        answer = answer._replace(revision=revision, state=state)
-    else:
-        revision, body = make(connection)
-        size = len(body) + 4 * len(repr(key)) + OVERHEAD
-        answer = Answer(database.generation, revision, state, body, generate_etag(body), size)
-    answers.keep(key, answer)
-    return answer
+    # Before look(): it must not be newer than the revision.
+    state = database.state()
+    if entry is None or (state is not None and entry.state == state):
+        return entry
+    if entry.generation != database.generation:
+        return None
+    revision = look(connection, entry.revision)
+    if revision is None:
+        return None
+    entry = replace(entry, revision=revision, state=state)
+    cache.put(key, entry)
+    return entry
+
+
+def rendered(key: Hashable, make: Make) -> CachedResponse:
+    """The response as it is now, which is cached."""
+    cache: ResponseCache = current_app.extensions["response_cache"]
+    database: Database = current_app.extensions["database"]
+    connection = database.reader()
+    state = database.state()
+    revision, pieces = make(connection)
+    names_held_bundles = any(HELD_BUNDLE_URL in piece for piece in pieces)
+    length = sum(map(len, pieces)) * (2 if names_held_bundles else 1)
+    size = length + 4 * len(repr(key)) + OVERHEAD
+    generation = database.generation
+    entry = CachedResponse(generation, revision, state, pieces, names_held_bundles, size)
+    cache.put(key, entry)
+    return entry
+
+
+def rendered_alone(key: Hashable, look: Look, make: Make) -> CachedResponse:
+    """The response as rendered() gives it, without another thread rendering the same bytes.
+
+    The I/O thread must not wait, and its deadline keeps what it renders small.
+    """
+    cache: ResponseCache = current_app.extensions["response_cache"]
+    if current_app.extensions["database"].reader().is_hurried:
+        return rendered(key, make)
+    with cache.render_lock:
+        return cached(key, look) or rendered(key, make)

@@ -18,8 +18,8 @@ from catalog.sqlite_file import (
     SCHEMA_VERSION,
     Connection,
     DatabaseError,
+    DeadlineExceeded,
     Statement,
-    TooSlow,
     check_header,
     check_length,
     connect,
@@ -85,8 +85,8 @@ class Database:
         reader = self._thread.reader = self._current(getattr(self._thread, "reader", None), "ON")
         return reader.connection
 
-    def hurry(self, seconds: float) -> None:
-        """Have any read of this thread that goes on for longer from now raise TooSlow."""
+    def set_deadline(self, seconds: float) -> None:
+        """Make reads of this thread raise DeadlineExceeded once so many seconds have passed."""
         self._thread.deadline = time.monotonic() + seconds
 
     @contextmanager
@@ -194,7 +194,7 @@ class Database:
         if not self._failed:
             return
         if hasattr(self._thread, "deadline"):
-            raise TooSlow  # a write may wait, and a thread in a hurry may not
+            raise DeadlineExceeded  # a write may wait, and a thread in a hurry may not
         self.write([("SAVEPOINT again", {}), *self._failed, ("ROLLBACK TO again", {})])
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
@@ -265,15 +265,17 @@ class Database:
             connection.execute(f"PRAGMA query_only = {query_only}")
             if hasattr(self._thread, "deadline"):
                 connection.is_hurried = True
-                connection.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
+                connection.is_past_deadline = self._is_past_deadline
+                connection.set_progress_handler(self._is_past_deadline, STEPS_BETWEEN_LOOKS)
                 connection.execute(f"PRAGMA cache_size = -{HURRIED_CACHE_KIB}")
             connection.generation = self._generation
             self._connections.add(connection)
             self._last = _Opened(connection, file, size, _inode(self._log))
             return self._last
 
-    def _is_late(self) -> bool:
-        deadline = getattr(self._thread, "deadline", math.inf)  # it may be of another thread
+    def _is_past_deadline(self) -> bool:
+        # A connection may be used by a thread that has no deadline.
+        deadline = getattr(self._thread, "deadline", math.inf)
         return time.monotonic() > deadline
 
     def _leave(self, opened: _Opened) -> None:

@@ -15,11 +15,9 @@ WHERE revision.id = 1
 Seen = dict[str, int | None]  # what an answer was made of
 
 
-def find_widget(
-    connection: sqlite3.Connection, scope: str, name: str, public_url: str | None
-) -> tuple[Seen, bytes] | None:
+def find_widget(connection: sqlite3.Connection, scope: str, name: str) -> tuple[Seen, bytes] | None:
     """The detail of a widget, and what it was made of; None if it is not listed."""
-    named = {"scope": scope, "name": name, "public_url": public_url}
+    named = {"scope": scope, "name": name}
     row = connection.execute(DETAIL, named).fetchone()
     if row is None:
         return None

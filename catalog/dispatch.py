@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from waitress.task import ThreadedTaskDispatcher
 
 from catalog.db import Database
-from catalog.sqlite_file import TooSlow
+from catalog.sqlite_file import DeadlineExceeded
 
 if TYPE_CHECKING:
     from catalog.connections import Channel
@@ -53,10 +53,10 @@ class Dispatcher:
     def answer(self, channel: "Channel") -> None:
         """Answer the channel's first request here, or elsewhere if it turns out to be slow."""
         channel.is_next, channel.in_turn = False, True
-        self._database.hurry(PATIENCE)
+        self._database.set_deadline(PATIENCE)
         try:
             channel.service()
-        except TooSlow:
+        except DeadlineExceeded:
             self._others.add_task(channel)
         finally:
             channel.in_turn = False

@@ -11,7 +11,7 @@ from catalog.details import find_widget
 from catalog.documents import shown
 from catalog.icons import icon_svg
 from catalog.parameters import ParameterError, parse_search
-from catalog.resources import Json
+from catalog.resources import Json, with_bundle_urls
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.search import find_widgets
 from catalog.semver_ranges import satisfies
@@ -75,9 +75,9 @@ def browse() -> tuple[str, int]:
     answer, links = None, []
     connection = reader()
     if not errors:
-        wanted = parse_search({**asked, "limit": str(PAGE_SIZE)}, public_url())
+        wanted = parse_search({**asked, "limit": str(PAGE_SIZE)})
         _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
-        answer = json.loads(found)
+        answer = json.loads(with_bundle_urls(found, public_url()))
         links = page_links(asked, answer)
     page = render_template(
         "browse.html",
@@ -129,10 +129,10 @@ def scopes(connection: Connection, chosen: str) -> list[str]:
 
 @pages.get("/widgets/<scope>/<name>")
 def widget(scope: str, name: str) -> tuple[str, int]:
-    found = find_widget(reader(), scope, name, public_url())
+    found = find_widget(reader(), scope, name)
     if found is None:
         abort(404, f"There is no widget {shown(f'{scope}/{name}')}.")
-    detail = json.loads(found[1])
+    detail = json.loads(with_bundle_urls(found[1], public_url()))
     typed = request.args.get("compatSdk", "").strip()
     errors = field_errors({"compatSdk": typed} if typed else {})
     sdk = "" if errors else typed

@@ -27,7 +27,6 @@ class Search:
     compat_sdk: str | None
     page: int
     limit: int
-    public_url: str | None  # how the caller reaches what is held here
 
     @property
     def words(self) -> list[str]:
@@ -40,7 +39,7 @@ class Search:
         return min((self.page - 1) * self.limit, MAX_OFFSET)
 
 
-def parse_search(arguments: Mapping[str, str], public_url: str | None = None) -> Search:
+def parse_search(arguments: Mapping[str, str]) -> Search:
     """The search that a query string asks for; raises ParameterError."""
     return Search(
         q=_words(arguments.get("q", "")),
@@ -49,7 +48,6 @@ def parse_search(arguments: Mapping[str, str], public_url: str | None = None) ->
         compat_sdk=_compat_sdk(arguments.get("compatSdk")),
         page=_positive("page", arguments.get("page", "1")),
         limit=min(_positive("limit", arguments.get("limit", str(DEFAULT_LIMIT))), MAX_LIMIT),
-        public_url=public_url,
     )
 
 

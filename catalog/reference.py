@@ -14,7 +14,7 @@ from catalog.db import Database
 from catalog.description import Operation
 from catalog.details import find_widget
 from catalog.parameters import parse_search
-from catalog.resources import Json
+from catalog.resources import Json, with_bundle_urls
 from catalog.routing import V1_PREFIX, public_url
 from catalog.search import find_widgets
 from catalog.sqlite_file import Connection, DatabaseError
@@ -82,10 +82,10 @@ def find_example(connection: Connection) -> Example | None:
         return None
     first = found["widgets"][0]
     named = {"scope": first["scope"], "name": first["name"]}
-    made = find_widget(connection, **named, public_url=public_url())
+    made = find_widget(connection, **named)
     if made is None:
         return None  # it was removed just now
-    detail = json.loads(made[1])
+    detail = json.loads(with_bundle_urls(made[1], public_url()))
     return Example(
         values={
             "searchWidgets": asked,
@@ -104,9 +104,9 @@ def find_example(connection: Connection) -> Example | None:
 
 
 def _search(connection: Connection, arguments: dict[str, str]) -> Json:
-    wanted = parse_search(arguments, public_url())
+    wanted = parse_search(arguments)
     _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
-    answer: Json = json.loads(found)
+    answer: Json = json.loads(with_bundle_urls(found, public_url()))
     return answer
 
 

@@ -5,6 +5,7 @@ While it works other threads can too, and each further row would be one more tur
 interpreter's lock.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,11 +40,12 @@ _VERSION_FIELDS = f"""
     'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
     'permissions', json(version.permissions), 'license', version.license"""
 
-# As the API shows a version: what its manifest leaves out is the widget's own, and a bundle that is
-# held here is loaded from here, where the caller's way here is known.
+# As the API shows a version: what its manifest leaves out is the widget's own. The URL of a bundle
+# that is held here is only a path, so that the same text serves every host name; see
+# with_bundle_urls().
 VERSION_ENTRY = "json_object('scope', widget.scope, 'name', widget.name, {})".format(
     _VERSION_FIELDS.format(
-        bundle_url="coalesce(:public_url || version.bundle_path, version.bundle_url)",
+        bundle_url="coalesce(version.bundle_path, version.bundle_url)",
         display_name="coalesce(version.display_name, widget.display_name)",
         description="coalesce(version.description, widget.description)",
         icon="coalesce(version.icon, widget.icon)",
@@ -79,6 +81,17 @@ VERSION_ENTRIES = f"""'[' || coalesce((
 REGISTRY_WIDGET = f"""'{{'
     || trim(json_object({WIDGET_FIELDS}, 'createdAt', widget.created_at), '{{}}')
     || ',"latestVersion":' || {LATEST_VERSION} || ',"versions":' || {VERSION_ENTRIES} || '}}'"""
+
+
+# No text in a JSON string can contain this, since its quotes would be escaped; and no bundle_url in
+# the database begins with a slash. So it marks just the bundles that are held here.
+HELD_BUNDLE_URL = b',"bundleUrl":"/'
+
+
+def with_bundle_urls(text: bytes, public_url: str) -> bytes:
+    """The JSON with the absolute URL of each held bundle in place of its path."""
+    url = json.dumps(public_url, ensure_ascii=False)[1:-1].encode()
+    return text.replace(HELD_BUNDLE_URL, HELD_BUNDLE_URL[:-1] + url + b"/")
 
 
 def latest_version(newest_first: Iterable[Any]) -> str | None:

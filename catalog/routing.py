@@ -94,16 +94,21 @@ def options_or_405(methods: list[str]) -> Response:
     )
 
 
-def public_url() -> str | None:
-    """The address of this service for whoever asks; None where a request does not tell it."""
+def public_url() -> str:
+    """The base URL under which the client reaches this service."""
     configured: str = current_app.config["PUBLIC_URL"]
-    environ = request.environ  # request.host would take twice as long, and every answer needs it
-    return configured or _address(
-        environ["wsgi.url_scheme"], environ.get("HTTP_HOST"), environ["SCRIPT_NAME"]
+    # Not request.host, which takes twice as long.
+    environ = request.environ
+    return configured or _base_url(
+        environ["wsgi.url_scheme"],
+        environ.get("HTTP_HOST"),
+        f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}",
+        environ["SCRIPT_NAME"],
     )
 
 
 @lru_cache(maxsize=16)
-def _address(scheme: str, host_header: str | None, prefix: str) -> str | None:
-    host = get_host(scheme, host_header)  # nothing where it has signs that no host has
-    return f"{scheme}://{host}{prefix}" if host else None
+def _base_url(scheme: str, host_header: str | None, server: str, prefix: str) -> str:
+    # Without a valid Host, as HTTP/1.0 allows, the address that is served on has to do.
+    host = get_host(scheme, host_header) or get_host(scheme, server) or "localhost"
+    return f"{scheme}://{host}{prefix}"

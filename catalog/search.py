@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from catalog.parameters import Search
 from catalog.shelf import Shelf
-from catalog.sqlite_file import Connection, TooSlow, snapshot
+from catalog.sqlite_file import Connection, DeadlineExceeded, snapshot
 from catalog.summaries import ChangedError, Summaries
 
 FEW_WORDS = 8  # as people type them
@@ -29,7 +29,7 @@ def find_widgets(connection: Connection, search: Search, shelf: Shelf) -> tuple[
 
 def _answer(connection: Connection, search: Search, shelf: Shelf) -> tuple[Seen, bytes]:
     hits = _find_hits(connection, search, shelf)
-    summaries = Summaries(connection, shelf, hits.content, search.public_url)
+    summaries = Summaries(connection, shelf, hits.content)
     texts = summaries.texts(hits.ids, hits.counts, search.compat_sdk)
     rest = f'],"total":{hits.total},"page":{search.page},"limit":{search.limit}}}\n'
     is_full = hits.total >= search.page * search.limit
@@ -135,7 +135,7 @@ def _find_among_many(question: "Question", shelf: Shelf, content: int) -> Hits:
         (reach,) = question.ask(REACH)
         if reach < 2 * MANY:  # every other text has the words, as far as was seen
             if question.connection.is_hurried:
-                raise TooSlow  # before it turns out
+                raise DeadlineExceeded  # before it turns out
             question.is_indexed = False  # to read all texts is quicker than to look up so many
         counted, total, named = question.ask(TALLY)
         if counted != content:

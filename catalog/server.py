@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 def serve(app: Flask) -> None:
     """Serve until told to stop; raises ClickException where it cannot start."""
     database = app.extensions["database"]
-    database.hurry(START_PATIENCE)  # what this thread opens now, the loop reads with
+    database.set_deadline(START_PATIENCE)  # what this thread opens now, the loop reads with
     try:
         database.check_permissions()
         database.check()
@@ -78,6 +78,7 @@ def listen(app: Flask, sockets: Sockets) -> list[Listener]:
             outbuf_high_watermark=sys.maxsize,  # no thread waits for a client; see connections.py
             clear_untrusted_proxy_headers=False,  # nothing reads them; see proxies.py
             ident=None,
+            server_name=host,
         )
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
         listeners = [

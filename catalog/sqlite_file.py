@@ -39,8 +39,8 @@ class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
 
 
-class TooSlow(BaseException):
-    """A read of a thread that is in a hurry took too long; nothing on the way up may catch it."""
+class DeadlineExceeded(BaseException):
+    """The thread's deadline has passed; no handler of ordinary exceptions may catch this."""
 
 
 P = ParamSpec("P")
@@ -48,17 +48,17 @@ T = TypeVar("T")
 
 
 def _in_time(read: Callable[P, T]) -> Callable[P, T]:
-    """The method of a cursor that raises TooSlow where its thread has no more time."""
+    """The method of a cursor, raising DeadlineExceeded where SQLite was interrupted."""
 
-    def hurried(*arguments: P.args, **keywords: P.kwargs) -> T:
+    def bounded(*arguments: P.args, **keywords: P.kwargs) -> T:
         try:
             return read(*arguments, **keywords)
         except sqlite3.OperationalError as error:
             if _code(error) == sqlite3.SQLITE_INTERRUPT:
-                raise TooSlow from error
+                raise DeadlineExceeded from error
             raise
 
-    return hurried
+    return bounded
 
 
 class Cursor(sqlite3.Cursor):
@@ -80,6 +80,12 @@ class Connection(sqlite3.Connection):
 
     generation = 0  # of the files that have been at the path, which one it is to
     is_hurried = False  # whether its thread has little time for each read
+    is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
+
+    def check_deadline(self) -> None:
+        """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
+        if self.is_past_deadline():
+            raise DeadlineExceeded
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         return super().cursor(Cursor).execute(sql, values)

@@ -71,7 +71,6 @@ class Summaries(NamedTuple):
     connection: Connection
     shelf: Shelf
     content: int
-    public_url: str | None
 
     def texts(
         self, ids: Sequence[str], counts: Sequence[str], compat_sdk: str | None
@@ -104,7 +103,7 @@ class Summaries(NamedTuple):
     def _read(self, part: Part, ids: Sequence[str]) -> list[Any]:
         """The part of each widget: as it is kept, else read now."""
         revision = self.connection.generation, self.content
-        kept = self.shelf.things(revision, (part.sql, self.public_url))
+        kept = self.shelf.things(revision, part.sql)
         found = {each: kept.get(each) for each in ids}
         missing = [each for each, value in found.items() if value is None]
         for number, *columns in self._rows(part.sql, missing):
@@ -116,8 +115,7 @@ class Summaries(NamedTuple):
         """What the statement tells of the ids, after the id."""
         if not ids:
             return []
-        values = {"ids": f"[{','.join(ids)}]", "public_url": self.public_url}
-        rows = self.connection.execute(sql, values).fetchall()
+        rows = self.connection.execute(sql, {"ids": f"[{','.join(ids)}]"}).fetchall()
         if not rows or rows[0]["content"] != self.content:
             raise ChangedError
         return [(str(number), *columns) for _, number, *columns in rows]

@@ -11,9 +11,10 @@ from catalog.answers import Made, respond
 from catalog.bundles import Bundles
 from catalog.db import Database
 from catalog.documents import shown
-from catalog.parameters import ParameterError, parse_search
-from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405, public_url
+from catalog.parameters import ParameterError, Search, parse_search
+from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
 from catalog.search import find_widgets, still_holds
+from catalog.sqlite_file import Connection
 
 # What flask-cors would say in the end: it finds it said, and a tenth of the time is saved.
 OPEN = {"Access-Control-Allow-Origin": "*"}
@@ -28,33 +29,38 @@ CORS(v1, send_wildcard=True, methods=["GET", "HEAD", "POST", "OPTIONS"], max_age
 @v1.get("/search")
 def search() -> Response:
     try:
-        wanted = parse_search(request.args.to_dict(), public_url())
+        wanted = parse_search(request.args.to_dict())
     except ParameterError as error:
         abort(400, str(error))
     return respond(
         wanted,
         look=lambda connection, seen: still_holds(connection, wanted, seen),
-        make=lambda connection: find_widgets(connection, wanted, current_app.extensions["shelf"]),
+        make=lambda connection: make_search(connection, wanted),
         headers=ASK_AGAIN,
     )
+
+
+def make_search(connection: Connection, wanted: Search) -> Made:
+    revision, body = find_widgets(connection, wanted, current_app.extensions["shelf"])
+    return revision, (body,)
 
 
 @v1.get("/<scope>/<name>")
 def detail(scope: str, name: str) -> Response:
-    address = public_url()
     return respond(
-        ("detail", scope, name, address),
+        ("detail", scope, name),
         look=lambda connection, seen: details.still_holds(connection, scope, name, seen),
-        make=lambda connection: make_detail(connection, scope, name, address),
+        make=lambda connection: make_detail(connection, scope, name),
         headers=ASK_AGAIN,
     )
 
 
-def make_detail(connection: sqlite3.Connection, scope: str, name: str, address: str | None) -> Made:
-    made = details.find_widget(connection, scope, name, address)
+def make_detail(connection: sqlite3.Connection, scope: str, name: str) -> Made:
+    made = details.find_widget(connection, scope, name)
     if made is None:
         abort(404, no_widget(scope, name))
-    return made
+    revision, body = made
+    return revision, (body,)
 
 
 @v1.post("/<scope>/<name>")

@@ -19,7 +19,7 @@ from catalog.db import Database
 from catalog.parameters import parse_search
 from catalog.search import find_widgets
 from catalog.shelf import Shelf
-from catalog.sqlite_file import TooSlow
+from catalog.sqlite_file import DeadlineExceeded
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -59,10 +59,10 @@ def count(server: Server) -> int:
 
 def test_thread_in_a_hurry_does_not_go_on_with_a_long_read(database: Path) -> None:
     catalog = Database(database)
-    catalog.hurry(0)
-    with pytest.raises(TooSlow):
+    catalog.set_deadline(0)
+    with pytest.raises(DeadlineExceeded):
         catalog.reader().execute(LONG_READ)
-    catalog.hurry(60)
+    catalog.set_deadline(60)
     assert catalog.reader().execute(LONG_READ).fetchone()[0] == 100_000
     catalog.close()
 
@@ -80,8 +80,8 @@ def test_thread_in_a_hurry_leaves_it_to_others_to_count_what_is_in_most_texts(
     monkeypatch.setattr(search, "MANY", 20)
     catalog, shelf = Database(database), Shelf()
     wanted = parse_search({"q": "a"})
-    catalog.hurry(60)
-    with pytest.raises(TooSlow):
+    catalog.set_deadline(60)
+    with pytest.raises(DeadlineExceeded):
         find_widgets(catalog.reader(), wanted, shelf)
     with ThreadPoolExecutor(1) as other:
         _, answer = other.submit(lambda: find_widgets(catalog.reader(), wanted, shelf)).result()
@@ -91,15 +91,15 @@ def test_thread_in_a_hurry_leaves_it_to_others_to_count_what_is_in_most_texts(
 
 def test_thread_in_a_hurry_is_never_left_in_a_snapshot(database: Path) -> None:
     catalog = Database(database)
-    catalog.hurry(60)
+    catalog.set_deadline(60)
     connection = catalog.reader()
-    catalog.hurry(-1)
+    catalog.set_deadline(-1)
     told = 0
     for _ in range(1000):  # SQLite looks at the clock every so many steps, and BEGIN has a few
         try:
             with catalog.read():
                 pass
-        except TooSlow:
+        except DeadlineExceeded:
             told += 1
         assert not connection.in_transaction
     assert told > 0
@@ -111,11 +111,11 @@ def test_thread_in_a_hurry_does_not_fetch_what_takes_long(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]
 ) -> None:
     catalog = Database(database)
-    catalog.hurry(60)
+    catalog.set_deadline(60)
     first_row_at_once = LONG_READ.replace("max(i) FROM n", "i FROM n WHERE i IN (1, 99999)")
     cursor = catalog.reader().execute(first_row_at_once)
-    catalog.hurry(0)
-    with pytest.raises(TooSlow):
+    catalog.set_deadline(0)
+    with pytest.raises(DeadlineExceeded):
         fetch(cursor)
     catalog.close()
 

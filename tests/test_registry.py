@@ -224,3 +224,9 @@ def test_head_has_the_headers_of_get_and_no_body(client_with: Catalog) -> None:
     assert (head.status_code, head.data) == (200, b"")
     assert headers_but_date(head) == headers_but_date(got)
     assert head.headers["Content-Length"] == str(len(got.data))
+
+
+def test_widgets_beyond_one_statement_are_all_there_in_order(client_with: Catalog) -> None:
+    expected = sorted(f"w{number}" for number in range(501))
+    client = client_with(*(document(f"acme/{name}") for name in expected))
+    assert names(client.get(REGISTRY)) == expected

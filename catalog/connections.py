@@ -151,7 +151,7 @@ class Refusal(LoggedTask, ErrorTask):
         error, head = self.request.error, self.channel.adj.max_request_header_size
         reason = error.body.partition('"')[0].rstrip(" .")  # without what it quotes of the request
         return {
-            400: f"This is not a request of HTTP: {reason}.",
+            400: f"Malformed HTTP request: {reason}.",
             408: "The request did not come whole in time.",
             413: "The body of the request is too large: no request here needs one.",
             414: f"The address is too long: with the headers it may have {head} bytes.",

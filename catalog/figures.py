@@ -48,7 +48,8 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     cut = text[:length]
-    return (cut.rsplit(None, 1)[0] if " " in cut[length // 2 :] else cut) + "…"
+    words = cut.rsplit(None, 1) if " " in cut[length // 2 :] else []
+    return (words[0] if words else cut) + "…"
 
 
 def is_prerelease(version: str) -> bool:

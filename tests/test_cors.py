@@ -239,7 +239,8 @@ def test_the_real_server_sends_no_header_elsewhere(server: Server, path: str) ->
 
 def test_a_body_too_large_to_be_received_is_refused_openly(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall(f"POST {CLOCK} HTTP/1.1\r\nContent-Length: {2**40}\r\n\r\n".encode())
+        fields = f"Host: a\r\nContent-Length: {2**40}\r\n"
+        connection.sendall(f"POST {CLOCK} HTTP/1.1\r\n{fields}\r\n".encode())
         response = http.client.HTTPResponse(connection)
         response.begin()
         response.close()

@@ -241,10 +241,10 @@ def test_text_of_the_catalog_stays_text_and_stays_short(
     assert len(page) < 100_000
 
 
-def test_host_that_is_no_host_breaks_nothing(server: Server) -> None:
-    response, html = server.request("GET", "/docs", Host="<script>'")
+def test_host_with_quotes_breaks_nothing(server: Server) -> None:
+    response, html = server.request("GET", "/docs", Host="'-alert(1)-'")
     assert response.status == 200
-    assert b"<script>'" not in html
+    assert b"alert(1)" not in html
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json"])

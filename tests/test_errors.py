@@ -141,10 +141,10 @@ def test_only_a_success_carries_the_catalog(catalog: FlaskClient, path: str, val
 @pytest.mark.parametrize(
     "request_",
     [
-        b"GET " + CLOCK.encode() + b" HTTP/1.1\r\nContent-Length: many\r\n\r\n",
-        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n",
-        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
-        b"get " + CLOCK.encode() + b" HTTP/1.1\r\n\r\n",
+        b"GET " + CLOCK.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\n\r\n",
+        b"POST " + CLOCK.encode() + b" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"get " + CLOCK.encode() + b" HTTP/1.1\r\nHost: a\r\n\r\n",
     ],
     ids=["bad length", "huge length", "bad encoding", "lower case"],
 )

@@ -53,7 +53,12 @@ def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "cut"),
-    [("ten chars.", "ten chars."), ("one two three", "one two…"), ("天" * 20, "天" * 10 + "…")],
+    [
+        ("ten chars.", "ten chars."),
+        ("one two three", "one two…"),
+        ("天" * 20, "天" * 10 + "…"),
+        (" " * 20, " " * 10 + "…"),
+    ],
 )
 def test_a_long_text_is_cut_at_a_word_if_it_has_one(text: str, cut: str) -> None:
     assert figures.shortened(text, 10) == cut

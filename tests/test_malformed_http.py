@@ -46,27 +46,105 @@ def post(*fields: bytes) -> bytes:
     return head(b"POST " + CLOCK + b" HTTP/1.1", *fields)
 
 
-BAD_REQUESTS = {
+def host(*values: bytes, version: bytes = b"1.1") -> bytes:
+    """A request with these Host fields."""
+    lines = b"".join(b"Host: " + value + b"\r\n" for value in values)
+    return b"GET " + CLOCK + b" HTTP/" + version + b"\r\n" + lines + b"\r\n"
+
+
+def chunks(body: bytes) -> bytes:
+    return post(CHUNKED) + body
+
+
+BAD_REQUEST_LINES = {
     "noise": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "one word": b"GET\r\n\r\n",
+    "no target": head(b"GET HTTP/1.1"),
+    "empty target": head(b"GET  HTTP/1.1"),
     "two spaces": head(b"GET  " + CLOCK + b" HTTP/1.1"),
+    "two spaces before the version": head(b"GET " + CLOCK + b"  HTTP/1.1"),
+    "space in the target": head(b"GET /api/ health HTTP/1.1"),
+    "space at the end": head(b"GET " + CLOCK + b" HTTP/1.1 "),
+    "space at the start": head(b" GET " + CLOCK + b" HTTP/1.1"),
+    "tab for a space": head(b"GET\t" + CLOCK + b" HTTP/1.1"),
+    "nine empty lines": b"\r\n" * 9 + head(),
+    "line ended by LF": head().replace(b"\r\n", b"\n", 1),
     "no version": head(b"GET " + CLOCK),
     "version 2": head(b"GET " + CLOCK + b" HTTP/2.0"),
+    "version 1.2": head(b"GET " + CLOCK + b" HTTP/1.2"),
     "version of nothing": head(b"GET " + CLOCK + b" HTTP/x"),
+    "version in lower case": head(b"GET " + CLOCK + b" http/1.1"),
     "lower case": head(b"get " + CLOCK + b" HTTP/1.1"),
-    "method of 10 kB": head(b"g" * 10_000 + b" " + CLOCK + b" HTTP/1.1"),
-    "NUL in the address": head(b"GET /api/\x00 HTTP/1.1"),
-    "escape in the address": head(b"GET /api/\x1b[2J HTTP/1.1"),
-    "line feed in the address": head(b"GET /api/\nx HTTP/1.1"),
-    "broken host in the address": head(b"GET http://[ HTTP/1.1"),
-    "NUL in a header": head(fields := b"GET / HTTP/1.1", b"X: a\x00b\r\n"),
-    "line feed in a header": head(fields, b"X: a\nY: b\r\n"),
+    "method that is no token": head(b"GE(T " + CLOCK + b" HTTP/1.1"),
+    "method of 10 kB": head(b"G" * 10_000 + b" " + CLOCK + b" HTTP/1.1"),
+    "CONNECT": head(b"CONNECT localhost:80 HTTP/1.1"),
+    "CONNECT with a path": head(b"CONNECT " + CLOCK + b" HTTP/1.1"),
+    "NUL in the target": head(b"GET /api/\x00 HTTP/1.1"),
+    "tab in the target": head(b"GET /api/\t HTTP/1.1"),
+    "escape in the target": head(b"GET /api/\x1b[2J HTTP/1.1"),
+    "line feed in the target": head(b"GET /api/\nx HTTP/1.1"),
+    "carriage return in the target": head(b"GET /api/\rx HTTP/1.1"),
+    "fragment": head(b"GET " + CLOCK + b"#x HTTP/1.1"),
+    "relative path": head(b"GET api/health HTTP/1.1"),
+    "asterisk": head(b"GET * HTTP/1.1"),
+    "asterisk and a path": head(b"OPTIONS */api HTTP/1.1"),
+    "scheme that is not served": head(b"GET ftp://localhost/ HTTP/1.1"),
+    "URL without a host": head(b"GET http:///api/health HTTP/1.1"),
+    "URL with a user": head(b"GET http://user@localhost/ HTTP/1.1"),
+    "URL with a broken host": head(b"GET http://[ HTTP/1.1"),
+    "URL with a broken port": head(b"GET http://localhost:x/ HTTP/1.1"),
+}
+
+BAD_HOSTS = {
+    "none": host(),
+    "two": host(b"a", b"b"),
+    "the same twice": host(b"a", b"a"),
+    "two in HTTP/1.0": host(b"a", b"b", version=b"1.0"),
+    "a list": host(b"a, b"),
+    "space": host(b"a b"),
+    "path": host(b"a/b"),
+    "user": host(b"a@b"),
+    "markup": host(b"<script>'"),
+    "raw UTF-8": host("天.example".encode()),
+    "broken escape": host(b"a%2"),
+    "only a port": host(b":80"),
+    "port that is no number": host(b"a:b"),
+    "two ports": host(b"a:1:2"),
+    "port out of range": host(b"a:65536"),
+    "IPv6 without brackets": host(b"::1"),
+    "IPv6 without an end": host(b"[::1"),
+    "IPv6 with a zone": host(b"[fe80::1%25eth0]"),
+    "IPv6 and more": host(b"[::1]a"),
+    "brackets around a name": host(b"[localhost]"),
+    "256 characters": host(b"a" * 256),
+    "invalid in HTTP/1.0": host(b"a b", version=b"1.0"),
+}
+
+BAD_FIELDS = {
+    "NUL": head(fields := b"GET / HTTP/1.1", b"X: a\x00b\r\n"),
+    "DEL": head(fields, b"X: a\x7fb\r\n"),
+    "line feed": head(fields, b"X: a\nY: b\r\n"),
+    "carriage return": head(fields, b"X: a\rY: b\r\n"),
+    "carriage return twice": head(fields, b"X: a\r\r\nY: b\r\n"),
     "space before a colon": head(fields, b"Content-Length : 5\r\n"),
-    "header without a name": head(fields, b": x\r\n"),
-    "header without a colon": head(fields, b"what\r\n"),
+    "tab before a colon": head(fields, b"Content-Length\t: 5\r\n"),
+    "space before a name": head(fields, b" Content-Length: 5\r\n"),
+    "folded value": head(fields, b"X: a\r\n b\r\n"),
+    "folded with a tab": head(fields, b"X: a\r\n\tb: c\r\n"),
+    "no name": head(fields, b": x\r\n"),
+    "no colon": head(fields, b"what\r\n"),
+    "name with a space": head(fields, b"a b: c\r\n"),
+    "name in parentheses": head(fields, b"(a): c\r\n"),
+    "name in UTF-8": head(fields, "é: c\r\n".encode()),
+}
+
+BAD_FRAMING = {
     "length in words": post(b"Content-Length: five\r\n"),
     "negative length": post(b"Content-Length: -5\r\n"),
     "signed length": post(b"Content-Length: +5\r\n"),
+    "hexadecimal length": post(b"Content-Length: 0x5\r\n"),
+    "length with a superscript": post(b"Content-Length: \xb2\r\n"),
+    "length with a space": post(b"Content-Length: 5 5\r\n"),
     "empty length": post(b"Content-Length: \r\n"),
     "two lengths": post(b"Content-Length: 5\r\n", b"Content-Length: 6\r\n") + b"hello",
     "the same length twice": post(b"Content-Length: 5\r\n" * 2) + b"hello",
@@ -75,20 +153,63 @@ BAD_REQUESTS = {
     "length with a continue": post(b"Content-Length: x\r\n", b"Expect: 100-continue\r\n"),
     "length and chunks": post(b"Content-Length: 5\r\n", CHUNKED) + SMUGGLED,
     "chunks and length": post(CHUNKED, b"Content-Length: 5\r\n") + SMUGGLED,
+    "chunks and no length": post(CHUNKED, b"Content-Length: 0\r\n") + SMUGGLED,
     "chunks twice": post(CHUNKED * 2) + SMUGGLED,
+    "chunks in two spellings": post(CHUNKED, CHUNKED.lower()) + SMUGGLED,
     "a list of chunks": post(b"Transfer-Encoding: chunked, chunked\r\n") + SMUGGLED,
+    "chunks and an empty element": post(b"Transfer-Encoding: chunked,\r\n") + SMUGGLED,
+    "chunks with a parameter": post(b"Transfer-Encoding: chunked;q=1\r\n") + SMUGGLED,
     "chunks and identity": post(CHUNKED, b"Transfer-Encoding: identity\r\n") + SMUGGLED,
     "identity": post(b"Transfer-Encoding: identity\r\n", b"Content-Length: 5\r\n") + b"hello",
     "gzip": post(b"Transfer-Encoding: gzip\r\n"),
+    "gzip and chunks": post(b"Transfer-Encoding: gzip, chunked\r\n"),
+    "almost chunked": post(b"Transfer-Encoding: xchunked\r\n") + SMUGGLED,
     "an encoding of nothing": post(b"Transfer-Encoding:\r\n", b"Content-Length: 5\r\n") + b"hello",
     "an encoding in quotes": post(b'Transfer-Encoding: "chunked"\r\n'),
     "a folded encoding": post(b"Transfer-Encoding:\r\n chunked\r\n", b"Content-Length: 5\r\n"),
+    "space after the encoding's name": post(b"Transfer-Encoding : chunked\r\n") + SMUGGLED,
     "vertical tab in an encoding": post(b"Transfer-Encoding: \x0bchunked\r\n"),
     "chunks in 1.0": head(b"POST " + CLOCK + b" HTTP/1.0", CHUNKED) + SMUGGLED,
-    "a size that is no number": post(CHUNKED) + b"zz\r\nhello\r\n0\r\n\r\n",
-    "a negative size": post(CHUNKED) + b"-5\r\nhello\r\n0\r\n\r\n",
-    "a chunk longer than it says": post(CHUNKED) + b"3\r\nhello\r\n0\r\n\r\n",
-    "a broken extension": post(CHUNKED) + b"5;\x00\r\nhello\r\n0\r\n\r\n",
+}
+
+BAD_CHUNKS = {
+    "a size that is no number": chunks(b"zz\r\nhello\r\n0\r\n\r\n"),
+    "a negative size": chunks(b"-5\r\nhello\r\n0\r\n\r\n"),
+    "a signed size": chunks(b"+5\r\nhello\r\n0\r\n\r\n"),
+    "a size with a prefix": chunks(b"0x5\r\nhello\r\n0\r\n\r\n"),
+    "a size with an underscore": chunks(b"0_5\r\nhello\r\n0\r\n\r\n"),
+    "a size of 17 digits": chunks(b"00000000000000005\r\nhello\r\n0\r\n\r\n"),
+    "no size": chunks(b"\r\n5\r\nhello\r\n0\r\n\r\n"),
+    "space before a size": chunks(b" 5\r\nhello\r\n0\r\n\r\n"),
+    "space after a size": chunks(b"5 \r\nhello\r\n0\r\n\r\n"),
+    "a size ended by LF": chunks(b"5\nhello\r\n0\r\n\r\n"),
+    "a size with a carriage return": chunks(b"5\r\r\nhello\r\n0\r\n\r\n"),
+    "a chunk longer than it says": chunks(b"3\r\nhello\r\n0\r\n\r\n"),
+    "a chunk ended by LF": chunks(b"5\r\nhello\n0\r\n\r\n"),
+    "NUL in an extension": chunks(b"5;\x00\r\nhello\r\n0\r\n\r\n"),
+    "an extension without a name": chunks(b"5;\r\nhello\r\n0\r\n\r\n"),
+    "an extension without a value": chunks(b"5;a=\r\nhello\r\n0\r\n\r\n"),
+    "an extension with a space": chunks(b"5; a\r\nhello\r\n0\r\n\r\n"),
+    "an extension with half a quote": chunks(b'5;a="b\r\nhello\r\n0\r\n\r\n'),
+    "a line feed in an extension": chunks(b"5;a\n\r\nhello\r\n0\r\n\r\n"),
+    "a carriage return in an extension": chunks(b'5;a="\r"\r\nhello\r\n0\r\n\r\n'),
+    "a trailer without a colon": chunks(b"0\r\nwhat\r\n\r\n"),
+    "a folded trailer": chunks(b"0\r\nX: a\r\n b\r\n\r\n"),
+    "a trailer with a space before the colon": chunks(b"0\r\nX : a\r\n\r\n"),
+    "a trailer with a carriage return": chunks(b"0\r\nX: a\rb\r\n\r\n"),
+    "a trailer ended by LF": chunks(b"0\r\nX: a\n\r\n"),
+}
+
+BAD_REQUESTS = {
+    f"{part}: {name}": sent
+    for part, requests in {
+        "request line": BAD_REQUEST_LINES,
+        "Host": BAD_HOSTS,
+        "field": BAD_FIELDS,
+        "framing": BAD_FRAMING,
+        "chunk": BAD_CHUNKS,
+    }.items()
+    for name, sent in requests.items()
 }
 
 
@@ -97,7 +218,7 @@ def test_a_malformed_request_is_refused_and_nothing_after_it_is_read(
     server: Server, sent: bytes
 ) -> None:
     status, message = refusal(talk(server, sent))
-    assert (status, message.startswith("This is not a request of HTTP: ")) == (400, True)
+    assert (status, message.startswith("Malformed HTTP request: ")) == (400, True)
     response, _ = server.request("GET", "/api/health")
     assert response.status == 200
 
@@ -155,7 +276,33 @@ def test_a_limit_is_a_setting_and_is_named(tmp_path: Path) -> None:
 ODD_BUT_VALID = {
     "blank lines before": (b"\r\n\r\n" + head(b"GET /api/health HTTP/1.0"), 200),
     "no host": (b"GET /api/health HTTP/1.0\r\n\r\n", 200),
+    "eight blank lines before": (b"\r\n" * 8 + head(b"GET /api/health HTTP/1.0"), 200),
     "a whole address": (head(b"GET http://other/api/health HTTP/1.0"), 200),
+    "a whole address with a scheme in upper case": (
+        head(b"GET HTTPS://a/api/health HTTP/1.0"),
+        200,
+    ),
+    "a whole address without a path": (head(b"GET http://other?q=clock HTTP/1.0"), 200),
+    "an address of punctuation": (head(b'GET /api/v1/widgets/|{<">}^`\\/x HTTP/1.0'), 404),
+    "an empty host": (host(b"", version=b"1.0"), 200),
+    "a host with a port": (host(b"localhost:65535", version=b"1.0"), 200),
+    "a host with an empty port": (host(b"localhost:", version=b"1.0"), 200),
+    "a host of every permitted character": (host(b"a-._~!$&'()*+,;=%C3%A9", version=b"1.0"), 200),
+    "an IPv6 host": (host(b"[2001:db8::1.2.3.4]:80", version=b"1.0"), 200),
+    "a header that names another": (
+        head(b"GET /api/health HTTP/1.0", b"Referer: http://a/?transfer-encoding: x\r\n"),
+        200,
+    ),
+    "an empty header": (head(b"GET /api/health HTTP/1.0", b"X:\r\n"), 200),
+    "a header between spaces": (
+        head(b"POST " + CLOCK + b" HTTP/1.0", b"Content-Length: \t 5 \t\r\n") + b"hello",
+        200,
+    ),
+    "Latin-1 in a header": (head(b"GET /api/health HTTP/1.0", b"X: caf\xe9\r\n"), 200),
+    "a header of every permitted character": (
+        head(b"GET /api/health HTTP/1.0", b"!#$%&'*+-.^`|~09azAZ: \t!\"~\x80\xff\r\n"),
+        200,
+    ),
     "raw UTF-8 that is none": (head(b"GET /api/v1/widgets/\xff\xfe/x HTTP/1.0"), 404),
     "broken escapes": (head(b"GET /api/v1/widgets/%zz/% HTTP/1.0"), 404),
     "NUL in an escape": (head(b"GET /api/v1/widgets/%00/%00 HTTP/1.0"), 404),
@@ -165,6 +312,22 @@ ODD_BUT_VALID = {
     ),
     "chunks": (
         post(CHUNKED, b"Connection: close\r\n") + b"5\r\nhello\r\n0\r\n\r\n",
+        200,
+    ),
+    "chunks in lower case": (
+        post(b"transfer-encoding: \t Chunked \t\r\n", b"Connection: close\r\n") + b"0\r\n\r\n",
+        200,
+    ),
+    "a chunk size with zeros": (
+        post(CHUNKED, b"Connection: close\r\n") + b"0000000000000005\r\nhello\r\n00\r\n\r\n",
+        200,
+    ),
+    "chunk extensions": (
+        post(CHUNKED, b"Connection: close\r\n") + b'5;a;b=c;d="e f"\r\nhello\r\n0;a\r\n\r\n',
+        200,
+    ),
+    "trailers": (
+        post(CHUNKED, b"Connection: close\r\n") + b"5\r\nhello\r\n0\r\nX: y\r\nZ:\r\n\r\n",
         200,
     ),
     "a header with an underscore": (
@@ -185,3 +348,17 @@ def test_a_refused_head_request_has_no_body(server: Server) -> None:
     answer = talk(server, head(b"HEAD " + CLOCK + b" HTTP/1.1", b"Content-Length: 1000000\r\n"))
     assert answer.split()[1] == b"413"
     assert answer.partition(b"\r\n\r\n")[2] == b""
+
+
+def test_the_host_of_the_target_wins_over_the_header(server: Server) -> None:
+    page = talk(server, head(b"GET http://catalog.example:81/docs HTTP/1.0"))
+    assert b"http://catalog.example:81/api/" in page
+    assert b"http://localhost/api/" not in page
+
+
+def test_a_request_after_a_chunked_body_is_read_from_its_end(server: Server) -> None:
+    body = b"5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n"
+    answer = talk(server, chunks(body) + head(b"GET /api/version HTTP/1.0"))
+    assert answer.count(b"HTTP/1.") == 2
+    assert b'{"success":true}' in answer
+    assert b'{"version":' in answer

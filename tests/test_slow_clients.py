@@ -60,7 +60,7 @@ def drip(connection: socket.socket, data: bytes) -> None:
     "data",
     [
         REQUEST,
-        b"POST /x HTTP/1.1\r\nContent-Length: 100\r\n\r\n" + b"x" * 99,
+        b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + b"x" * 99,
         b"POST / HTTP/1.1\r\n",
     ],
     ids=["head", "body", "headers"],
@@ -114,7 +114,8 @@ def test_requests_sent_in_one_breath_are_all_answered_in_order(hasty: Server) ->
     bodies = {path: hasty.request("GET", path)[1] for path in (registry, "/api/stats")}
     paths = [registry, registry, "/api/stats"] * 100  # more than the system takes for a client
     with narrow(hasty) as connection:  # so that answers have to wait to be taken
-        connection.sendall(b"".join(f"GET {path} HTTP/1.1\r\n\r\n".encode() for path in paths))
+        heads = (f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n" for path in paths)
+        connection.sendall("".join(heads).encode())
         for _ in paths:  # by turns: after as many, the others have been answered as far as may be
             assert hasty.request("GET", "/api/version")[0].status == 200
         with connection.makefile("rb") as file:

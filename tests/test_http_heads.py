@@ -1,0 +1,175 @@
+"""How heads are read: in time that grows with their length alone, and as they were written."""
+
+import string
+import time
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+import pytest
+from conftest import Server
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waitress.adjustments import Adjustments
+
+from catalog.parsing import Parser
+from tests.hostile_heads import exchange
+
+CPU_LIMIT = 0.1  # seconds for a head of 32 kB; each of these took more than 10
+LARGE_CPU_LIMIT = 2.0  # seconds for a head or a body of up to a megabyte
+ADJUSTMENTS = Adjustments(max_request_header_size=1024 * 1024)
+
+HOST = b"Host: localhost\r\nConnection: close\r\n\r\n"
+FORMERLY_QUADRATIC = {
+    "digits in the target": (b"GET a://" + b"1" * 16_000 + b" x HTTP/1.1\r\n" + HOST, 400),
+    "spaces in a value": (
+        b"GET /api/health HTTP/1.1\r\nx:" + b" " * 32_600 + b"a\r\n" + HOST,
+        200,
+    ),
+    "spaces in an encoding": (
+        b"GET /api/health HTTP/1.1\r\ntransfer-encoding:a" + b" " * 32_600 + b"b\r\n" + HOST,
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), FORMERLY_QUADRATIC.values(), ids=FORMERLY_QUADRATIC.keys()
+)
+def test_a_long_run_costs_little(server: Server, sent: bytes, status: int) -> None:
+    assert server.request("GET", "/api/health")[0].status == 200
+    response, cpu = exchange(server, sent)
+    assert int(response.split()[1]) == status
+    assert cpu < CPU_LIMIT
+
+
+def parse(*pieces: bytes) -> tuple[Parser, int]:
+    """A parser that was given the pieces, and the number of bytes that it used."""
+    parser, used = Parser(ADJUSTMENTS), 0
+    for piece in pieces:
+        while piece and not parser.completed:
+            count = parser.received(piece)
+            piece, used = piece[count:], used + count
+    return parser, used
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+LINE = b"GET / HTTP/1.1\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+LARGE = {
+    "digits": lambda: cut(b"GET a://" + b"1" * 1_000_000 + b" x HTTP/1.1\r\n" + HOST, 8192),
+    "spaces": lambda: cut(LINE + b"x:" + b" " * 1_000_000 + b"a\r\n" + HOST, 8192),
+    "fields of one name": lambda: cut(LINE + b"x:\r\n" * 250_000 + HOST, 8192),
+    "small pieces": lambda: cut(LINE + b"x:" + b"a" * 1_000_000 + b"\r\n" + HOST, 16),
+    "size of a chunk in small pieces": lambda: cut(
+        LINE + CHUNKED + HOST + b"5;" + b"a" * 1_000_000 + b"\r\nhello\r\n0\r\n\r\n", 16
+    ),
+    "trailers in small pieces": lambda: cut(
+        LINE + CHUNKED + HOST + b"0\r\n" + b"x:\r\n" * 60_000 + b"\r\n", 16
+    ),
+}
+
+
+@pytest.mark.parametrize("make", LARGE.values(), ids=LARGE.keys())
+def test_a_large_request_is_read_in_linear_time(make: Callable[[], list[bytes]]) -> None:
+    pieces = make()
+    begun = time.thread_time()
+    parser, _ = parse(*pieces)
+    cpu = time.thread_time() - begun
+    assert parser.completed
+    assert cpu < LARGE_CPU_LIMIT
+
+
+def test_a_field_with_an_underscore_is_not_taken_for_one_with_a_hyphen() -> None:
+    fields = b"X_Forwarded_For: 1.2.3.4\r\nContent_Length: 5\r\nTransfer_Encoding: chunked\r\n"
+    parser, _ = parse(LINE + fields + b"Host: a\r\n\r\n")
+    assert (parser.completed, parser.error, parser.headers) == (True, None, {"HOST": "a"})
+
+
+# Parts of requests, so that most of what is put together gets further than its first byte.
+PARTS = [
+    b"GET ",
+    b"POST ",
+    b"OPTIONS ",
+    b"CONNECT ",
+    b"/",
+    b"*",
+    b"http://",
+    b"a",
+    b"[::1]",
+    b":80",
+]
+PARTS += [b"?q=", b"#", b"%4", b"\xff", b" ", b"\t", b"\0", b"\r", b"\n", b"\r\n", b"\r\n\r\n"]
+PARTS += [
+    b" HTTP/1.1\r\n",
+    b" HTTP/1.0\r\n",
+    b"Host: a\r\n",
+    b"x:",
+    b"X_Y: z\r\n",
+    b"5",
+    b"0",
+    b";",
+]
+PARTS += [b"Content-Length: 5\r\n", CHUNKED, b"Expect: 100-continue\r\n", b"5\r\nhello\r\n", b'="']
+PARTS += [LINE + b"Host: a\r\n", LINE + b"Host: a\r\n" + CHUNKED + b"\r\n"]
+noise = st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=14).map(b"".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=noise, size=st.integers(1, 20))
+def test_any_bytes_are_read_or_refused_however_they_are_cut(data: bytes, size: int) -> None:
+    whole, used = parse(data)
+    pieces, used_of_pieces = parse(*cut(data, size))
+    assert (whole.error and whole.error.code) in (None, 400)
+    assert bool(whole.error) == bool(pieces.error)
+    if not whole.error:
+        assert used == used_of_pieces
+        assert seen(whole) == seen(pieces)
+
+
+def seen(parser: Parser) -> tuple[object, ...]:
+    """All that the service learns of a request."""
+    body = parser.get_body_stream().read() if parser.completed else b""
+    line = (parser.command, parser.request_uri, parser.version, parser.path, parser.query)
+    return (*line, parser.headers, parser.expect_continue, parser.completed, body)
+
+
+PUNCTUATION = "!#$%&'*+-.^`|~"
+methods = st.text(string.ascii_uppercase + string.digits + PUNCTUATION, min_size=1, max_size=32)
+paths = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#"))
+hosts = st.sampled_from(["", "a", "a.example:80", "127.0.0.1", "[::1]", "[::ffff:1.2.3.4]:8080"])
+names = st.text(string.ascii_letters + string.digits + PUNCTUATION, min_size=1, max_size=20)
+visible = st.characters(min_codepoint=0x21, max_codepoint=0xFF, exclude_characters="\x7f")
+values = st.text(visible | st.sampled_from(" \t"), max_size=30).map(lambda text: text.strip(" \t"))
+spaces = st.text(" \t", max_size=3)
+framing = {"host", "content-length", "transfer-encoding", "expect"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    method=methods.filter(lambda method: method != "CONNECT"),
+    path=paths.map("/".__add__),
+    host=hosts,
+    authority=hosts,
+    fields=st.lists(
+        st.tuples(names.filter(lambda name: name.lower() not in framing), spaces, values, spaces)
+    ),
+)
+def test_a_valid_head_is_read_as_it_was_written(
+    method: str, path: str, host: str, authority: str, fields: list[tuple[str, str, str, str]]
+) -> None:
+    target = f"http://{authority}{path}" if authority else path
+    lines = [f"{name}:{before}{value}{after}" for name, before, value, after in fields]
+    text = "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}", *lines, "", ""])
+    parser, used = parse(text.encode("latin-1"))
+    assert (parser.error, parser.completed, used) == (None, True, len(text))
+    assert (parser.command, parser.request_uri, parser.version) == (method, target, "1.1")
+    expected_path, _, expected_query = path.partition("?")
+    assert parser.path == unquote_to_bytes(expected_path).decode("latin-1")
+    assert parser.query == expected_query
+    expected = {"HOST": [authority or host]}
+    for name, _, value, _ in fields:
+        expected.setdefault(name.upper().replace("-", "_"), []).append(value)
+    assert parser.headers == {name: ", ".join(values) for name, values in expected.items()}

@@ -122,15 +122,18 @@ def test_limits_are_those_of_the_code() -> None:
     assert answered["limit"]["maximum"] == MAX_LIMIT
     assert answered["widgets"]["maxItems"] == MAX_LIMIT
     assert asked["q"]["maxLength"] == MAX_Q_LENGTH
-    assert asked["compatSdk"]["maxLength"] == semver_ranges.MAX_LENGTH
-    assert SCHEMAS["VersionEntry"]["properties"]["version"]["maxLength"] == semver_ranges.MAX_LENGTH
+    assert asked["compatSdk"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
+    assert (
+        SCHEMAS["VersionEntry"]["properties"]["version"]["maxLength"]
+        == semver_ranges.MAX_VERSION_LENGTH
+    )
     for schema in (parameters("getWidget"), SCHEMAS["Widget"]["properties"]):
         assert schema["scope"]["maxLength"] == documents.MAX_IDENTIFIER_LENGTH
         assert schema["name"]["maxLength"] == documents.MAX_IDENTIFIER_LENGTH
     for schema, count in (("Widget", "downloadCount"), ("VersionEntry", "bundleSize")):
         assert SCHEMAS[schema]["properties"][count]["maximum"] == documents.MAX_SAFE_INTEGER
     assert f"more than {MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
-    assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_LENGTH
+    assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
     assert (
         f"max-age={v1.YEAR},"
         in DESCRIPTION["components"]["headers"]["Immutable"]["schema"]["const"]

@@ -120,6 +120,8 @@ def test_limits_are_those_of_the_code() -> None:
     answered = SCHEMAS["SearchResults"]["properties"]
     assert asked["limit"]["default"] == DEFAULT_LIMIT
     assert answered["limit"]["maximum"] == MAX_LIMIT
+    for schema in (asked["page"], asked["limit"], answered["page"]):
+        assert schema["maximum"] == documents.MAX_SAFE_INTEGER
     assert answered["widgets"]["maxItems"] == MAX_LIMIT
     assert asked["q"]["maxLength"] == MAX_Q_LENGTH
     assert asked["compatSdk"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH

@@ -70,7 +70,8 @@ def count_install(scope: str, name: str) -> Response:
 
 
 HELD_BUNDLE = """
-SELECT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+SELECT sha256_hash, EXISTS (SELECT 1 FROM mirrored WHERE widget_id = widget.id) AS is_copy
+FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name AND listed AND version = :version AND bundle_path IS NOT NULL
 """
 
@@ -94,14 +95,15 @@ def bundle(scope: str, name: str, version: str) -> Response:
             mimetype="text/javascript",
             download_name="bundle.js",
             etag=row["sha256_hash"],
-            max_age=YEAR,
+            # Another service decides which bytes a copy has, and may replace them.
+            max_age=None if row["is_copy"] else YEAR,
         )
         is_whole = request.method == "GET" and response.status_code == 200
         if wanted and is_whole and is_unchanged(response):
             send_part(response, path, wanted)
     except (FileNotFoundError, NotADirectoryError):
         abort(404, f"No bundle of {shown(f'{scope}/{name}@{version}')} is held here.")
-    response.cache_control.immutable = True
+    response.cache_control.immutable = not row["is_copy"]
     return response
 
 

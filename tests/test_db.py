@@ -158,7 +158,7 @@ def make_of_schema(number: int) -> Callable[[Path], str]:
         Database(path).create()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA user_version = {number}")
-        return f"has schema version {number}, and this release reads versions 1 to 2."
+        return f"has schema version {number}, and this release reads versions 1 to 3."
 
     return make
 

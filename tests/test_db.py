@@ -185,7 +185,7 @@ def make_directory(path: Path) -> str:
 REFUSED = {
     "foreign": make_foreign,
     "foreign with a log": make_foreign_with_a_log,
-    "newer": make_of_schema(3),
+    "newer": make_of_schema(4),
     "older": make_of_schema(0),
     "text": make_text,
     "empty": make_empty,

@@ -96,7 +96,7 @@ def _parse_version(text: str) -> Parts | None:
     return _parse_short_version(text) if len(text) <= MAX_VERSION_LENGTH else None
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _parse_short_version(text: str) -> Parts | None:
     try:
         version = Version.parse(text)

@@ -27,7 +27,7 @@ from catalog.pages import error_page, pages
 from catalog.proxies import TrustedProxy, trusted_networks
 from catalog.reference import reference
 from catalog.registry import registry
-from catalog.routing import Service
+from catalog.routing import V1_PREFIX, Service
 from catalog.semver_ranges import is_version
 from catalog.shelf import Shelf
 from catalog.sqlite_file import DatabaseError, is_fault_of_the_file
@@ -100,6 +100,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
     app.register_error_handler(sqlite3.DatabaseError, unavailable)
+    app.after_request(forbid_sniffing)
     if proxies := trusted_networks(app.config["TRUSTED_PROXY"]):
         app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)
     return app
@@ -154,12 +155,20 @@ def error_body(error: HTTPException) -> Response:
     if request_id := g.get("request_id"):
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
+    if request.path.startswith(V1_PREFIX):
+        response.headers["Cache-Control"] = "no-cache"
     if request.path.startswith("/api/"):
         response.data = jsonify(error=message).data
         response.mimetype = "application/json"
     else:
         response.data = error_page(error.code, message)
         response.mimetype = "text/html"
+    return response
+
+
+def forbid_sniffing(response: Response) -> Response:
+    """Have no browser guess that a response is something else than its Content-Type says."""
+    response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
 

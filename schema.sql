@@ -63,6 +63,30 @@ CREATE TABLE mirrored (
     upstream_count INTEGER CHECK (upstream_count >= 0)  -- its downloadCount there, when last seen
 ) STRICT;
 
+-- The bytes of versions that were deleted. Clients cache a bundle for a year without asking again, so
+-- flask publish must not put other bytes under the same number. Triggers write it, so that no delete
+-- can forget to.
+CREATE TABLE deleted_version (
+    scope       TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    version     TEXT NOT NULL,
+    sha256_hash TEXT NOT NULL,
+    PRIMARY KEY (scope, name, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER version_deleted AFTER DELETE ON version BEGIN
+    INSERT INTO deleted_version
+        SELECT scope, name, old.version, old.sha256_hash FROM widget WHERE id = old.widget_id
+        ON CONFLICT DO UPDATE SET sha256_hash = excluded.sha256_hash;
+END;
+
+-- When the versions of a widget are deleted with it, its row is gone before theirs.
+CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
+    INSERT INTO deleted_version
+        SELECT old.scope, old.name, version, sha256_hash FROM version WHERE widget_id = old.id
+        ON CONFLICT DO UPDATE SET sha256_hash = excluded.sha256_hash;
+END;
+
 -- What search reads: a narrow row for each listed widget, and the trigrams of its text.
 -- Triggers alone write them, so that no write can forget to.
 
@@ -173,4 +197,4 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
         WHERE slot = r.downloads % 100;
 END;
 
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;

@@ -38,21 +38,31 @@ WHERE (
 )
 """
 
-ADD_VERSION = """
+_ADD_VERSION = """
 INSERT INTO version (
     widget_id, version, precedence, bundle_url, bundle_size, sha256_hash, published_at,
     yanked, yanked_reason, deprecation_message, release_notes, display_name, description, icon,
     min_w, min_h, max_w, max_h, sdk_version, config_version, permissions, license
 ) VALUES (
-    (SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    (SELECT id FROM widget WHERE scope = :scope AND name = :name{condition}),
     :version, :precedence, :bundle_url, :bundle_size, :sha256_hash, :published_at,
     :yanked, :yanked_reason, :deprecation_message, :release_notes, :display_name, :description,
     :icon, :min_w, :min_h, :max_w, :max_h, :sdk_version, :config_version, :permissions, :license
 )
 """
 
+# Without an id the row is refused, and the transaction with it: no other statement can come between
+# this look at what was deleted and the write.
+PUBLISH_VERSION = _ADD_VERSION.format(
+    condition="""
+        AND NOT EXISTS (
+            SELECT 1 FROM deleted_version AS deleted
+            WHERE (deleted.scope, deleted.name, deleted.version) = (:scope, :name, :version)
+              AND deleted.sha256_hash <> :sha256_hash)"""
+)
+
 # Other bytes than those that were held have to be held anew.
-PUT_VERSION = f"""{ADD_VERSION}
+PUT_VERSION = f"""{_ADD_VERSION.format(condition="")}
 ON CONFLICT (widget_id, version) DO UPDATE SET
     precedence = :precedence, bundle_url = :bundle_url, bundle_size = :bundle_size,
     sha256_hash = :sha256_hash, published_at = :published_at, yanked = :yanked,
@@ -90,10 +100,13 @@ def put_document(document: Document) -> list[Statement]:
 
 
 def publish(document: Document) -> list[Statement]:
-    """Add the document's versions, and its widget if it is new; fails on a known version."""
+    """Add the document's versions, and its widget if it is new.
+
+    Fails with an IntegrityError on a version that is there, or was deleted with other bytes.
+    """
     return [
         (f"{ADD_WIDGET} ON CONFLICT (scope, name) DO NOTHING", _widget_row(document)),
-        *((ADD_VERSION, row) for row in _version_rows(document)),
+        *((PUBLISH_VERSION, row) for row in _version_rows(document)),
     ]
 
 

@@ -17,7 +17,7 @@ from catalog.sqlite_file import (
 )
 
 # What a catalog is; every other table is made of these by the triggers.
-KEPT = ("widget", "version", "mirrored")
+KEPT = ("widget", "version", "mirrored", "deleted_version")
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,14 @@ from pathlib import Path
 
 from flask import Blueprint, Response, abort, current_app, request, send_file
 from flask_cors import CORS
+from werkzeug.exceptions import RequestedRangeNotSatisfiable
+from werkzeug.http import parse_date
+from werkzeug.wsgi import wrap_file
 
 from catalog import details, store
 from catalog.answers import Made, respond
 from catalog.bundles import Bundles
+from catalog.byte_ranges import FilePart, requested_part
 from catalog.db import Database
 from catalog.documents import shown
 from catalog.parameters import ParameterError, Search, parse_search
@@ -72,7 +76,8 @@ def count_install(scope: str, name: str) -> Response:
 
 
 HELD_BUNDLE = """
-SELECT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+SELECT sha256_hash, EXISTS (SELECT 1 FROM mirrored WHERE widget_id = widget.id) AS is_copy
+FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name AND listed AND version = :version AND bundle_path IS NOT NULL
 """
 
@@ -82,7 +87,10 @@ def bundle(scope: str, name: str, version: str) -> Response:
     database: Database = current_app.extensions["database"]
     bundles: Bundles = current_app.extensions["bundles"]
     named = {"scope": scope, "name": name, "version": version}
-    request.environ.pop("HTTP_IF_MATCH", None)  # for who writes; it would be 412 with all of it
+    # Werkzeug would let Range win over If-None-Match, and respond 416 to what it cannot parse.
+    wanted = request.environ.pop("HTTP_RANGE", None)
+    # If-Match is for writes: Werkzeug would respond 412, with the whole bundle.
+    request.environ.pop("HTTP_IF_MATCH", None)
     row = database.reader().execute(HELD_BUNDLE, named).fetchone()
     try:
         if row is None:
@@ -93,27 +101,45 @@ def bundle(scope: str, name: str, version: str) -> Response:
             mimetype="text/javascript",
             download_name="bundle.js",
             etag=row["sha256_hash"],
-            max_age=YEAR,
+            # Another service decides which bytes a copy has, and may replace them.
+            max_age=None if row["is_copy"] else YEAR,
         )
-        if response.status_code == 206:
-            send_from_file(response, path)
+        is_whole = request.method == "GET" and response.status_code == 200
+        if wanted and is_whole and is_unchanged(response):
+            send_part(response, path, wanted)
     except (FileNotFoundError, NotADirectoryError):
         abort(404, f"No bundle of {shown(f'{scope}/{name}@{version}')} is held here.")
-    response.cache_control.immutable = True
+    response.cache_control.immutable = not row["is_copy"]
     return response
 
 
-def send_from_file(response: Response, path: Path) -> None:
-    """Have the server take a part from the file as it sends it.
+def is_unchanged(response: Response) -> bool:
+    """Whether If-Range, where there is one, names exactly what the response would send."""
+    condition = request.headers.get("If-Range")
+    if condition is None:
+        return True
+    # A weak tag is not this text, and RFC 9110 wants a strong match.
+    if condition.strip() == response.headers["ETag"]:
+        return True
+    return '"' not in condition and parse_date(condition) == response.last_modified
 
-    Werkzeug would read it out, and all that a client has not taken yet would be in memory.
+
+def send_part(response: Response, path: Path, wanted: str) -> None:
+    """Make of a response with a whole file one with the part that was asked for.
+
+    The server takes it from the file while sending: no part of it is in memory for longer.
     """
-    wrap = request.environ.get("wsgi.file_wrapper")
-    if wrap:  # the server's own, which sends as many bytes as the answer's length says
-        response.close()
-        file = path.open("rb")
-        file.seek(response.content_range.start)
-        response.response = wrap(file)
+    size = response.content_length or 0
+    part = requested_part(wanted, size)
+    if part is None:
+        return
+    response.close()
+    if not part:
+        raise RequestedRangeNotSatisfiable(size)
+    response.response = wrap_file(request.environ, FilePart(path.open("rb"), part))
+    response.status_code = 206
+    response.content_length = len(part)
+    response.content_range.set(part.start, part.stop, size)
 
 
 def no_widget(scope: str, name: str) -> str:

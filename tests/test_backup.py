@@ -298,7 +298,7 @@ def make_newer(path: Path, kept: Path) -> str:
     path.write_bytes(kept.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return f"{path} has schema version 99, and this release reads versions 1 to 2."
+    return f"{path} has schema version 99, and this release reads versions 1 to 3."
 
 
 def make_damaged(path: Path, kept: Path) -> str:

@@ -135,14 +135,14 @@ def test_every_odd_value_has_its_message_at_once(demo: FlaskClient) -> None:
     ]
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "x", "１", "1e3"])
+@pytest.mark.parametrize("number", ["0", "-1", "x", "１", "1e3", "9" * 30])
 def test_an_odd_page_is_refused_with_a_way_back(demo: FlaskClient, number: str) -> None:
     page = assert_page(demo.get("/", query_string={"page": number, "q": "a"}), 400)
     assert "must be a whole number from 1" in element(page, id="page-error").text
     assert element(page, "a", href="/?q=a").text == "Go to the first page"
 
 
-@pytest.mark.parametrize("number", ["3", "9" * 30, "9" * 10_000])
+@pytest.mark.parametrize("number", ["3", "9007199254740991"])
 def test_a_page_past_the_end_leads_to_the_last(demo: FlaskClient, number: str) -> None:
     page = assert_page(demo.get(f"/?page={number}&q=e"), 200)
     assert status(page) == "31 widgets"

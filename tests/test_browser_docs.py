@@ -73,7 +73,7 @@ def test_a_search_that_is_tried_shows_the_version_for_an_sdk(
 def test_an_error_is_shown_with_its_sentence(open_docs: Callable[..., "Page"]) -> None:
     outcome, answer = send(open_docs(), "searchWidgets", page="0")
     assert outcome.startswith("400 ")
-    assert answer == {"error": "page must be a whole number from 1, not '0'."}
+    assert answer == {"error": "page must be a whole number from 1 to 9007199254740991, not '0'."}
 
 
 def test_an_install_that_is_tried_is_counted(

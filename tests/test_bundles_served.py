@@ -5,8 +5,11 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import quote, urlsplit
+from wsgiref.util import FileWrapper
 
 import pytest
 from builders import bundled, document, version
@@ -105,6 +108,9 @@ RANGES = {
     "bytes=7-": (CONTENT[7:], "bytes 7-27/28"),
     "bytes=-3": (CONTENT[-3:], "bytes 25-27/28"),
     "bytes=20-99": (CONTENT[20:], "bytes 20-27/28"),
+    "bytes=-99": (CONTENT, "bytes 0-27/28"),
+    "bytes=0-": (CONTENT, "bytes 0-27/28"),
+    "BYTES=0-5": (b"export", "bytes 0-5/28"),
 }
 
 
@@ -113,18 +119,98 @@ def test_range_of_a_bundle_is_served(server: Server, asked: str) -> None:
     response, body = server.request("GET", PATH, Range=asked)
     assert (response.status, body, response.headers["Content-Range"]) == (206, *RANGES[asked])
     assert response.headers["ETag"] == f'"{SHA256}"'
+    assert response.headers["Content-Length"] == str(len(body))
 
 
-def test_range_past_the_end_is_416_with_the_length(server: Server) -> None:
-    response, body = server.request("GET", PATH, Range="bytes=28-")
+@pytest.mark.parametrize(
+    "asked",
+    ["lines=0-5", "bytes=0-5,7-9", "bytes=5-2", "bytes=-", "bytes", "0-5", "bytes=x", "=", ""],
+)
+def test_range_that_is_several_unknown_or_malformed_is_ignored(server: Server, asked: str) -> None:
+    response, body = server.request("GET", PATH, Range=asked)
+    assert (response.status, body) == (200, CONTENT)
+    assert "Content-Range" not in response.headers
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-5", "bytes=28-", "bytes=-0"])
+def test_head_ignores_a_range(server: Server, asked: str) -> None:
+    plain, _ = server.request("HEAD", PATH)
+    response, body = server.request("HEAD", PATH, Range=asked)
+    assert (response.status, body) == (200, b"")
+    assert {**response.headers, "Date": ""} == {**plain.headers, "Date": ""}
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-5", "bytes=28-", "bytes=x"])
+@pytest.mark.parametrize("condition", [f'"{SHA256}"', f'W/"{SHA256}"', "*"])
+def test_if_none_match_wins_over_a_range(server: Server, asked: str, condition: str) -> None:
+    response, body = server.request("GET", PATH, Range=asked, If_None_Match=condition)
+    assert (response.status, body) == (304, b"")
+    assert "Content-Range" not in response.headers
+
+
+def test_range_is_served_where_if_none_match_names_other_bytes(server: Server) -> None:
+    response, body = server.request("GET", PATH, Range="bytes=0-5", If_None_Match='"other"')
+    assert (response.status, body) == (206, b"export")
+
+
+def test_part_is_cut_off_under_any_server(client: FlaskClient) -> None:
+    environ = {"wsgi.file_wrapper": FileWrapper}
+    with client.get(PATH, headers={"Range": "bytes=0-5"}, environ_overrides=environ) as response:
+        assert b"".join(response.response) == b"export"
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-", "bytes=0-5", "bytes=-0"])
+def test_no_byte_of_an_empty_bundle_can_be_asked_for(app_with: AppWith, asked: str) -> None:
+    app = app_with(document("acme/clock", bundled("1.0.0", b"")))
+    hold(app, b"")
+    response = app.test_client().get(PATH, headers={"Range": asked})
+    assert (response.status_code, response.headers["Content-Range"]) == (416, "bytes */0")
+
+
+def test_end_of_an_empty_bundle_is_the_whole(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", bundled("1.0.0", b"")))
+    hold(app, b"")
+    with app.test_client().get(PATH, headers={"Range": "bytes=-5"}) as response:
+        assert (response.status_code, response.data) == (200, b"")
+
+
+@pytest.mark.parametrize("asked", ["bytes=28-", "bytes=99-100", "bytes=-0"])
+def test_range_past_the_end_is_416_with_the_length(server: Server, asked: str) -> None:
+    response, body = server.request("GET", PATH, Range=asked)
     assert (response.status, response.headers["Content-Range"]) == (416, "bytes */28")
     assert list(json.loads(body)) == ["error"]
     assert response.headers["Access-Control-Allow-Origin"] == "*"
 
 
-@pytest.mark.parametrize(("etag", "status"), [(f'"{SHA256}"', 206), ('"other"', 200)])
-def test_download_goes_on_only_with_the_same_bytes(server: Server, etag: str, status: int) -> None:
-    response, _ = server.request("GET", PATH, Range="bytes=7-", If_Range=etag)
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        (f'"{SHA256}"', 206),
+        ('"other"', 200),
+        (f'W/"{SHA256}"', 200),
+        (SHA256, 200),
+        (f'"{SHA256}", "other"', 200),
+        ("*", 200),
+        ("yesterday", 200),
+        ("", 200),
+    ],
+)
+@pytest.mark.parametrize("asked", ["bytes=7-", "bytes=28-"])
+def test_download_goes_on_only_with_the_same_bytes(
+    server: Server, asked: str, condition: str, status: int
+) -> None:
+    response, _ = server.request("GET", PATH, Range=asked, If_Range=condition)
+    assert response.status == (416 if asked == "bytes=28-" and status == 206 else status)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0, 206), (-1, 200), (1, 200), (86_400, 200)])
+def test_download_goes_on_only_since_the_same_moment(
+    server: Server, seconds: int, status: int
+) -> None:
+    whole, _ = server.request("GET", PATH)
+    modified = parsedate_to_datetime(whole.headers["Last-Modified"])
+    date = format_datetime(modified + timedelta(seconds=seconds), usegmt=True)
+    response, _ = server.request("GET", PATH, Range="bytes=7-", If_Range=date)
     assert response.status == status
 
 
@@ -350,5 +436,5 @@ def test_no_header_of_a_bundle_comes_twice(
 ) -> None:
     response, _ = server.request(method, PATH, **headers)
     names = sorted(name.lower() for name, _ in response.getheaders())
-    assert response.status == (206 if headers else 200)
+    assert response.status == (206 if headers and method == "GET" else 200)
     assert names == sorted(set(names))

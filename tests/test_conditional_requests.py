@@ -66,6 +66,7 @@ def test_known_etag_is_304_with_its_headers_and_no_body(
         "ETag": tag,
         "Cache-Control": "no-cache",
         "Access-Control-Allow-Origin": "*",
+        "X-Content-Type-Options": "nosniff",
     }
 
 
@@ -125,6 +126,7 @@ def test_error_has_no_etag_and_is_never_304(
     assert answer.status_code == status
     assert "ETag" not in answer.headers
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.headers.getlist("Cache-Control") == ["no-cache"]
 
 
 @pytest.mark.parametrize("path", [*READS, *(path for path, _ in ERRORS)])

@@ -158,7 +158,7 @@ def make_of_schema(number: int) -> Callable[[Path], str]:
         Database(path).create()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA user_version = {number}")
-        return f"has schema version {number}, and this release reads versions 1 to 2."
+        return f"has schema version {number}, and this release reads versions 1 to 3."
 
     return make
 
@@ -185,7 +185,7 @@ def make_directory(path: Path) -> str:
 REFUSED = {
     "foreign": make_foreign,
     "foreign with a log": make_foreign_with_a_log,
-    "newer": make_of_schema(3),
+    "newer": make_of_schema(4),
     "older": make_of_schema(0),
     "text": make_text,
     "empty": make_empty,

@@ -95,6 +95,33 @@ def test_a_refusal_is_one_json_object_with_one_key(
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [(method, path, body) for _, method, path, body in REFUSALS if path.startswith(V1)],
+)
+def test_a_refusal_of_the_versioned_api_is_to_be_revalidated(
+    catalog: FlaskClient, method: str, path: str, body: dict[str, Any]
+) -> None:
+    headers = catalog.open(path, method=method, **body).headers
+    assert headers.getlist("Cache-Control") == ["no-cache"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *((method, path) for _, method, path, _ in REFUSALS),
+        *(("OPTIONS", path) for path in (CLOCK, REGISTRY, "/", "/api/me")),
+        *(("GET", path) for path in (CLOCK, REGISTRY, "/api/stats", "/", "/none", "/openapi.json")),
+        *(("GET", path) for path in ("/docs", "/static/catalog.css", "/static/none")),
+    ],
+)
+def test_every_response_of_the_application_forbids_sniffing(
+    catalog: FlaskClient, method: str, path: str
+) -> None:
+    with catalog.open(path, method=method) as response:
+        assert response.headers.getlist("X-Content-Type-Options") == ["nosniff"]
+
+
+@pytest.mark.parametrize(
     ("path", "status"),
     [
         (V1 + "{}/x", 404),

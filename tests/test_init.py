@@ -78,7 +78,7 @@ def make_newer(path: Path) -> str:
     Database(path).create()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return "has schema version 99, and this release reads versions 1 to 2."
+    return "has schema version 99, and this release reads versions 1 to 3."
 
 
 def make_text(path: Path) -> str:

@@ -151,10 +151,13 @@ FOUND = st.text(alphabet='aAzéÉe\u0301ﬁiß天気🍅%_"*\\\ufffd ', max_size
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    """The app of a catalog of texts that search must fold, all of them listed."""
+    """The app of a catalog of texts that search must fold, all of them listed.
+
+    No character of the words is in a scope or name, which only the list looks at.
+    """
     names = ["Aé ﬁn", "Straße", "天気 é", "🍅 100%_", 'a"*\\', "ae\u0301\ufffdz", "ſſ ﬀ", "Zé天%"]
     documents = [
-        document(f"acme/{n}", displayName=name, description=names[-n] if n % 2 else None)
+        document(f"q/{n}", displayName=name, description=names[-n] if n % 2 else None)
         for n, name in enumerate(names)
     ]
     path = tmp_path_factory.mktemp("texts") / "texts.db"
@@ -170,6 +173,40 @@ def test_words_find_what_the_public_search_finds(texts: Flask, words: list[str])
     query = {"q": " ".join(words), "limit": "100"}
     found = texts.test_client().get("/api/v1/widgets/search", query_string=query).json["widgets"]
     assert listed(texts, "--", *words) == sorted(f"{w['scope']}/{w['name']}" for w in found)
+
+
+NAMED = [
+    document("acme/focus-timer", displayName="Concentrate", description="One thing at a time"),
+    document("acme/weather", displayName="Sky", listed=False),
+    document("lab/Wéather", displayName="Acme"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("focus-timer", ["acme/focus-timer"]),
+        ("Focus TIME", ["acme/focus-timer"]),
+        ("acme/weather", ["acme/weather"]),
+        ("weather", ["acme/weather", "lab/Wéather"]),
+        ("acme", ["acme/focus-timer", "acme/weather", "lab/Wéather"]),
+        ("focus thing", ["acme/focus-timer"]),
+        ("weather sky", ["acme/weather"]),
+        ("weather thing", []),
+        ("weatheracme", []),
+        ("sky/weather", []),
+    ],
+)
+def test_words_find_a_widget_by_its_own_name(
+    app_with: AppWith, words: str, expected: list[str]
+) -> None:
+    assert listed(app_with(*NAMED), *words.split()) == expected
+
+
+def test_public_search_does_not_look_at_the_own_name(app_with: AppWith) -> None:
+    client = app_with(*NAMED).test_client()
+    for q in ("focus-timer", "acme/weather", "lab"):
+        assert client.get("/api/v1/widgets/search", query_string={"q": q}).json["total"] == 0
 
 
 @pytest.mark.parametrize("path", ["@acme/clock", "acme/clock@home", "ac@me/clock", "a b/é"])

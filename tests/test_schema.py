@@ -249,8 +249,15 @@ PLANS = {
         ["revision", "widget_1 (scope=?)", "offered (widget_id=?)", "newest (widget_id=?)"],
     ),
     "install": (store.COUNT_INSTALL, ["sqlite_autoindex_widget_1 (scope=? AND name=?)"]),
-    "held bundle": (v1.HELD_BUNDLE, [WIDGET_BY_NAME, "(widget_id=? AND version=?)"]),
+    "held bundle": (
+        v1.HELD_BUNDLE,
+        [WIDGET_BY_NAME, "(widget_id=? AND version=?)", "mirrored USING INTEGER PRIMARY KEY"],
+    ),
     "put version": (store.PUT_VERSION, ["(scope=? AND name=?)"]),
+    "publish version": (
+        store.PUBLISH_VERSION,
+        ["(scope=? AND name=?)", "deleted USING PRIMARY KEY (scope=? AND name=? AND version=?)"],
+    ),
     "export": (catalog_files.VERSIONS, ["version_newest (widget_id=?)"]),
 }
 

@@ -230,14 +230,26 @@ def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
     assert found(client, scope="天気") == ["天気/c"]
 
 
-@pytest.mark.parametrize("value", ["", "True", "TRUE", "1", "0", "yes", "null", " true", "true\0"])
+@pytest.mark.parametrize("value", ["True", "TRUE", "tRuE"])
+def test_official_is_read_without_regard_to_case(client_with: ClientWith, value: str) -> None:
+    client = client_with(*FILTERED)
+    assert found(client, official=value) == found(client, official="true")
+    assert found(client, official="False") == found(client, official="false")
+
+
+def test_empty_official_is_as_if_absent(client_with: ClientWith) -> None:
+    client = client_with(*FILTERED)
+    assert found(client, official="") == found(client)
+
+
+@pytest.mark.parametrize("value", ["1", "0", "yes", "null", " true", "true\0", "falſe", "ｔｒｕｅ"])
 def test_official_that_is_neither_true_nor_false_is_400(demo: FlaskClient, value: str) -> None:
     response = demo.get(SEARCH, query_string={"official": value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]
     assert message.startswith("official must be true or false")
-    assert json.dumps(value)[1:-1] in message
+    assert json.dumps(value, ensure_ascii=False)[1:-1] in message
 
 
 ORDERED = ["b/many", "b/some", "c/a", "c/b", "d/a", "a/zero", "a/unsaid", "b/unsaid"]

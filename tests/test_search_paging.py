@@ -37,7 +37,7 @@ def test_first_page_has_20_where_nothing_is_asked(client_with: ClientWith) -> No
 
 def test_limit_over_100_is_100(client_with: ClientWith) -> None:
     client = client_with(*widgets(102))
-    for limit in ("100", "101", "1000", str(2**63), str(2**64), "9" * 5000):
+    for limit in ("100", "101", "1000", str(2**53 - 1)):
         answer = search(client, limit=limit)
         assert numbers(answer) == list(range(100))
         assert (answer["total"], answer["page"], answer["limit"]) == (102, 1, 100)
@@ -91,7 +91,7 @@ def test_pages_together_hold_every_widget_once(
         assert paged == whole
 
 
-@pytest.mark.parametrize("page", [2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64 + 1, 10**30])
+@pytest.mark.parametrize("page", [2, 2**31, 2**32 + 1, 2**53 - 1])
 def test_page_past_the_end_is_empty_and_has_the_true_total(
     client_with: ClientWith, page: int
 ) -> None:
@@ -101,9 +101,15 @@ def test_page_past_the_end_is_empty_and_has_the_true_total(
         assert search(client, page=page, **filters) == expected
 
 
-def test_page_of_more_digits_than_python_reads_is_past_the_end(client_with: ClientWith) -> None:
-    answer = search(client_with(document()), page="9" * 5000)
-    assert (answer["widgets"], answer["total"]) == ([], 1)
+def test_greatest_page_and_limit_give_an_empty_page(client_with: ClientWith) -> None:
+    answer = search(client_with(document()), page=2**53 - 1, limit=2**53 - 1)
+    assert answer == {"widgets": [], "total": 1, "page": 2**53 - 1, "limit": 100}
+
+
+@pytest.mark.parametrize("query", ["page=", "page", "limit=", "limit", "page=&limit=&official="])
+def test_empty_page_and_limit_are_as_if_absent(client_with: ClientWith, query: str) -> None:
+    client = client_with(*widgets(3))
+    assert client.get(f"{SEARCH}?{query}").json == search(client)
 
 
 def test_any_number_of_leading_zeros_changes_nothing(client_with: ClientWith) -> None:
@@ -118,7 +124,6 @@ def test_page_past_the_end_of_an_empty_catalog_has_total_0(client_with: ClientWi
 
 
 NOT_ALLOWED = {
-    "empty": "",
     "zero": "0",
     "zeros": "000",
     "negative": "-1",
@@ -140,17 +145,22 @@ NOT_ALLOWED = {
     "NaN": "NaN",
     "quotes": '"5"',
     "SQL": "1; DROP TABLE widget",
+    "more than JavaScript holds": "9007199254740992",
+    "more than SQLite holds": "9223372036854775808",
+    "more than a double holds": "1" + "0" * 70,
 }
 
 
 @pytest.mark.parametrize("name", ["page", "limit"])
 @pytest.mark.parametrize("value", NOT_ALLOWED.values(), ids=NOT_ALLOWED)
-def test_what_is_no_whole_number_from_1_is_400(demo: FlaskClient, name: str, value: str) -> None:
+def test_what_is_no_whole_number_from_1_to_the_greatest_is_400(
+    demo: FlaskClient, name: str, value: str
+) -> None:
     response = demo.get(SEARCH, query_string={name: value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]
-    assert message.startswith(f"{name} must be a whole number from 1")
+    assert message.startswith(f"{name} must be a whole number from 1 to 9007199254740991, not ")
     quoted = json.dumps(value, ensure_ascii=False)[1:-1]
     assert quoted in message or quoted.replace('\\"', '"') in message
 
@@ -164,7 +174,7 @@ def test_message_does_not_repeat_a_long_value_whole(demo: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["page=0&limit=5", "page=1&limit=0", "q=x&page=0", "page", "limit="]
+    "query", ["page=0&limit=5", "page=1&limit=0", "q=x&page=0", "page=&limit=-1"]
 )
 def test_one_bad_parameter_is_enough_for_400(demo: FlaskClient, query: str) -> None:
     response = demo.get(f"{SEARCH}?{query}")

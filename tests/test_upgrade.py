@@ -12,7 +12,7 @@ from catalog import backups
 from catalog.db import Database
 from catalog.sqlite_file import SCHEMA_VERSION, DatabaseError
 
-SCHEMA_1 = Path(__file__).parent / "data" / "schema-1.sql"
+DATA = Path(__file__).parent / "data"
 PATHS = [
     "/api/v1/widgets/search?limit=100",
     "/api/v1/widgets/search?q=weather&compatSdk=1.4.0",
@@ -23,12 +23,19 @@ PATHS = [
 ]
 
 
+@pytest.fixture(params=[1, 2])
+def schema(request: pytest.FixtureRequest) -> int:
+    """Each schema version that an earlier file can have."""
+    number: int = request.param
+    return number
+
+
 @pytest.fixture
-def old(tmp_path: Path, demo_database: Path) -> Path:
-    """The demo catalog as the first release wrote it, with ids that have been given away since."""
+def old(tmp_path: Path, demo_database: Path, schema: int) -> Path:
+    """The demo catalog in an earlier schema, with ids that have been given away since."""
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(SCHEMA_1.read_text())
+        connection.executescript((DATA / f"schema-{schema}.sql").read_text())
         connection.execute("ATTACH ? AS demo", (str(demo_database),))
         for table in ("widget", "version"):
             columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
@@ -79,31 +86,33 @@ def test_ids_that_were_given_away_do_not_come_again(old: Path) -> None:
     assert sequences == {"widget": 5000, "version": 5000}
 
 
-def test_the_file_as_it_was_is_kept_beside_for_its_owner_only(old: Path) -> None:
+def test_the_file_as_it_was_is_kept_beside_for_its_owner_only(old: Path, schema: int) -> None:
     with closing(sqlite3.connect(old)) as connection:
         rows = connection.execute("SELECT * FROM widget ORDER BY id").fetchall()
     Database(old).check()
-    kept = old.with_name("catalog.db.schema-1")
-    assert version(kept) == 1
+    kept = old.with_name(f"catalog.db.schema-{schema}")
+    assert version(kept) == schema
     assert kept.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(kept)) as connection:
         assert connection.execute("SELECT * FROM widget ORDER BY id").fetchall() == rows
 
 
-def test_service_that_starts_on_an_old_file_says_that_it_upgraded_it(old: Path) -> None:
+def test_service_that_starts_on_an_old_file_says_that_it_upgraded_it(
+    old: Path, schema: int
+) -> None:
     server = Server(old)
     status = server.request("GET", PATHS[0])[0].status
     server.process.terminate()
     _, said = server.process.communicate(timeout=10)
     assert status == 200
     assert (
-        f"Upgraded {old} to schema version {SCHEMA_VERSION}; as it was, it is {old}.schema-1"
+        f"Upgraded {old} to schema version {SCHEMA_VERSION}; as it was, it is {old}.schema-{schema}"
         in said
     )
 
 
 def spoil_the_copy(old: Path) -> str:
-    old.with_name("catalog.db.schema-1").mkdir()
+    old.with_name(f"catalog.db.schema-{version(old)}").mkdir()
     return "Is a directory."
 
 
@@ -114,7 +123,7 @@ def spoil_the_tables(old: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [spoil_the_copy, spoil_the_tables])
-def test_failed_upgrade_leaves_the_old_file(old: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+def test_failed_upgrade_leaves_the_old_file(old: Path, schema: int, spoil) -> None:  # type: ignore[no-untyped-def]
     reason = spoil(old)
     with closing(sqlite3.connect(old)) as connection:
         before = list(connection.iterdump())
@@ -123,14 +132,14 @@ def test_failed_upgrade_leaves_the_old_file(old: Path, spoil) -> None:  # type: 
     assert str(failed.value) == f"{old} cannot be upgraded, and is as it was: {reason}"
     with closing(sqlite3.connect(old)) as connection:
         assert list(connection.iterdump()) == before
-    assert version(old) == 1
+    assert version(old) == schema
 
 
 def test_backup_of_an_earlier_release_can_be_restored(
-    old: Path, tmp_path: Path, demo_database: Path
+    old: Path, schema: int, tmp_path: Path, demo_database: Path
 ) -> None:
     new = create_demo(tmp_path / "new.db")
     before = old.read_bytes()
     backups.restore(Database(new), old)
     assert answers(new) == answers(demo_database)
-    assert (version(old), old.read_bytes()) == (1, before)
+    assert (version(old), old.read_bytes()) == (schema, before)

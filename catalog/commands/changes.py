@@ -166,7 +166,8 @@ def describe(
 def delete(target: Named, yes: bool) -> None:
     """Remove a widget or version for good.
 
-    A widget goes with all its versions and its install count.
+    A widget goes with all its versions and its install count. The number of a deleted version can
+    be published again only with the same bundle.
     """
     whole = Named(target.scope, f"{target.name}@{target.version}")
     if target.version is not None and has_widget(whole):
@@ -180,5 +181,7 @@ def delete(target: Named, yes: bool) -> None:
     confirm(question, yes)
     database().write(statements)
     say(f"Deleted {target}.")
+    numbers = "The numbers of its versions" if target.version is None else "Its number"
+    say(f"{numbers} can be published again only with the same bundle: clients may have it cached.")
     if target.version is not None:
         say_latest(target)

@@ -96,12 +96,17 @@ def url_template(given: str | None, keep: bool) -> str:
 def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]]:
     """Keep the bundle; gives the statements that have the version loaded from here."""
     sha256, size = version["sha256_hash"], version["bundle_size"]
+    held = store_copies.Held(named.scope, named.name, version["version"], sha256, size)
     with bundles().writing():
+        is_new = not bundles().holds(sha256)
         bundles().add(sha256, size, [content])
         bundles().sync()
-        yield store_copies.hold_bundles(
-            [store_copies.Held(named.scope, named.name, version["version"], sha256, size)]
-        )
+        try:
+            yield store_copies.hold_bundles([held])
+        except BaseException:
+            if is_new:
+                bundles().remove(sha256)
+            raise
 
 
 def added(named: Named, document: Document, holding: list[Statement]) -> bool:
@@ -142,11 +147,23 @@ WHERE scope = :scope AND widget.name = :name AND version = :version
 """
 
 
+DELETED_VERSION = """
+SELECT sha256_hash FROM deleted_version
+WHERE scope = :scope AND name = :name AND version = :version
+"""
+
+
 def is_published(named: Named, document: Document) -> bool:
-    """Whether just this version is there; refuses where it is there with anything different."""
+    """Whether just this version is there; refuses where it is or was there with other content."""
     with database().read() as connection:
         stored = connection.execute(STORED_VERSION, named._asdict()).fetchone()
+        deleted = connection.execute(DELETED_VERSION, named._asdict()).fetchone()
     if stored is None:
+        if deleted and deleted["sha256_hash"] != document.versions[0]["sha256_hash"]:
+            raise Refusal(
+                f"{named} was published with another bundle and deleted; clients may have that "
+                "one cached, so publish this one as a new version."
+            )
         return False
     differing = differences(stored, document.versions[0])
     if differing:

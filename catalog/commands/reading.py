@@ -21,7 +21,9 @@ FROM widget LEFT JOIN version AS latest ON latest.id = (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
     ORDER BY {resources.NEWEST_FIRST} LIMIT 1)
 WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
-  AND NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE instr(folded_text, value) = 0)
+  AND NOT EXISTS (
+    SELECT 1 FROM json_each(:words)
+    WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
 ORDER BY scope, name
 """
 
@@ -34,10 +36,12 @@ ORDER BY scope, name
 def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bool) -> None:
     """List widgets, or find them by words.
 
-    WORDS must all be in the name or description, as in the public search.
+    Each of the WORDS must be in the display name, in the description or in scope/name, without
+    regard to case and accents.
     """
     sought = json.dumps(fold(" ".join(words)).split())
     with database().read() as connection:
+        connection.create_function("fold", 1, fold, deterministic=True)
         values = {"scope": scope, "unlisted": unlisted, "words": sought}
         rows = connection.execute(LIST, values).fetchall()
     if as_json:

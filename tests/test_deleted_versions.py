@@ -1,0 +1,225 @@
+"""The number of a version that was deleted: no other bundle is published under it."""
+
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import Json, bundled, document, version
+from click.testing import Result
+from conftest import ROOT, hold
+from flask import Flask
+
+from catalog import store, store_copies
+from catalog.documents import check_document
+
+AppWith = Callable[..., Flask]
+FIRST, OTHER = b"export default 1\n", b"export default 2\n"
+URL = "https://cdn.example.com/{scope}/{name}/{version}.js"
+MANIFEST = {
+    **{"scope": "acme", "name": "clock", "version": "1.0.0"},
+    **{"displayName": "Clock", "sdkVersion": "^1.0.0"},
+}
+REFUSED = (
+    "Error: acme/clock@1.0.0 was published with another bundle and deleted; clients may have that "
+    "one cached, so publish this one as a new version.\n"
+)
+DELETES = {"version": "acme/clock@1.0.0", "widget": "acme/clock"}
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    return app_with(BUNDLE_URL=URL)
+
+
+def run(app: Flask, *arguments: str) -> Result:
+    return app.test_cli_runner().invoke(args=arguments)
+
+
+def done(app: Flask, *arguments: str) -> Result:
+    result = run(app, *arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def files(app: Flask, bundle: bytes, number: str) -> list[str]:
+    here = Path(app.config["DATABASE"])
+    manifest, content = here.with_name("clock.json"), here.with_name("clock.js")
+    manifest.write_text(json.dumps({**MANIFEST, "version": number}), encoding="utf-8")
+    content.write_bytes(bundle)
+    return [str(manifest), str(content)]
+
+
+def publish(app: Flask, bundle: bytes, *options: str, number: str = "1.0.0") -> Result:
+    return run(app, "publish", *files(app, bundle, number), *options)
+
+
+def import_(app: Flask, *documents: Json, options: tuple[str, ...] = ()) -> None:
+    path = Path(app.config["DATABASE"]).with_name("import.jsonl")
+    path.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
+    done(app, "import", str(path), *options)
+
+
+def stored(app: Flask) -> str:
+    return done(app, "export").stdout
+
+
+def assert_refused(app: Flask, result: Result, before: str) -> None:
+    assert (result.exit_code, result.output) == (1, REFUSED)
+    assert stored(app) == before
+    assert list(app.extensions["bundles"].hashes()) == []
+
+
+@pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
+@pytest.mark.parametrize("options", [(), ("--store",), ("--dry-run",)], ids=str)
+def test_other_bundle_under_a_deleted_number_is_refused(
+    app: Flask, target: str, options: tuple[str, ...]
+) -> None:
+    publish(app, FIRST)
+    publish(app, FIRST, number="2.0.0")
+    done(app, "delete", target, "--yes")
+    before = stored(app)
+    assert_refused(app, publish(app, OTHER, *options), before)
+
+
+@pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
+def test_same_bundle_can_be_published_and_deleted_again_and_again(app: Flask, target: str) -> None:
+    for _ in range(3):
+        assert publish(app, FIRST).exit_code == 0
+        done(app, "delete", target, "--yes")
+    assert_refused(app, publish(app, OTHER), stored(app))
+
+
+def test_other_numbers_and_other_widgets_are_free(app: Flask) -> None:
+    publish(app, FIRST)
+    done(app, "delete", "acme/clock", "--yes")
+    assert publish(app, OTHER, number="1.0.0+b").exit_code == 0
+    assert publish(app, OTHER, number="1.0.1").exit_code == 0
+    manifest, content = files(app, OTHER, "1.0.0")
+    Path(manifest).write_text(json.dumps({**MANIFEST, "name": "notes"}), encoding="utf-8")
+    assert run(app, "publish", manifest, content).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "kept", [document("acme/clock"), document("acme/notes")], ids=["version", "widget"]
+)
+def test_what_an_import_prunes_counts_as_deleted(app: Flask, kept: Json) -> None:
+    publish(app, FIRST)
+    import_(app, kept, options=("--prune",))
+    assert_refused(app, publish(app, OTHER), stored(app))
+
+
+def test_what_a_mirror_removes_counts_as_deleted(app: Flask) -> None:
+    publish(app, FIRST)
+    following = store_copies.follow(check_document(document("acme/clock")), replaces=True)
+    app.extensions["database"].write(following)
+    assert_refused(app, publish(app, OTHER), stored(app))
+
+
+def test_import_may_bring_other_bytes_under_a_deleted_number(app: Flask) -> None:
+    publish(app, FIRST)
+    done(app, "delete", "acme/clock@1.0.0", "--yes")
+    import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
+    assert hashlib.sha256(OTHER).hexdigest() in stored(app)
+    done(app, "delete", "acme/clock@1.0.0", "--yes")
+    # What was there last counts.
+    assert_refused(app, publish(app, FIRST), stored(app))
+    assert publish(app, OTHER).exit_code == 0
+
+
+def test_import_may_replace_the_bytes_of_a_version(app: Flask) -> None:
+    publish(app, FIRST)
+    import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
+    done(app, "delete", "acme/clock", "--yes")
+    assert_refused(app, publish(app, FIRST), stored(app))
+
+
+def test_dry_run_of_an_import_deletes_nothing(app: Flask) -> None:
+    publish(app, FIRST)
+    import_(app, document("acme/notes"), options=("--prune", "--dry-run"))
+    reader = app.extensions["database"].reader()
+    assert reader.execute("SELECT count(*) FROM deleted_version").fetchone()[0] == 0
+
+
+def test_backup_has_the_numbers_of_deleted_versions(app: Flask, tmp_path: Path) -> None:
+    publish(app, FIRST)
+    done(app, "delete", "acme/clock", "--yes")
+    done(app, "backup", str(tmp_path / "backup.db"))
+    done(app, "restore", str(tmp_path / "backup.db"), "--yes")
+    assert_refused(app, publish(app, OTHER), stored(app))
+
+
+def test_delete_says_that_the_number_stays_taken(app: Flask) -> None:
+    only = "can be published again only with the same bundle: clients may have it cached."
+    publish(app, FIRST)
+    assert done(app, "delete", "acme/clock@1.0.0", "--yes").stderr.splitlines() == [
+        "Deleted acme/clock@1.0.0.",
+        f"Its number {only}",
+        "The latest version of acme/clock is now none.",
+    ]
+    assert done(app, "delete", "acme/clock", "--yes").stderr.splitlines() == [
+        "Deleted acme/clock.",
+        f"The numbers of its versions {only}",
+    ]
+
+
+@pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
+def test_write_itself_refuses_other_bytes_and_changes_nothing(app: Flask, target: str) -> None:
+    publish(app, FIRST)
+    done(app, "delete", target, "--yes")
+    before = stored(app)
+    other = check_document(document("acme/clock", bundled("1.0.0", OTHER)))
+    with pytest.raises(sqlite3.IntegrityError):
+        app.extensions["database"].write(store.publish(other))
+    assert stored(app) == before
+
+
+def test_number_that_is_deleted_while_a_bundle_is_stored_is_refused(app: Flask) -> None:
+    directory: Path = app.extensions["bundles"].directory
+    directory.mkdir()
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    environment = {"CATALOG_DATABASE": app.config["DATABASE"], "CATALOG_BUNDLE_URL": URL}
+    with subprocess.Popen(
+        [sys.executable, "-m", "flask", "publish", *files(app, OTHER, "1.0.0"), "--store"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().endswith("; waiting.\n")
+        # It has read its own files and has seen that the number is free.
+        publish(app, FIRST)
+        done(app, "delete", "acme/clock", "--yes")
+        before = stored(app)
+        os.close(lock)
+        assert process.stderr.read() == REFUSED
+    assert process.returncode == 1
+    assert stored(app) == before
+    assert list(directory.iterdir()) == []
+
+
+PATH = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, method: str) -> None:
+    app = app_with(document("acme/clock", bundled("1.0.0", FIRST), version("2.0.0")))
+    hold(app, FIRST)
+    with app.test_client().open(PATH, method=method) as response:
+        assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    copied = store_copies.Mirrored("acme", "clock", "https://upstream.example", None, None)
+    app.extensions["database"].write(store_copies.put_mirrored([copied]))
+    with app.test_client().open(PATH, method=method) as response:
+        assert response.headers.getlist("Cache-Control") == ["no-cache"]
+        assert "Expires" not in response.headers
+        etag = response.headers["ETag"]
+    with app.test_client().get(PATH, headers={"If-None-Match": etag}) as again:
+        assert (again.status_code, again.headers["Cache-Control"]) == (304, "no-cache")

@@ -1,0 +1,83 @@
+"""The parameters of a search: what is taken, what is refused, and what that costs."""
+
+import re
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from catalog.folding import fold
+from catalog.parameters import ParameterError, parse_search
+
+GREATEST = 2**53 - 1
+
+number_like = st.text("0123456789", max_size=20) | st.integers().map(str) | st.text(max_size=5)
+boolean_like = st.text("trueTRUE", min_size=4, max_size=4) | st.text(max_size=6)
+unhurried = settings(deadline=None)
+
+
+def taken(**arguments: str) -> object:
+    """What the one argument is taken for, or None where it is refused."""
+    ((name, _),) = arguments.items()
+    try:
+        return getattr(parse_search(arguments), name)
+    except ParameterError:
+        return None
+
+
+@unhurried
+@given(number_like)
+@example(str(GREATEST))
+@example(str(GREATEST + 1))
+@example("0" * 5000 + "7")
+@example("9" * 5000)
+def test_page_and_limit_are_whole_numbers_from_1_to_the_greatest(value: str) -> None:
+    is_number = re.fullmatch("[0-9]+", value) and len(value.lstrip("0")) < 20
+    number = int(value.lstrip("0") or "0") if is_number else 0
+    allowed = number if 1 <= number <= GREATEST else None
+    assert taken(page=value) == (allowed if value else 1)
+    assert taken(limit=value) == (allowed and min(allowed, 100) if value else 20)
+
+
+@unhurried
+@given(boolean_like)
+@example("")
+@example("True")
+@example("FALSE")
+def test_official_is_true_or_false_in_any_case(value: str) -> None:
+    expected = {"true": True, "false": False}.get(value.lower())
+    assert taken(official=value) is expected
+
+
+@unhurried
+@given(st.text(max_size=30), st.integers(0, 1001))
+def test_q_is_taken_up_to_a_thousand_characters_and_folded(text: str, length: int) -> None:
+    q = (text + " " * 1001)[:length]
+    assert taken(q=q) == (" ".join(fold(q).split()) if length <= 1000 else None)
+
+
+# Runs of combining marks out of order, which Unicode has sorted, and what decomposes into most.
+HOSTILE = {
+    "marks": "\u0301\u0323" * 16_000,
+    "marks that decompose": "\u0344\u0323" * 16_000,
+    "ligatures": "\ufdfa" * 32_000,
+    "syllables": "각" * 32_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("length", [1000, 32_000])
+def test_hostile_q_takes_little_time(kind: str, length: int) -> None:
+    begun = time.thread_time()
+    taken(q=HOSTILE[kind][:length])
+    assert time.thread_time() - begun < 0.1
+
+
+@pytest.mark.parametrize("name", ["q", "official", "compatSdk", "page", "limit"])
+def test_long_value_takes_little_time(name: str) -> None:
+    for value in ("9" * 32_000, "0" * 32_000, "1.2.3-" + "a." * 16_000, " " * 32_000):
+        begun = time.thread_time()
+        with pytest.raises(ParameterError):
+            parse_search({name: value})
+        assert time.thread_time() - begun < 0.1

@@ -15,8 +15,11 @@ from catalog.workers import OnProgress, ahead, batches, counted, pool
 
 WIDGETS = "/api/v1/widgets"
 PAGE = 100
+# What a server may make of a limit of 100: the specification's default, and no less.
+SMALLEST_PAGE = 20
 MAX_WALKS = 5
 MAX_WIDGETS = 1_000_000
+MAX_NAME_LENGTH = 1000
 GIVE_UP_AFTER = 25  # requests in a row without an answer
 
 
@@ -113,7 +116,7 @@ def mirror(
         take(known)
         # Where the copies that are still there are as many as are listed, no others are listed.
         if len(known) - len(report.missing) != count(upstream, wish.scopes):
-            take_listed(upstream, wish, take, report)
+            take_listed(upstream, wish, take, report, most=2 * total + PAGE)
     if report.added + report.changed >= store.MANY and not wish.dry_run:
         database.write(store.tidy_search())
     report.gone = [
@@ -126,16 +129,23 @@ def mirror(
 
 
 def take_listed(
-    upstream: Upstream, wish: Wish, take: Callable[[list[Name]], None], report: Report
+    upstream: Upstream,
+    wish: Wish,
+    take: Callable[[list[Name]], None],
+    report: Report,
+    most: int,
 ) -> None:
-    """Take what the upstream lists, reading its list again until it has held still."""
+    """Take what the upstream lists, reading its list again until it has held still.
+
+    The pages that are read in one turn are those that a list of the most widgets has.
+    """
     for _ in range(MAX_WALKS):
-        listed, is_complete = walk(upstream, wish.scopes)
+        listed, is_complete = walk(upstream, wish.scopes, most)
         take(listed)
         if is_complete:
             break
     else:
-        report.failures["The list"] = f"changed during each of {MAX_WALKS} readings"
+        report.failures["The list"] = f"changed or repeated itself in each of {MAX_WALKS} readings"
     contradictory = report.missing.intersection(listed)
     if contradictory and count(upstream, wish.scopes) == len(listed):  # none was unlisted since
         for name in contradictory:
@@ -155,29 +165,42 @@ def _filters(scopes: Collection[str]) -> list[str | None]:
     return [*scopes] or [None]
 
 
-def walk(upstream: Upstream, scopes: Collection[str]) -> tuple[list[Name], bool]:
-    """The widgets that the upstream lists, each once, and whether those are surely all.
-
-    They are where as many were found as are said to be there, at every page. A widget that moved
-    to a page already read is missed, and another found twice in its place.
-    """
+def walk(upstream: Upstream, scopes: Collection[str], most: int) -> tuple[list[Name], bool]:
+    """The widgets that the upstream lists, each once, and whether those are surely all."""
     names: dict[Name, None] = {}
     is_complete = True
     for scope in _filters(scopes):
-        found: dict[Name, None] = {}
-        totals: set[int] = set()
-        received, page, total = 0, 0, 1
-        while received < total:
-            page += 1
-            entries, total = _search(upstream, scope, page, PAGE)
-            if not entries:
-                break
-            found.update(dict.fromkeys(entries))
-            totals.add(total)
-            received += len(entries)
-        names.update(found)
-        is_complete = is_complete and totals <= {len(found)}
+        found, total = _walk_scope(upstream, scope, most)
+        names |= found
+        is_complete = is_complete and total == len(found)
     return list(names), is_complete
+
+
+def _walk_scope(
+    upstream: Upstream, scope: str | None, most: int
+) -> tuple[dict[Name, None], int | None]:
+    """The widgets on the pages of one list, and their total if every page states the same.
+
+    A widget that moved to a page already read is missed, and another found twice in its place.
+    The walk ends at the total, at a page without a new name, or after the pages that the first
+    total can fill and a tenth more, since a list may grow while it is read.
+    """
+    found: dict[Name, None] = {}
+    totals: set[int] = set()
+    received, page, last_page = 0, 0, 1
+    while page < last_page:
+        page += 1
+        entries, total = _search(upstream, scope, page, PAGE)
+        if page == 1:
+            pages = min(total, most) // max(len(entries), SMALLEST_PAGE)
+            last_page = pages * 11 // 10 + 10
+        totals.add(total)
+        received += len(entries)
+        known = len(found)
+        found.update(dict.fromkeys(entries))
+        if received >= total or len(found) == known:
+            break
+    return found, totals.pop() if len(totals) == 1 else None
 
 
 def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tuple[list[Name], int]:
@@ -188,11 +211,15 @@ def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tup
         names = [Name(entry["scope"], entry["name"]) for entry in found["widgets"]]
         total = found["total"]
         if type(total) is not int or not all(
-            isinstance(part, str) for name in names for part in name
+            isinstance(part, str) and len(part) <= MAX_NAME_LENGTH
+            for name in names
+            for part in name
         ):
             raise TypeError
     except (ValueError, RecursionError, LookupError, TypeError):
         raise UpstreamError("the answer to a search is not that of a widget catalog") from None
+    if len(names) > PAGE:
+        raise UpstreamError(f"a page of the list has {len(names)} widgets, more than {PAGE}")
     if total > MAX_WIDGETS:
         raise UpstreamError(f"{total} widgets are more than the {MAX_WIDGETS} that are taken")
     return names, total

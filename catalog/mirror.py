@@ -1,14 +1,13 @@
 """Copies an upstream catalog through its public API, and brings a copy up to date."""
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from catalog import store, store_copies
 from catalog.db import Database
-from catalog.documents import Document, DocumentError, check_document, identifier, shown
+from catalog.documents import Document, DocumentError, check_document, identifier, parse_json, shown
 from catalog.sqlite_file import Statement
 from catalog.upstream import RefusedError, Upstream, UpstreamError
 from catalog.workers import OnProgress, ahead, batches, counted, pool
@@ -207,7 +206,7 @@ def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tup
     asked = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
     answer = upstream.get(f"{WIDGETS}/search?{urlencode(asked)}")
     try:
-        found = json.loads(answer.body)
+        found: Any = parse_json(answer.body)
         names = [Name(entry["scope"], entry["name"]) for entry in found["widgets"]]
         total = found["total"]
         if type(total) is not int or not all(
@@ -244,7 +243,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
             return Copy(name, is_missing=True)
         if answer.status == 304:
             return Copy(name)
-        document = check_document(json.loads(answer.body))
+        document = check_document(parse_json(answer.body))
     except UpstreamError as error:
         return Copy(name, failure=str(error), is_answered=isinstance(error, RefusedError))
     except DocumentError as error:

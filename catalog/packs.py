@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from catalog import backups, store, store_copies
+from catalog.atomic_files import scratch_directory
 from catalog.bundles import BundleError, Bundles
 from catalog.catalog_files import MAX_LINE_BYTES, CatalogFileError, catalog_lines, read_catalog
 from catalog.db import Database
@@ -161,8 +162,8 @@ def unpack(
 
 def _put(statements: list[Statement], database: Database) -> Path | None:
     beside = database.path.absolute().parent
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".unpack.") as directory:
-        new = Database(Path(directory) / "catalog.db")
+    with scratch_directory(beside) as directory:
+        new = Database(directory / "catalog.db")
         new.create(statements)
         return backups.restore(database, new.path)
 

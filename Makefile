@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Only files whose hash is in the requirements are installed.
+INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
 .PHONY: help run test torture bench bench-quick screenshots lint audit format clean
@@ -35,8 +37,9 @@ lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Strict: a package that could not be looked up is a failure, not a package without advisories.
 audit: .venv/audit  ## Ask PyPI whether a known weakness is in what the service runs on
-	$(BIN)/pip-audit --requirement requirements.txt --no-deps --disable-pip
+	$(BIN)/pip-audit --requirement requirements.txt --require-hashes --disable-pip --strict
 
 format: .venv/dev  ## Put the code in the project's style
 	$(BIN)/ruff format .
@@ -52,27 +55,27 @@ clean:  ## Remove what the other targets made, but no database
 
 # An empty file says which requirements are installed, and when: pip runs only if they change.
 .venv/run: requirements.txt | .venv/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
 .venv/dev: requirements.txt requirements-dev.txt | .venv/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip $(INSTALL) -r requirements-dev.txt
 	@touch .venv/run $@
 
-.venv/audit: requirements-dev.txt | .venv/dev
-	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+.venv/audit: requirements-audit.txt | .venv/dev
+	$(BIN)/pip $(INSTALL) -r requirements-audit.txt
 	@touch $@
 
 # Playwright drives the Chromium that is here; it brings none of its own.
 .venv/browser: requirements-browser.txt | .venv/dev
 	@if command -v chromium > /dev/null; \
-	then $(BIN)/pip install --quiet --disable-pip-version-check -r requirements-browser.txt && touch $@; \
+	then $(BIN)/pip $(INSTALL) -r requirements-browser.txt && touch $@; \
 	else echo "chromium is not installed here: the tests in a browser will be skipped."; fi
 
 # What the benchmark compares with lives apart from what the service runs on.
 bench/.venv/peers: bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv
-	bench/.venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	bench/.venv/bin/pip $(INSTALL) -r bench/requirements.txt
 	@touch $@
 
 bench/node_modules/peers: bench/package-lock.json

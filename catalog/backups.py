@@ -2,11 +2,10 @@
 
 import os
 import sqlite3
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from catalog.atomic_files import replacing
+from catalog.atomic_files import replacing, scratch_directory
 from catalog.db import Database
 from catalog.sqlite_file import (
     SCHEMA_VERSION,
@@ -47,11 +46,11 @@ def restore(database: Database, source: Path) -> Path | None:
     try:
         with (
             closing(connect(source, "mode=ro")) as connection,
-            tempfile.TemporaryDirectory(dir=beside, prefix=".restore.") as directory,
+            scratch_directory(beside) as directory,
         ):
             check_header(connection, kept.name)
             check_integrity(connection)
-            copied = Path(directory) / "catalog.db"
+            copied = directory / "catalog.db"
             copy(connection, copied)
             return _put(copied, database)
     except sqlite3.Error as error:

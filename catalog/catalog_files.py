@@ -3,13 +3,22 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from functools import partial
+from typing import Any, BinaryIO
 
 from catalog import resources
-from catalog.documents import Document, DocumentError, check_document, shown
+from catalog.documents import (
+    MAX_PROBLEMS,
+    Document,
+    DocumentError,
+    check_document,
+    parse_json,
+    shown,
+)
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MAX_PROBLEMS = 20  # enough to mend a file by; a file of another kind has thousands
+# Twice what flask mirror takes of a widget.
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class CatalogFileError(ValueError):
@@ -26,14 +35,20 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
     problems: list[str] = []
     places: dict[str, str] = {}
     for place, line in _lines(files):
+        if len(line) > MAX_LINE_BYTES:
+            problems.append(f"{place}: is longer than {MAX_LINE_BYTES} bytes")
+            break
+        given = None
         try:
-            checked = check_document(_parsed(line))
+            given = _parsed(line)
+            checked = check_document(given)
             if checked.path in places:
                 raise DocumentError([f"is in {places[checked.path]} already"])
             places[checked.path] = place
             documents.append(checked)
         except DocumentError as error:
-            problems += [f"{place}{_named(line)}: {problem}" for problem in error.problems]
+            where = f"{place}{_named(given)}"
+            problems += [f"{where}: {problem}" for problem in error.problems]
         if len(problems) >= MAX_PROBLEMS:
             problems[MAX_PROBLEMS:] = ["There may be more problems after these."]
             break
@@ -45,7 +60,8 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
 def _lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
     for file in files:
         name = getattr(file, "name", "<stdin>")
-        for number, line in enumerate(file, start=1):
+        lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
+        for number, line in enumerate(lines, start=1):
             content = line.removeprefix(BYTE_ORDER_MARK)  # also where files were joined
             if content.strip():
                 yield f"{name} line {number}", content
@@ -53,16 +69,16 @@ def _lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
 
 def _parsed(line: bytes) -> object:
     try:
-        return json.loads(line.decode("utf-8"))
+        return parse_json(line)
     except (ValueError, RecursionError) as error:
         raise DocumentError([f"is not a line of JSON in UTF-8 ({error})"]) from error
 
 
-def _named(line: bytes) -> str:
+def _named(given: Any) -> str:
     try:
-        given = json.loads(line)["widget"]
-        return f", {shown(given['scope'] + '/' + given['name'])[1:-1]}"
-    except (ValueError, RecursionError, LookupError, TypeError):
+        widget = given["widget"]
+        return f", {shown(widget['scope'] + '/' + widget['name'])[1:-1]}"
+    except (LookupError, TypeError):
         return ""
 
 

@@ -15,6 +15,15 @@ from catalog.semver_ranges import is_range, is_version
 # The greatest whole number that JavaScript, and so every dashboard, holds exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
 MAX_IDENTIFIER_LENGTH = 214
+MAX_URL_LENGTH = 8192
+# A host name has at most 253 characters; a port and a user may stand beside it.
+MAX_AUTHORITY_LENGTH = 512
+MAX_VERSIONS = 10_000
+# Enough to correct a document by. One of another kind has as many as it has values.
+MAX_PROBLEMS = 20
+# About seven times what a document of MAX_VERSIONS has. Each of them takes up to 100 bytes of
+# memory when it is parsed, and as few as 3 before.
+MAX_JSON_SEPARATORS = 2_000_000
 
 Row = dict[str, Any]
 
@@ -33,15 +42,24 @@ class Document(NamedTuple):
 
 
 class DocumentError(ValueError):
-    """The document cannot be stored; problems holds one sentence for each thing wrong."""
+    """The document cannot be stored; problems holds a sentence each, for up to MAX_PROBLEMS."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = list(problems)
 
 
+def parse_json(content: bytes) -> object:
+    """The JSON value in these bytes of UTF-8; raises ValueError, or RecursionError if too deep."""
+    separators = sum(map(content.count, (b",", b"[", b"{")))
+    if separators > MAX_JSON_SEPARATORS:
+        raise ValueError(f"more than {MAX_JSON_SEPARATORS} commas and brackets")
+    # RFC 8259 lets a reader ignore a byte order mark.
+    return json.loads(content.decode("utf-8-sig"))
+
+
 def check_document(document: object) -> Document:
-    """The rows that a widget document stands for; raises DocumentError with all its problems."""
+    """The rows that a widget document stands for; raises DocumentError with its problems."""
     if not isinstance(document, Mapping) or not isinstance(document.get("widget"), Mapping):
         raise DocumentError(['must be an object {"widget": {...}, "versions": [...]}'])
     given_versions = document.get("versions")
@@ -49,16 +67,21 @@ def check_document(document: object) -> Document:
         given_versions = []
     if not isinstance(given_versions, list):
         raise DocumentError([f"versions must be an array, not {shown(given_versions)}"])
+    if len(given_versions) > MAX_VERSIONS:
+        raise DocumentError(
+            [f"versions has {len(given_versions)} entries, more than the {MAX_VERSIONS} allowed"]
+        )
 
     problems: list[str] = []
     widget = _columns(document["widget"], WIDGET_FIELDS, "", problems)
-    versions = [
-        _version_columns(given, widget, index, problems)
-        for index, given in enumerate(given_versions)
-    ]
+    versions: list[Row] = []
+    for index, given in enumerate(given_versions):
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        versions.append(_version_columns(given, widget, index, problems))
     problems += _repeated(row.get("version") for row in versions)
     if problems:
-        raise DocumentError(problems)
+        raise DocumentError(problems[:MAX_PROBLEMS])
 
     widget["states_download_count"] = "downloadCount" in document["widget"]
     widget["default_created_at"] = min(
@@ -73,12 +96,17 @@ def check_document(document: object) -> Document:
     return Document(widget, versions, warnings)
 
 
+SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
 def shown(value: object) -> str:
     """The value as JSON on one line, cut where it would drown the sentence it stands in."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except RecursionError:
-        return "a value nested too deep to show"
+    # Cut first: the value may be many megabytes, and each of its problems shows it.
+    text = ""
+    for part in SHOWN.iterencode(value[:80] if isinstance(value, str) else value):
+        text += part
+        if len(text) >= 80:
+            break
     if isinstance(value, str):  # in single quotes, which need no escape in a JSON error body
         text = "'" + text[1:-1].replace('\\"', '"') + "'"
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:80])
@@ -162,14 +190,22 @@ def version(value: object) -> str:
 
 def web_address(value: object) -> str:
     """An absolute http or https URL: anything else could run in a page that links it."""
+    if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
+        raise ValueError(f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters")
     try:
-        parts = urlsplit(text(value))
-        plain = str(value).isprintable() and " " not in str(value)
-        if not (plain and parts.scheme in ("http", "https") and parts.hostname):
+        url = text(value)
+        _, _, rest = url.partition("//")
+        # urlsplit() needs time by the square of the authority's length.
+        if len(re.split("[/?#]", rest, maxsplit=1)[0]) > MAX_AUTHORITY_LENGTH:
+            raise ValueError
+        if not url.isprintable() or " " in url:
+            raise ValueError
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError
     except ValueError:
         raise ValueError("an absolute http or https URL") from None
-    return str(value)
+    return url
 
 
 def sha256_hash(value: object) -> str:

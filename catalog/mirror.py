@@ -1,37 +1,24 @@
 """Copies an upstream catalog through its public API, and brings a copy up to date."""
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from catalog import store, store_copies
 from catalog.db import Database
-from catalog.documents import Document, DocumentError, check_document, identifier, shown
+from catalog.documents import Document, DocumentError, check_document, identifier, parse_json, shown
+from catalog.mirror_list import PAGE, WIDGETS, Name, count, walk
 from catalog.sqlite_file import Statement
 from catalog.upstream import RefusedError, Upstream, UpstreamError
 from catalog.workers import OnProgress, ahead, batches, counted, pool
 
-WIDGETS = "/api/v1/widgets"
-PAGE = 100
 MAX_WALKS = 5
-MAX_WIDGETS = 1_000_000
 GIVE_UP_AFTER = 25  # requests in a row without an answer
 
 
 class MirrorError(Exception):
     """The run cannot go on; the message says why in one sentence."""
-
-
-class Name(NamedTuple):
-    """The scope and the name of a widget."""
-
-    scope: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}"
 
 
 class Local(NamedTuple):
@@ -113,7 +100,7 @@ def mirror(
         take(known)
         # Where the copies that are still there are as many as are listed, no others are listed.
         if len(known) - len(report.missing) != count(upstream, wish.scopes):
-            take_listed(upstream, wish, take, report)
+            take_listed(upstream, wish, take, report, most=2 * total + PAGE)
     if report.added + report.changed >= store.MANY and not wish.dry_run:
         database.write(store.tidy_search())
     report.gone = [
@@ -126,16 +113,23 @@ def mirror(
 
 
 def take_listed(
-    upstream: Upstream, wish: Wish, take: Callable[[list[Name]], None], report: Report
+    upstream: Upstream,
+    wish: Wish,
+    take: Callable[[list[Name]], None],
+    report: Report,
+    most: int,
 ) -> None:
-    """Take what the upstream lists, reading its list again until it has held still."""
+    """Take what the upstream lists, reading its list again until it has held still.
+
+    The pages that are read in one turn are those that a list of the most widgets has.
+    """
     for _ in range(MAX_WALKS):
-        listed, is_complete = walk(upstream, wish.scopes)
+        listed, is_complete = walk(upstream, wish.scopes, most)
         take(listed)
         if is_complete:
             break
     else:
-        report.failures["The list"] = f"changed during each of {MAX_WALKS} readings"
+        report.failures["The list"] = f"changed or repeated itself in each of {MAX_WALKS} readings"
     contradictory = report.missing.intersection(listed)
     if contradictory and count(upstream, wish.scopes) == len(listed):  # none was unlisted since
         for name in contradictory:
@@ -144,58 +138,6 @@ def take_listed(
 
 def _is_wanted(name: Name, wish: Wish) -> bool:
     return not wish.scopes or name.scope in wish.scopes
-
-
-def count(upstream: Upstream, scopes: Collection[str]) -> int:
-    """How many widgets the upstream lists, in all scopes or in some."""
-    return sum(_search(upstream, scope, 1, 1)[1] for scope in _filters(scopes))
-
-
-def _filters(scopes: Collection[str]) -> list[str | None]:
-    return [*scopes] or [None]
-
-
-def walk(upstream: Upstream, scopes: Collection[str]) -> tuple[list[Name], bool]:
-    """The widgets that the upstream lists, each once, and whether those are surely all.
-
-    They are where as many were found as are said to be there, at every page. A widget that moved
-    to a page already read is missed, and another found twice in its place.
-    """
-    names: dict[Name, None] = {}
-    is_complete = True
-    for scope in _filters(scopes):
-        found: dict[Name, None] = {}
-        totals: set[int] = set()
-        received, page, total = 0, 0, 1
-        while received < total:
-            page += 1
-            entries, total = _search(upstream, scope, page, PAGE)
-            if not entries:
-                break
-            found.update(dict.fromkeys(entries))
-            totals.add(total)
-            received += len(entries)
-        names.update(found)
-        is_complete = is_complete and totals <= {len(found)}
-    return list(names), is_complete
-
-
-def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tuple[list[Name], int]:
-    asked = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
-    answer = upstream.get(f"{WIDGETS}/search?{urlencode(asked)}")
-    try:
-        found = json.loads(answer.body)
-        names = [Name(entry["scope"], entry["name"]) for entry in found["widgets"]]
-        total = found["total"]
-        if type(total) is not int or not all(
-            isinstance(part, str) for name in names for part in name
-        ):
-            raise TypeError
-    except (ValueError, RecursionError, LookupError, TypeError):
-        raise UpstreamError("the answer to a search is not that of a widget catalog") from None
-    if total > MAX_WIDGETS:
-        raise UpstreamError(f"{total} widgets are more than the {MAX_WIDGETS} that are taken")
-    return names, total
 
 
 def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Copy:
@@ -217,7 +159,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
             return Copy(name, is_missing=True)
         if answer.status == 304:
             return Copy(name)
-        document = check_document(json.loads(answer.body))
+        document = check_document(parse_json(answer.body))
     except UpstreamError as error:
         return Copy(name, failure=str(error), is_answered=isinstance(error, RefusedError))
     except DocumentError as error:

@@ -7,28 +7,41 @@ its history and the release of SQLite, and one from elsewhere could hold more th
 
 import hashlib
 import io
-import json
 import re
 import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from catalog import backups, store, store_copies
+from catalog.atomic_files import scratch_directory
 from catalog.bundles import BundleError, Bundles
-from catalog.catalog_files import catalog_lines, read_catalog
+from catalog.catalog_files import MAX_LINE_BYTES, CatalogFileError, catalog_lines, read_catalog
 from catalog.db import Database
-from catalog.documents import Document, identifier, shown, text, web_address, whole_number
+from catalog.documents import (
+    Document,
+    identifier,
+    parse_json,
+    shown,
+    text,
+    web_address,
+    whole_number,
+)
 from catalog.sqlite_file import Statement
 from catalog.store_copies import Held, Mirrored
+from catalog.tar_reader import ArchiveError, Member, NotAFileError, members
 
 SUMS, CATALOG, MIRRORED, BUNDLES = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "bundles/"
 LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
 CHUNK = 1024 * 1024
+# Of nearly two million bundles.
+MAX_SUMS_BYTES = 256 * 1024 * 1024
 
+Read = TypeVar("Read")
 # Lets a person follow how many of the hashes are done.
 Watch = Callable[[list[str]], AbstractContextManager[Iterable[str]]]
 
@@ -115,10 +128,12 @@ def unpack(
 ) -> Unpacked:
     """Have the catalog hold just what the pack holds, in one step; or raise, and change nothing."""
     try:
-        parts = _parts(file)
-        sums = _read_sums(_read(parts, SUMS))
-        documents = read_catalog([_Named(_read(parts, CATALOG, sums.pop(CATALOG)))])
-        mirrored = _read_mirrored(_read(parts, MIRRORED, sums.pop(MIRRORED)))
+        parts = members(file)
+        sums = _read_sums(_next(parts, SUMS))
+        documents = _checked(
+            _next(parts, CATALOG), sums.pop(CATALOG), lambda content: read_catalog([content])
+        )
+        mirrored = _checked(_next(parts, MIRRORED), sums.pop(MIRRORED), _read_mirrored)
         versions = _bundled(documents, sums.values())
         with bundles.writing() if sums else nullcontext(), _undone(bundles) as added:
             with watch(list(sums.values())) as hashes:
@@ -136,40 +151,24 @@ def unpack(
             ]
             aside = _put(statements, database)
             added.clear()  # from here on they have their place
-    except tarfile.TarError as error:
+    except NotAFileError as error:
+        raise PackError(
+            f"The pack has {shown(str(error))} in it, which is no plain file."
+        ) from error
+    except ArchiveError as error:
         raise PackError(f"This is not a whole pack: {error}.") from error
     return Unpacked(documents, len(sums), aside)
 
 
 def _put(statements: list[Statement], database: Database) -> Path | None:
     beside = database.path.absolute().parent
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".unpack.") as directory:
-        new = Database(Path(directory) / "catalog.db")
+    with scratch_directory(beside) as directory:
+        new = Database(directory / "catalog.db")
         new.create(statements)
         return backups.restore(database, new.path)
 
 
-class _Named(io.BytesIO):
-    name = CATALOG  # for messages
-
-
-class _Part(NamedTuple):
-    name: str
-    size: int
-    content: IO[bytes]
-
-
-def _parts(file: BinaryIO) -> Iterator[_Part]:
-    """The parts of a pack as they come; a name in it is compared, never opened."""
-    with tarfile.open(fileobj=file, mode="r|") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is None or member.issparse():
-                raise PackError(f"The pack has {shown(member.name)} in it, which is no plain file.")
-            yield _Part(member.name, member.size, content)
-
-
-def _next(parts: Iterator[_Part], name: str) -> _Part:
+def _next(parts: Iterator[Member], name: str) -> Member:
     part = next(parts, None)
     if part is None or part.name != name:
         found = "ends" if part is None else f"has {shown(part.name)}"
@@ -177,15 +176,28 @@ def _next(parts: Iterator[_Part], name: str) -> _Part:
     return part
 
 
-def _read(parts: Iterator[_Part], name: str, sha256: str | None = None) -> bytes:
-    content = _next(parts, name).content.read()
-    if sha256 not in (None, hashlib.sha256(content).hexdigest()):
-        raise PackError(f"{name} in the pack is not what {SUMS} says.")
-    return content
+def _checked(part: Member, sha256: str, read: Callable[[BinaryIO], Read]) -> Read:
+    """What read() makes of the part; a wrong hash is reported before what is wrong inside."""
+    part.digest = hashlib.sha256()
+    content = io.BufferedReader(part)
+    try:
+        result = read(content)
+    except (CatalogFileError, PackError):
+        _check_sum(part, sha256)
+        raise
+    _check_sum(part, sha256)
+    return result
 
 
-def _read_sums(content: bytes) -> dict[str, str]:
+def _check_sum(part: Member, sha256: str) -> None:
+    part.skip()
+    if part.digest and part.digest.hexdigest() != sha256:
+        raise PackError(f"{part.name} in the pack is not what {SUMS} says.")
+
+
+def _read_sums(part: Member) -> dict[str, str]:
     """The hash of each part by its name, in their order."""
+    content = b"" if part.size > MAX_SUMS_BYTES else part.read()
     text = content.decode("ascii", "replace")
     sums = {name: sha256 for sha256, name in LINE.findall(text)}
     bundles = list(sums)[2:]
@@ -198,14 +210,15 @@ def _read_sums(content: bytes) -> dict[str, str]:
     return sums
 
 
-def _read_mirrored(content: bytes) -> list[Mirrored]:
+def _read_mirrored(content: BinaryIO) -> list[Mirrored]:
+    lines = iter(partial(content.readline, MAX_LINE_BYTES), b"")
     try:
-        return [_mirrored(json.loads(line)) for line in content.splitlines()]
+        return [_mirrored(parse_json(line)) for line in lines]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise PackError(f"{MIRRORED} in the pack cannot be read: {error}.") from error
 
 
-def _mirrored(given: dict[str, object]) -> Mirrored:
+def _mirrored(given: Any) -> Mirrored:
     etag, count = given["etag"], given["upstreamCount"]
     return Mirrored(
         identifier(given["scope"]),
@@ -236,14 +249,17 @@ def _bundled(documents: list[Document], hashes: Collection[str]) -> list[Held]:
     return versions
 
 
-def _take_bundle(parts: Iterator[_Part], bundles: Bundles, sha256: str, added: list[str]) -> None:
+def _take_bundle(parts: Iterator[Member], bundles: Bundles, sha256: str, added: list[str]) -> None:
     part = _next(parts, BUNDLES + sha256)
     if not bundles.holds(sha256):
         added.append(sha256)
     try:
-        bundles.add(sha256, part.size, iter(lambda: part.content.read(CHUNK), b""))
+        bundles.add(sha256, part.size, iter(partial(part.read, CHUNK), b""))
     except BundleError as error:
         raise PackError(f"The bundle {sha256} in the pack is refused: {error}.") from error
+    except BaseException:
+        bundles.partial(sha256).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

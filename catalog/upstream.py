@@ -7,7 +7,7 @@ from time import monotonic
 from typing import NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
+from urllib3 import BaseHTTPResponse, Retry, Timeout
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -19,14 +19,19 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
+from catalog.bundles import private
 from catalog.documents import shown, web_address
+from catalog.exchanges import exchange_deadline, pool_manager
 
 TIMEOUT = Timeout(connect=10, read=30)
 BACKOFF = 0.5  # seconds: none before the second try, then this doubled at each
 LONGEST_WAIT = 60  # seconds; who is asked to wait longer had better come another time
 MAX_ANSWER_BYTES = 32 * 1024 * 1024  # a widget with ten thousand versions takes a third of it
-MAX_ANSWER_SECONDS = 120
+# One request with its whole response, and then all retries with the waits between them.
+MAX_EXCHANGE_SECONDS = 120
+MAX_RETRY_SECONDS = 180
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024  # more than a JavaScript engine takes as one source
+# A bundle has this much more time than other responses.
 SLOWEST_BUNDLE = 10_000  # bytes a second
 MAX_ETAG_LENGTH = 1024
 CHUNK = 64 * 1024
@@ -42,6 +47,10 @@ class RefusedError(UpstreamError):
     """The server has answered, but not with what was asked for."""
 
 
+class TooLongError(UpstreamError):
+    """The body of a response has more bytes than it may have."""
+
+
 class Answer(NamedTuple):
     """An answer that means something to a mirror: 200, 304 or 404."""
 
@@ -53,9 +62,10 @@ class Answer(NamedTuple):
 class Upstream:
     """The server at a base URL, and others that it names. Threads may share it."""
 
-    def __init__(self, base: str, connections: int) -> None:
+    def __init__(self, base: str, connections: int, seconds: float = MAX_EXCHANGE_SECONDS) -> None:
         self.base = base_address(base)
-        self._pool = PoolManager(maxsize=connections, timeout=TIMEOUT, retries=False)
+        self._seconds = seconds
+        self._pool = pool_manager(connections, TIMEOUT)
         self._patience = Retry(
             total=10,
             connect=4,
@@ -72,24 +82,30 @@ class Upstream:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        answer = self._exchange(self.base + path, lambda: headers, _answer)
+        answer = self._exchange(self.base + path, lambda: headers, _answer, self._seconds)
         if answer.status == 304 and etag is None:
             raise UpstreamError("the answer is 304, though nothing is here already")
         return answer
 
     def download(self, url: str, partial: Path, size: int) -> None:
-        """Fill the partial file up to its size with the bytes at the URL; keeps what came so far.
+        """Fill the partial file up to its size with the bytes at the URL.
 
-        Whether they are the right ones is for the caller to see.
+        A failed transfer keeps what it has received, to be continued by the next. Bytes beyond the
+        size prove that the content is another: then the file is removed. Whether the bytes are the
+        right ones is for the caller to check.
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"{size} bytes are more than the {MAX_BUNDLE_BYTES} that are taken")
         if _size(partial) > size:
             partial.unlink()
-        partial.touch(mode=0o600)
+        if size == 0:
+            partial.touch(mode=0o600)
         if _size(partial) < size:
             self._exchange(
-                url, lambda: _rest_of(partial), lambda response: _save(response, partial, size)
+                url,
+                lambda: _rest_of(partial),
+                lambda response: _save(response, partial, size),
+                self._seconds + size / SLOWEST_BUNDLE,
             )
 
     def close(self) -> None:
@@ -101,6 +117,7 @@ class Upstream:
         url: str,
         headers: Callable[[], Mapping[str, str]],
         read: Callable[[BaseHTTPResponse], Given],
+        seconds: float,
     ) -> Given:
         """What read() makes of the answer; redirects are followed and passing faults retried.
 
@@ -108,12 +125,17 @@ class Upstream:
         end each answer that it drops, and one without an end would keep it for ever.
         """
         patience = self._patience
+        last_deadline = monotonic() + seconds + MAX_RETRY_SECONDS
         while True:
             host = _host(url)
             if host in self._unreachable:
                 raise UpstreamError(self._unreachable[host])
+            deadline = min(monotonic() + seconds, last_deadline)
             try:
-                with closing(self._open(url, headers())) as response:
+                with (
+                    exchange_deadline(deadline),
+                    closing(self._open(url, headers())) as response,
+                ):
                     following = _following(url, response, patience)
                     if following is None:
                         return read(response)
@@ -122,6 +144,10 @@ class Upstream:
                     patience.sleep(response)
                 url = following
             except (ConnectTimeoutError, ReadTimeoutError, ProtocolError) as error:
+                if monotonic() >= deadline:
+                    raise UpstreamError(
+                        f"{host} does not complete its response within {seconds:.0f} seconds"
+                    ) from error
                 try:
                     patience = patience.increment("GET", url, error=error)
                 except MaxRetryError as last:
@@ -211,23 +237,20 @@ def _fault(error: HTTPError) -> str:
 def _answer(response: BaseHTTPResponse) -> Answer:
     if response.status not in (200, 304, 404):
         raise RefusedError(f"the answer is {response.status}, not 200")
-    body = b"".join(_chunks(response, MAX_ANSWER_BYTES, MAX_ANSWER_SECONDS))
+    body = b"".join(_chunks(response, MAX_ANSWER_BYTES))
     etag = response.headers.get("ETag", "")
     can_be_sent = 0 < len(etag) <= MAX_ETAG_LENGTH and etag.isascii() and etag.isprintable()
     return Answer(response.status, body, etag if can_be_sent else None)
 
 
-def _chunks(response: BaseHTTPResponse, most: int, seconds: float) -> Iterator[bytes]:
-    """The body as it comes, read to its end unless it is too long in bytes or in time."""
-    end = monotonic() + seconds
+def _chunks(response: BaseHTTPResponse, most: int) -> Iterator[bytes]:
+    """The body as it comes, read to its end unless it is too long."""
     left = most
     # Not read(), which would wait for a whole chunk however slowly it comes.
     while chunk := response.read1(CHUNK, decode_content=True):
         left -= len(chunk)
         if left < 0:
-            raise UpstreamError(f"the answer is longer than {most} bytes")
-        if monotonic() > end:
-            raise UpstreamError(f"the answer takes longer than {seconds:.0f} seconds")
+            raise TooLongError(f"the answer is longer than {most} bytes")
         yield chunk
 
 
@@ -249,10 +272,13 @@ def _save(response: BaseHTTPResponse, partial: Path, size: int) -> None:
     elif response.status == 206:
         given = response.headers.get("Content-Range", "")
         if not given.startswith(f"bytes {start}-") or "Content-Encoding" in response.headers:
-            partial.write_bytes(b"")
+            partial.unlink(missing_ok=True)
             raise ProtocolError("the part that is given is not the part that was asked for")
     else:
         raise UpstreamError(f"the answer is {response.status}, not 200")
-    with open(partial, "ab" if start else "wb") as file:
-        for chunk in _chunks(response, size - start, 60 + size / SLOWEST_BUNDLE):
-            file.write(chunk)
+    with open(partial, "ab" if start else "wb", opener=private) as file:
+        try:
+            file.writelines(_chunks(response, size - start))
+        except TooLongError:
+            partial.unlink()
+            raise

@@ -564,8 +564,50 @@ def test_list_that_never_holds_still_is_read_so_often_and_said(
     upstream.on_request = add
     result = mirror(app, upstream)
     assert result.exit_code == 1
-    assert "The list: changed during each of 5 readings." in result.stderr
+    assert "The list: changed or repeated itself in each of 5 readings." in result.stderr
     assert set(held(app)) >= {f"acme/w{number:04}" for number in range(250)}
+
+
+def page(*names: str, total: int) -> Fault:
+    """A page of a list with just these widgets, and this total."""
+    widgets = [dict(zip(("scope", "name"), name.split("/"), strict=True)) for name in names]
+    return body(json.dumps({"widgets": widgets, "total": total}).encode())
+
+
+ENDLESS_LISTS = {
+    "one page again and again": [page("acme/clock", "acme/notes", total=1_000_000)] * 1000,
+    "a new name on each page": [
+        page("acme/clock", f"acme/n{number}", total=1000) for number in range(1000)
+    ],
+    "a total that grows with each page": [
+        page(f"acme/n{number}", total=100 + 1000 * number) for number in range(1000)
+    ],
+    "empty pages before the end": [page("acme/clock", total=500), *[page(total=500)] * 1000],
+}
+
+
+@pytest.mark.parametrize("pages", ENDLESS_LISTS.values(), ids=ENDLESS_LISTS)
+def test_list_without_an_end_is_left(
+    app: Flask, upstream: FakeUpstream, pages: list[Fault]
+) -> None:
+    upstream.fail(SEARCH, *pages)
+    result = mirror(app, upstream)
+    assert result.exit_code == 1
+    assert "The list: changed or repeated itself in each of 5 readings." in result.stderr
+    assert upstream.paths().count(SEARCH) < 500
+    assert upstream.faults[SEARCH]
+
+
+def test_page_with_more_widgets_than_a_page_can_have_is_refused(
+    app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.fail(SEARCH, page(*(f"acme/w{number}" for number in range(101)), total=101))
+    result = mirror(app, upstream)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {upstream.url} cannot be mirrored: a page of the list has 101 widgets, "
+        "more than 100.\n",
+    )
 
 
 def test_widget_that_is_unlisted_between_list_and_detail_is_no_failure(

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,28 @@ def line(**fields: object) -> bytes:
     return json.dumps({**known, "upstreamCount": None, **fields}).encode()
 
 
+def ended(marker: bytes) -> Callable[[Parts], bytes]:
+    """A pack with this for an end marker and what follows it."""
+
+    def make(parts: Parts) -> bytes:
+        content = written(parts).rstrip(b"\0")
+        return content + bytes(-len(content) % 512) + marker
+
+    return make
+
+
+def header(kind: bytes, size: int) -> bytes:
+    part = tarfile.TarInfo("extended")
+    part.type, part.size = kind, size
+    return part.tobuf(tarfile.GNU_FORMAT)
+
+
+def extended(kind: bytes, content: bytes) -> bytes:
+    """What tells more of the next part, in the ways of several programs."""
+    return header(kind, len(content)) + content + bytes(-len(content) % 512)
+
+
+NOT_WHOLE = "This is not a whole pack: "
 NO_LINE = "mirrored.jsonl in the pack cannot be read: "
 BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "no archive": (lambda parts: b"not an archive\n" * 1000, "This is not a whole pack: "),
@@ -370,9 +393,35 @@ BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "device": (special(tarfile.CHRTYPE), f"The pack has '{BUNDLE}' in it, which is no plain file."),
     "file with holes": (
         special(tarfile.REGTYPE, **HOLES),
-        f"The pack has '{BUNDLE}' in it, which is no plain file.",
+        "The pack has '././@PaxHeader' in it, which is no plain file.",
     ),
     "directory": (special(tarfile.DIRTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
+    "cut before its end marker": (ended(b""), f"{NOT_WHOLE}it ends before its end marker."),
+    "cut in its end marker": (ended(bytes(512)), f"{NOT_WHOLE}it ends before its end marker."),
+    "something after its end": (
+        ended(bytes(10240) + b"x"),
+        f"{NOT_WHOLE}it continues after its end marker.",
+    ),
+    "nothing without end after its end": (
+        ended(bytes(3 * 1024 * 1024)),
+        f"{NOT_WHOLE}it continues after its end marker.",
+    ),
+    "thousands of extended headers": (
+        lambda parts: extended(tarfile.XHDTYPE, b"11 path=xy\n") * 5000 + written(parts),
+        "The pack has 'extended' in it, which is no plain file.",
+    ),
+    "global header": (
+        lambda parts: extended(tarfile.XGLTYPE, b"11 path=xy\n") + written(parts),
+        "The pack has 'extended' in it, which is no plain file.",
+    ),
+    "long name": (
+        lambda parts: extended(tarfile.GNUTYPE_LONGNAME, b"x" * 500) + written(parts),
+        "The pack has 'extended' in it, which is no plain file.",
+    ),
+    "negative size": (
+        lambda parts: header(tarfile.REGTYPE, -512) + written(parts),
+        "The pack has 'extended' in it, which is no plain file.",
+    ),
 }
 
 
@@ -395,6 +444,34 @@ def test_bad_pack_changes_nothing(
     result = run(elsewhere, "unpack", pack, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"Error: {sentence}")
+    assert files(elsewhere) == before
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_header_of_a_gigabyte_is_not_read_into_memory(
+    elsewhere: Flask, tmp_path: Path, kind: bytes
+) -> None:
+    with (tmp_path / "huge.pack").open("wb") as pack:
+        pack.write(header(kind, 2**30))
+        pack.truncate(2**30 + 10240)
+    tracemalloc.start()
+    try:
+        result = run(elsewhere, "unpack", tmp_path / "huge.pack")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "The pack has 'extended' in it, which is no plain file." in result.stderr
+    assert peak < 50_000_000
+
+
+def test_unpacking_a_cut_pack_leaves_no_partial_bundle_beside_one_that_is_here(
+    app: Flask, elsewhere: Flask, tmp_path: Path
+) -> None:
+    (tmp_path / "cut.pack").write_bytes(packed(app, tmp_path / "all.pack")[:-20_000])
+    assert run(elsewhere, "init", "--demo").exit_code == 0
+    hold(elsewhere, TICK, TOCK)
+    before = files(elsewhere)
+    assert run(elsewhere, "unpack", tmp_path / "cut.pack", "--yes").exit_code == 1
     assert files(elsewhere) == before
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import ssl
 import sys
 import threading
 from collections import defaultdict, deque
@@ -34,6 +35,13 @@ class FakeUpstream:
         threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
         for each in documents:
             self.put(each)
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Serve over TLS from now on."""
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = self.url.replace("http:", "https:")
 
     def put(self, given: Json) -> None:
         """Add a document, or change one in its place."""
@@ -200,6 +208,21 @@ def endless(code: int = 200) -> Fault:
                 handler.wfile.write(b" " * 65536)
         except OSError:
             pass  # whoever read has had enough
+
+    return fault
+
+
+def dribble(beginning: bytes, more: bytes) -> Fault:
+    """Responds with these bytes, and then without end with a few more now and then."""
+
+    def fault(handler: Handler) -> None:
+        handler.close_connection = True
+        try:
+            handler.wfile.write(beginning)
+            while not handler.upstream.released.wait(0.01):
+                handler.wfile.write(more)
+        except OSError:
+            pass  # the client has closed the connection
 
     return fault
 

@@ -9,10 +9,9 @@ from typing import Any
 import click
 from flask import current_app
 
-from catalog.catalog_files import MAX_PROBLEMS
 from catalog.commands.base import Refusal, bundles, command, database, is_watched, plural, say
 from catalog.commands.tables import plain
-from catalog.documents import identifier, shown
+from catalog.documents import MAX_PROBLEMS, identifier, shown
 from catalog.mirror import MirrorError, Report, Wish, mirror
 from catalog.mirror_bundles import BundleReport, bring_bundles
 from catalog.upstream import Upstream, UpstreamError, base_address

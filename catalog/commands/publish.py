@@ -13,7 +13,7 @@ from catalog import resources, store, store_copies
 from catalog.commands.base import Named, Refusal, bundles, command, database, say
 from catalog.commands.finding import FIND_WIDGET, say_latest
 from catalog.commands.tables import json_text
-from catalog.documents import Document, Row, identifier
+from catalog.documents import MAX_VERSIONS, Document, Row, identifier
 from catalog.publishing import differences, publication
 from catalog.sqlite_file import Statement
 
@@ -56,6 +56,8 @@ def publish(
     named = Named(widget["scope"], widget["name"], version["version"])
 
     is_new = not is_published(named, document)
+    if is_new:
+        refuse_one_too_many(named)
     if is_new and dry_run:
         created = {**widget, "created_at": version["published_at"]}
         stored = {
@@ -139,6 +141,23 @@ def known_widget(described: Any) -> sqlite3.Row | None:
         return None  # what is wrong with it is said later, with all else that is
     with database().read() as connection:
         return connection.execute(FIND_WIDGET, sought).fetchone()
+
+
+COUNT_VERSIONS = """
+SELECT count(*) FROM version JOIN widget ON widget.id = widget_id
+WHERE scope = :scope AND widget.name = :name
+"""
+
+
+def refuse_one_too_many(named: Named) -> None:
+    """Refuse where the widget has as many versions as flask import and flask mirror take."""
+    with database().read() as connection:
+        (count,) = connection.execute(COUNT_VERSIONS, named._asdict()).fetchone()
+    if count >= MAX_VERSIONS:
+        raise Refusal(
+            f"{named.scope}/{named.name} has {count} versions, "
+            "which is as many as a widget may have."
+        )
 
 
 STORED_VERSION = """

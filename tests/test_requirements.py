@@ -1,0 +1,31 @@
+"""What is installed: every package pinned, with hashes of the files that may be taken for it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+FILES = [*sorted(ROOT.glob("requirements*.txt")), ROOT / "bench" / "requirements.txt"]
+PINNED = re.compile(r"[A-Za-z0-9_.-]+==[0-9][^ ;]*( ; [a-z_]+ [!<=]+ '[^']+')?")
+HASH = re.compile("--hash=sha256:[0-9a-f]{64}")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_package_is_pinned_with_hashes_and_nothing_else_is_said(file: Path) -> None:
+    lines = file.read_text("utf-8").replace("\\\n", "").splitlines()
+    packages = [each for each in lines if each and not each.startswith(("#", "-r "))]
+    assert packages
+    for package in packages:
+        pin, *hashes = re.split(r" +(?=--)", package)
+        assert PINNED.fullmatch(pin.strip()), package
+        assert hashes
+        assert all(HASH.fullmatch(each.strip()) for each in hashes), package
+
+
+def test_audit_fails_where_a_package_could_not_be_looked_up() -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "audit"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "--strict" in planned.stdout.split()

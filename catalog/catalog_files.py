@@ -70,6 +70,8 @@ def _lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
 def _parsed(line: bytes) -> object:
     try:
         return parse_json(line)
+    except DocumentError:
+        raise
     except (ValueError, RecursionError) as error:
         raise DocumentError([f"is not a line of JSON in UTF-8 ({error})"]) from error
 

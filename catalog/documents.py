@@ -53,7 +53,7 @@ def parse_json(content: bytes) -> object:
     """The JSON value in these bytes of UTF-8; raises ValueError, or RecursionError if too deep."""
     separators = sum(map(content.count, (b",", b"[", b"{")))
     if separators > MAX_JSON_SEPARATORS:
-        raise ValueError(f"more than {MAX_JSON_SEPARATORS} commas and brackets")
+        raise DocumentError([f"has more than {MAX_JSON_SEPARATORS} commas and brackets"])
     # RFC 8259 lets a reader ignore a byte order mark.
     return json.loads(content.decode("utf-8-sig"))
 

@@ -97,10 +97,7 @@ def test_memory_stays_in_proportion_to_a_line(app: Flask, count: int) -> None:
 def test_line_with_more_values_than_memory_should_hold_is_refused(app: Flask) -> None:
     result = run(app, b"[" + b"{}," * 1_000_000 + b"{}]")
     assert result.exit_code == 1
-    assert result.stderr.endswith(
-        "given.jsonl line 1: is not a line of JSON in UTF-8 (more than 2000000 commas and brackets)"
-        "\n"
-    )
+    assert result.stderr.endswith("given.jsonl line 1: has more than 2000000 commas and brackets\n")
 
 
 def test_line_without_an_end_is_refused(app: Flask) -> None:

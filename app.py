@@ -40,6 +40,7 @@ DEFAULTS = {
     "THREADS": "8",
     "BACKLOG": "256",
     "MAX_CONNECTIONS": "900",
+    "MAX_CONNECTIONS_PER_CLIENT": "225",
     "MAX_HEAD_BYTES": "32768",
     "MAX_BODY_BYTES": "4096",
     "REQUEST_TIMEOUT": "20",
@@ -62,6 +63,7 @@ NUMBERS = {
     "THREADS": (1, 64),
     "BACKLOG": (1, 65535),
     "MAX_CONNECTIONS": (10, 100_000),
+    "MAX_CONNECTIONS_PER_CLIENT": (0, 100_000),
     "MAX_HEAD_BYTES": (1024, 1024 * 1024),
     "MAX_BODY_BYTES": (0, 1024 * 1024),
     "REQUEST_TIMEOUT": (1, 3600),
@@ -97,12 +99,19 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
     for blueprint in (v1, registry, operations, internal, pages, reference, commands):
         app.register_blueprint(blueprint)
+    app.after_request(forbid_sniffing)
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
     app.register_error_handler(sqlite3.DatabaseError, unavailable)
     if proxies := trusted_networks(app.config["TRUSTED_PROXY"]):
         app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)
     return app
+
+
+def forbid_sniffing(response: Response) -> Response:
+    """No browser is to guess that a response is a page or a script."""
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    return response
 
 
 def check_settings(config: dict[str, object]) -> None:

@@ -18,7 +18,9 @@ from waitress.adjustments import Adjustments
 
 from catalog.connections import Channel, Listener
 from catalog.dispatch import Dispatcher
+from catalog.displacement import UNSENT_STEP, ConnectionLimits
 from catalog.logs import logging_to_standard_streams
+from catalog.proxies import trusted_networks
 from catalog.sqlite_file import DatabaseError
 
 SWITCH_INTERVAL = 0.0005  # seconds
@@ -29,7 +31,10 @@ OWN_FILES = 50  # what Python and waitress open, and the database's own
 FILES_OF_A_THREAD = 3  # its connection to the database
 FILES_OF_A_CLIENT = 2  # its connection, and the bundle that it is being sent
 
-LOOK_EVERY = 1  # seconds
+CHECK_EVERY = 1  # seconds
+# Bytes that the kernel takes of a response before the client's window has room for them. A slow
+# client holds no more of its memory, and a fast one is not slowed: what is on its way is no part.
+KERNEL_BYTES = 128 * 1024
 
 Sockets = dict[int, object]  # what waitress listens to: by file descriptor
 
@@ -90,10 +95,25 @@ def listen(app: Flask, sockets: Sockets) -> list[Listener]:
         raise ClickException(
             f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: {error.strerror}."
         ) from error
+    limits = ConnectionLimits(
+        config["MAX_CONNECTIONS_PER_CLIENT"], trusted_networks(config["TRUSTED_PROXY"])
+    )
     for listener in listeners:
         listener.request_timeout = config["REQUEST_TIMEOUT"]
         listener.idle_timeout = config["IDLE_TIMEOUT"]
+        listener.limits = limits
+        bound_kernel_memory(listener.socket, config["REQUEST_TIMEOUT"])
     return listeners
+
+
+def bound_kernel_memory(listener: socket.socket, seconds: int) -> None:
+    """Let the kernel hold little for a client, and not long; accepted connections inherit it.
+
+    The time is for a response that the kernel has when its connection is closed.
+    """
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BYTES)
+    with contextlib.suppress(AttributeError):  # only Linux has it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
 
 
 def address(listener: Listener) -> str:
@@ -139,15 +159,23 @@ def stop_on_signals(listeners: list[Listener]) -> None:
 
 def run(sockets: Sockets, listeners: list[Listener]) -> None:
     """Serve until told to stop."""
-    next_look = 0.0
+    next_check = 0.0
     while not listeners[0].stopping:
-        wasyncore.poll2(LOOK_EVERY, sockets)
-        full = len(sockets) >= listeners[0].adj.connection_limit
-        if full or time.monotonic() >= next_look:
-            next_look = time.monotonic() + LOOK_EVERY
+        take_turn(CHECK_EVERY, sockets, listeners)
+        if time.monotonic() >= next_check:
+            next_check = time.monotonic() + CHECK_EVERY
             end_overdue(sockets)
-        if full:
-            make_room(sockets)
+
+
+def take_turn(timeout: float, sockets: Sockets, listeners: list[Listener]) -> None:
+    """Wait for what comes, and do what can be done at once."""
+    wasyncore.poll2(timeout, sockets)
+    limits = listeners[0].limits
+    limits.begin_turn()
+    for listener in listeners:
+        listener.accept_newcomers()
+    if limits.unsent_since_check >= UNSENT_STEP:
+        limits.bound_unsent(time.monotonic())
 
 
 def channels(sockets: Sockets) -> list[Channel]:
@@ -155,18 +183,11 @@ def channels(sockets: Sockets) -> list[Channel]:
 
 
 def end_overdue(sockets: Sockets) -> None:
-    """End the connections that have had their time."""
+    """End the connections whose deadlines have passed."""
     now = time.monotonic()
     for channel in channels(sockets):
-        if channel.time_left(now) <= 0:
+        if channel.deadline(now) <= now:
             channel.end()
-
-
-def make_room(sockets: Sockets) -> None:
-    """End the connection that has waited longest: whoever comes must not wait for the idle."""
-    idle = [channel for channel in channels(sockets) if channel.is_idle]
-    if idle:
-        min(idle, key=lambda channel: channel.since).handle_close()
 
 
 def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
@@ -178,7 +199,7 @@ def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
         ]
         if passed > SETTLE and not busy:
             break
-        wasyncore.poll2(0.05, sockets)
+        take_turn(0.05, sockets, listeners)
         end_overdue(sockets)
     else:
         left = f"{len(busy)} connection{'s were' if len(busy) > 1 else ' was'}"

@@ -15,10 +15,8 @@ import time
 
 from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import HTTPChannel
-from waitress.server import TcpWSGIServer
 
-from catalog.displacement import ConnectionLimits, Rank
-from catalog.logs import AccessLog
+from catalog.displacement import Rank
 from catalog.parsing import Parser, RequestTimeout
 from catalog.tasks import Refusal, Task
 
@@ -65,7 +63,7 @@ class Channel(HTTPChannel):
     answered = False
     sent = 0  # bytes given to the kernel
     taken = 0  # bytes of these that the client had acknowledged when that was last checked
-    _first_window_end = 0  # bytes taken up to which the client may not have read
+    _first_window_end = 0  # bytes taken that are no progress yet, at the first check
     _flush_end = 0  # bytes given to the kernel at which others have their turn
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -122,7 +120,7 @@ class Channel(HTTPChannel):
         gained = max(0, taken - max(self.taken, self._first_window_end))
         latest = now + self.server.request_timeout
         self.write_deadline = min(latest, self.write_deadline + gained / SLOWEST)
-        self.taken = taken
+        self.taken, self._first_window_end = taken, 0
 
     def bodies(self) -> list[bytes]:
         """The bodies in memory of which it has something left to send; a file is in none."""
@@ -144,10 +142,17 @@ class Channel(HTTPChannel):
     def drop(self) -> None:
         """Close the connection, whatever it is doing."""
         if self.total_outbufs_len or self._untaken() > LARGE:
-            # The kernel would go on to offer the rest, and keep it in memory, for minutes.
+            # Nothing of it is left to the kernel.
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.handle_close()
+
+    def handle_close(self) -> None:
+        # For what the kernel still has of a response: it would be offered for minutes.
+        with contextlib.suppress(AttributeError, OSError):  # only Linux has it
+            timeout = self.server.request_timeout * 1000
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        super().handle_close()
 
     def _untaken(self) -> int:
         """Bytes that the kernel holds because the client has not acknowledged them."""
@@ -243,64 +248,3 @@ class Channel(HTTPChannel):
         self.server.limits.request_done(self)
         if self.ahead:
             self.received(b"")
-
-
-class Listener(TcpWSGIServer):
-    """One address that is served."""
-
-    channel_class = Channel
-    access_log: AccessLog
-    request_timeout: int
-    idle_timeout: int
-    limits: ConnectionLimits
-    stopping = False
-    has_newcomers = False
-
-    def pull_trigger(self) -> None:
-        """Wake the loop, unless this is the loop itself."""
-        if not self.task_dispatcher.in_loop():
-            super().pull_trigger()
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.limits.everyone.members) >= self.adj.connection_limit
-
-    def readable(self) -> bool:
-        return self.accepting and not (self.is_full and self.limits.everyone.is_stuck)
-
-    def handle_accept(self) -> None:
-        """Leave the newcomers to accept_newcomers()."""
-        self.has_newcomers = True
-
-    def accept_newcomers(self) -> None:
-        """Accept those who wait, if need be in place of others.
-
-        After all that has come was read: no connection is closed whose request is there. A few at
-        a time, so that those who are connected have their turns however many come.
-        """
-        has_newcomers, self.has_newcomers = self.has_newcomers, False
-        if not has_newcomers:
-            return
-        now = time.monotonic()
-        for _ in range(self.limits.accepts_per_turn):
-            if self.is_full and not self.limits.everyone.close_one(now):
-                return
-            if not self._accept_one(now):
-                return
-
-    def _accept_one(self, now: float) -> bool:
-        """Accept one connection; False if there is none."""
-        try:
-            accepted = self.accept()
-            if accepted is None:
-                return False
-            connection, address = accepted
-            self.set_socket_options(connection)
-        except OSError:
-            # The client has gone already.
-            return False
-        if self.limits.admits(address[0], now):
-            self.channel_class(self, connection, address, self.adj, map=self._map)
-        else:
-            connection.close()
-        return True

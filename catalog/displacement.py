@@ -4,7 +4,10 @@ The connection that makes the least progress is closed: never the one that has j
 one whose request is being worked on.
 """
 
+import heapq
 import math
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -40,11 +43,19 @@ class ConnectionGroup:
 
     def __init__(self) -> None:
         self.members: set[Connection] = set()
-        # True while no member may be closed. Another thread clears it when a request is done.
+        # True while no member may be closed.
         self.is_stuck = False
-        # The member to be closed first is at the end.
-        self._ranking: list[tuple[Rank, Connection]] = []
+        # Members by rank, made once for many newcomers so that a flood of them costs little each.
+        self._ranking: list[tuple[Rank, int, Connection]] = []
         self._ranked_at = -math.inf
+        # Members that came or were answered since; other threads add to it.
+        self._done: deque[Connection] = deque()
+
+    def request_done(self, member: Connection) -> None:
+        """The member may be closed again; any thread may say so."""
+        if time.monotonic() < self._ranked_at + RANKING_LIFETIME:
+            self._done.append(member)
+        self.is_stuck = False
 
     def close_one(self, now: float) -> bool:
         """Close the member that makes the least progress; False if none may be closed."""
@@ -54,28 +65,32 @@ class ConnectionGroup:
             return True
         # Before the ranking: a request that is done in the meantime must not go unnoticed.
         self.is_stuck = True
-        self._rank(now)
+        self._done.clear()
+        self._ranking.clear()
+        self._ranked_at = now
+        self._done.extend(self.members)
         if self._close_next(now):
             self.is_stuck = False
             return True
         return False
 
-    def _rank(self, now: float) -> None:
-        """Rank all members once for many newcomers, so that a flood of them costs little each."""
-        ranks = ((member.rank(now), member) for member in list(self.members))
-        self._ranking = [(rank, member) for rank, member in ranks if rank is not None]
-        self._ranking.sort(key=lambda ranked: ranked[0], reverse=True)
-        self._ranked_at = now
-
     def _close_next(self, now: float) -> bool:
+        while self._done:
+            self._rank(self._done.popleft(), now)
         while self._ranking:
-            rank, member = self._ranking.pop()
-            now_ranked = member.rank(now) if member in self.members else None
-            # One that has done something since it was ranked is left for the next ranking.
+            rank, _, member = heapq.heappop(self._ranking)
+            now_ranked = self._rank(member, now)
+            # One that has done something since gets the place that it has now.
             if now_ranked is not None and now_ranked <= rank:
                 member.drop()
                 return True
         return False
+
+    def _rank(self, member: Connection, now: float) -> Rank | None:
+        rank = member.rank(now) if member in self.members else None
+        if rank is not None:
+            heapq.heappush(self._ranking, (rank, id(member), member))
+        return rank
 
 
 class ConnectionLimits:
@@ -124,7 +139,7 @@ class ConnectionLimits:
     def request_done(self, connection: Connection) -> None:
         """The connection may be closed again."""
         for group in self._groups(connection):
-            group.is_stuck = False
+            group.request_done(connection)
 
     def bound_unsent(self, now: float) -> None:
         """Close connections until the bodies that wait to be sent fit into the memory for them.

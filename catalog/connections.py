@@ -45,7 +45,8 @@ class Body(ReadOnlyFileBasedBuffer):
         self._rest = self._rest[numbytes:]
 
     def close(self) -> None:
-        self.__init__(b"")
+        self.data = b""
+        self._rest = memoryview(self.data)
 
 
 class Channel(HTTPChannel):
@@ -245,6 +246,7 @@ class Channel(HTTPChannel):
         super().service()
         self.answered = True
         self.since = time.monotonic()
-        self.server.limits.request_done(self)
+        if self.server.limits.request_done(self):
+            self.server.pull_trigger()
         if self.ahead:
             self.received(b"")

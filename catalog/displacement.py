@@ -121,9 +121,9 @@ class ConnectionLimits:
         for group in self._groups(connection):
             group.members.discard(connection)
         self.newcomers.discard(connection)
-        client = self._client_of(connection.addr[0])
+        client = self._client_of(connection.addr[0]) or ""
         if client in self._clients and not self._clients[client].members:
-            del self._clients[client]
+            self._clients.pop(client, None)
 
     def admits(self, address: str, now: float) -> bool:
         """Whether the client may have one more, if need be in place of another of its own."""
@@ -136,10 +136,12 @@ class ConnectionLimits:
             self.request_done(connection)
         self.newcomers.clear()
 
-    def request_done(self, connection: Connection) -> None:
-        """The connection may be closed again."""
+    def request_done(self, connection: Connection) -> bool:
+        """The connection may be closed again; whether a newcomer may wait for that."""
+        was_stuck = self.everyone.is_stuck
         for group in self._groups(connection):
             group.request_done(connection)
+        return was_stuck
 
     def bound_unsent(self, now: float) -> None:
         """Close connections until the bodies that wait to be sent fit into the memory for them.

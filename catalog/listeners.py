@@ -1,6 +1,6 @@
 """One address that is served: whom it accepts, and when."""
 
-import select
+import socket
 import time
 
 from waitress.server import TcpWSGIServer
@@ -8,6 +8,8 @@ from waitress.server import TcpWSGIServer
 from catalog.connections import Channel
 from catalog.displacement import ConnectionLimits
 from catalog.logs import AccessLog
+
+Newcomer = tuple[socket.socket, tuple[str, int]]
 
 
 class Listener(TcpWSGIServer):
@@ -19,57 +21,56 @@ class Listener(TcpWSGIServer):
     idle_timeout: int
     limits: ConnectionLimits
     stopping = False
-    has_newcomers = False
+    _has_newcomers = False
+    # Accepted while all connections were being worked on.
+    _waiting: Newcomer | None = None
 
     def pull_trigger(self) -> None:
         """Wake the loop, unless this is the loop itself."""
         if not self.task_dispatcher.in_loop():
             super().pull_trigger()
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.limits.everyone.members) >= self.adj.connection_limit
-
     def readable(self) -> bool:
-        return self.accepting and not (self.is_full and self.limits.everyone.is_stuck)
+        return self.accepting and self._waiting is None
 
     def handle_accept(self) -> None:
         """Leave the newcomers to accept_newcomers()."""
-        self.has_newcomers = True
+        self._has_newcomers = True
 
     def accept_newcomers(self) -> None:
-        """Accept those who wait, if need be in place of others.
+        """Accept those who have come, if need be in place of others.
 
-        After all that has come was read: no connection is closed whose request is there. A few at
-        a time, so that those who are connected have their turns however many come.
+        After all that was sent has been read: no connection is closed whose request is there. A
+        few at a time, so that those who are connected have their turns however many come.
         """
-        has_newcomers, self.has_newcomers = self.has_newcomers, False
-        if not has_newcomers:
+        if not self._has_newcomers:
             return
         now = time.monotonic()
         for _ in range(self.limits.accepts_per_turn):
-            if self.is_full and not (self._is_awaited() and self.limits.everyone.close_one(now)):
+            newcomer = self._waiting or self._accept()
+            self._waiting = None
+            if newcomer is None:
+                break
+            connection, address = newcomer
+            if not self.limits.admits(address[0], now):
+                connection.close()
+            elif self._has_room(now):
+                self.channel_class(self, connection, address, self.adj, map=self._map)
+            else:
+                self._waiting = newcomer
                 return
-            if not self._accept_one(now):
-                return
+        self._has_newcomers = False
 
-    def _is_awaited(self) -> bool:
-        """Whether a newcomer waits: for none, nobody makes room."""
-        return bool(select.select([self.socket], [], [], 0)[0])
-
-    def _accept_one(self, now: float) -> bool:
-        """Accept one connection; False if there is none."""
+    def _accept(self) -> Newcomer | None:
         try:
-            accepted = self.accept()
-            if accepted is None:
-                return False
-            connection, address = accepted
-            self.set_socket_options(connection)
+            newcomer: Newcomer | None = self.accept()
+            if newcomer is not None:
+                self.set_socket_options(newcomer[0])
         except OSError:
             # The client has gone already.
-            return False
-        if self.limits.admits(address[0], now):
-            self.channel_class(self, connection, address, self.adj, map=self._map)
-        else:
-            connection.close()
-        return True
+            return None
+        return newcomer
+
+    def _has_room(self, now: float) -> bool:
+        everyone = self.limits.everyone
+        return len(everyone.members) < self.adj.connection_limit or everyone.close_one(now)

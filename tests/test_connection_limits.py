@@ -171,12 +171,13 @@ def test_requests_that_are_worked_on_are_finished_before_a_newcomer_gets_in(
 
 
 def test_a_client_with_too_many_connections_displaces_its_own_alone(catalog: Path) -> None:
-    with serving(catalog, MAX_CONNECTIONS_PER_CLIENT=5) as (server, ask):
-        others = [leave_unread(ask(BUNDLE, OTHER)) for _ in range(3)]
+    limits = {"MAX_CONNECTIONS": 10, "MAX_CONNECTIONS_PER_CLIENT": 5}
+    with serving(catalog, **limits) as (server, ask):
+        others = [leave_unread(ask(BUNDLE, OTHER)) for _ in range(5)]
         many = [leave_unread(ask(BUNDLE, ONE)) for _ in range(30)]
         left = wait_until_closed(many, 25)
         assert many[-1] in left
-        assert [read_rest(connection) for connection in left + others] == [CONTENT] * 8
+        assert [read_rest(connection) for connection in left + others] == [CONTENT] * 10
         assert server.request("GET", "/api/health")[0].status == 200
 
 

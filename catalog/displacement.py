@@ -122,7 +122,8 @@ class ConnectionLimits:
             group.members.discard(connection)
         self.newcomers.discard(connection)
         client = self._client_of(connection.addr[0]) or ""
-        if client in self._clients and not self._clients[client].members:
+        own = self._clients.get(client)
+        if own is not None and not own.members:
             self._clients.pop(client, None)
 
     def admits(self, address: str, now: float) -> bool:

@@ -1,40 +1,38 @@
 """One client's connection: what it may send, how long it may take, how it ends.
 
 Waitress reads and writes all connections in one thread. What is added here keeps a client from
-holding it: a connection has a time for everything that it has to do, no thread waits for a client,
-and what is not HTTP is refused in the shape of every error.
+holding it: a connection has a deadline for everything that it has to do, no thread waits for a
+client, and what is not HTTP is refused in the shape of every error.
 """
 
+import contextlib
 import fcntl
-import json
+import math
 import socket
 import struct
 import termios
 import time
 
 from waitress.buffers import ReadOnlyFileBasedBuffer
-from waitress.channel import ClientDisconnected, HTTPChannel
-from waitress.parser import HTTPRequestParser
-from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, WSGITask
-from waitress.utilities import build_http_date
+from waitress.channel import HTTPChannel
 
-from catalog.logs import AccessLog
+from catalog.displacement import Rank
 from catalog.parsing import Parser, RequestTimeout
-from catalog.routing import V1_PREFIX
+from catalog.tasks import Refusal, Task
 
 LINGER = 2  # seconds in which a refused client can stop sending, and so get to read why
-SLOWEST = 16 * 1024  # bytes a second at which an answer must be taken
-# On every answer, refusals too: no browser is to guess that one is a page or a script.
-NO_SNIFFING = b"X-Content-Type-Options: nosniff\r\n"
-LARGE = 8 * 1024  # bytes from which an answer is sent from where it is, not from waitress's copy
-ONE_PIECE = 48 * 1024  # bytes up to which head and body are put together: that is a copy too
+SLOWEST = 16 * 1024  # bytes a second at which a response must be taken
+FIRST_WINDOW = 64 * 1024  # bytes that a client's kernel takes, whether or not the client reads
+LARGE = 8 * 1024  # bytes from which a response is sent from where it is, not from waitress's copy
+SEND_BYTES = 256 * 1024  # bytes of a file that are read into memory at once
+FLUSH_BYTES = 1024 * 1024  # bytes that are sent to one client before others have their turn
 
 
 class Body(ReadOnlyFileBasedBuffer):
-    """A large answer on its way: the bytes stay where they are kept, however many read them."""
+    """A large response on its way: all connections that send it share the same bytes."""
 
     def __init__(self, data: bytes) -> None:
+        self.data = data
         self._rest = memoryview(data)
 
     def __len__(self) -> int:
@@ -47,120 +45,12 @@ class Body(ReadOnlyFileBasedBuffer):
         self._rest = self._rest[numbytes:]
 
     def close(self) -> None:
-        self._rest = memoryview(b"")
-
-
-class LoggedTask:
-    """A request answered, then logged, in whichever way it was answered."""
-
-    def service(self) -> None:
-        try:
-            super().service()
-        except ClientDisconnected:
-            self._log()
-            raise
-        self._log()
-
-    def set_close_on_finish(self) -> None:
-        # Waitress would close after every answer without a body, for want of a length.
-        asked = self.request.headers.get("CONNECTION", "").lower() == "close"
-        if self.has_body or asked or self.version == "1.0" or self.channel.server.stopping:
-            super().set_close_on_finish()
-
-    def build_response_header(self) -> bytes:
-        # Once told to stop, an answer after which nothing was asked is the last of its connection.
-        stopping = self.channel.server.stopping
-        if stopping and not self.channel.ahead:
-            self.set_close_on_finish()
-        goes_on = self.version == "1.1" and "CONNECTION" not in self.request.headers
-        has_length = self.content_length is not None and self.has_body
-        if goes_on and has_length and not (stopping or self.close_on_finish):
-            head = self._usual_head()
-        else:
-            head = super().build_response_header()
-        return head if NO_SNIFFING in head else head.removesuffix(b"\r\n") + NO_SNIFFING + b"\r\n"
-
-    def _usual_head(self) -> bytes:
-        """The head of an answer of known length, after which the connection goes on.
-
-        Waitress would come to the same, by way of all the cases in which it would not.
-        """
-        lines = [f"{name}: {value}" for name, value in self.response_headers]
-        names = {name.lower() for name, _ in self.response_headers}
-        if "content-length" not in names:
-            lines.append(f"Content-Length: {self.content_length}")
-        if "date" not in names:
-            lines.append(f"Date: {build_http_date(self.start_time)}")
-        return "\r\n".join([f"HTTP/1.1 {self.status}", *lines, "", ""]).encode("latin-1")
-
-    def _log(self) -> None:
-        request = self.request
-        environ = getattr(self, "environ", None) or {}
-        status = int(self.status[:3])
-        size = self.content_bytes_written
-        if not size and self.has_body and getattr(request, "command", "") != "HEAD":
-            size = self.content_length or 0  # a file, which waitress does not count
-        self.channel.server.access_log.add(
-            environ.get("REMOTE_ADDR") or self.channel.addr[0],
-            getattr(request, "command", ""),
-            getattr(request, "request_uri", "") or request_line(request),
-            status,
-            size,
-            time.perf_counter() - request.begun if request.begun else 0,
-            dict(self.response_headers).get("X-Request-Id", "") if status >= 500 else "",
-        )
-
-
-def request_line(request: HTTPRequestParser) -> str:
-    """The first line of a request that was refused, as far as it came."""
-    line = getattr(request, "first_line", b"") or request.header_plus
-    return line.decode("latin-1").partition("\r\n")[0]
-
-
-class Task(LoggedTask, WSGITask):
-    """A request that the app answers."""
-
-    def write(self, data: bytes) -> None:
-        """Send an answer in one piece where it is there in one: each is a call of the system."""
-        in_one = self.content_length == len(data) < ONE_PIECE and not self.wrote_header
-        if not (in_one and data and self.has_body):
-            super().write(data)
-            return
-        head = self.build_response_header()
-        self.wrote_header = True
-        self.content_bytes_written = len(data)
-        self.channel.write_soon(head + data)
-
-
-class Refusal(LoggedTask, ErrorTask):
-    """The answer to what cannot be handed to the app, in the shape of the app's own errors."""
-
-    def execute(self) -> None:
-        error = self.request.error
-        body = json.dumps({"error": self._sentence()}).encode() + b"\n"
-        self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
-        if f" {V1_PREFIX}" in request_line(self.request):
-            self.response_headers.append(("Access-Control-Allow-Origin", "*"))
-        self.set_close_on_finish()
-        self.channel.linger = True
-        self.content_length = len(body)
-        self.write(body if getattr(self.request, "command", "") != "HEAD" else b"")
-
-    def _sentence(self) -> str:
-        error, head = self.request.error, self.channel.adj.max_request_header_size
-        reason = error.body.partition('"')[0].rstrip(" .")  # without what it quotes of the request
-        return {
-            400: f"Malformed HTTP request: {reason}.",
-            408: "The request did not come whole in time.",
-            413: "The body of the request is too large: no request here needs one.",
-            414: f"The address is too long: with the headers it may have {head} bytes.",
-            431: f"The headers are too large: with the address they may have {head} bytes.",
-        }.get(error.code, "Something went wrong here; the request is not to blame.")
+        self.data = b""
+        self._rest = memoryview(self.data)
 
 
 class Channel(HTTPChannel):
-    """A connection that has a time for everything it has to do."""
+    """A connection that has a deadline for everything it has to do."""
 
     parser_class = Parser
     task_class = Task
@@ -172,30 +62,70 @@ class Channel(HTTPChannel):
     is_next = False  # to be answered, as soon as the thread that reads has let go of its lock
     in_turn = False  # being answered by the thread that reads
     answered = False
-    unsent = 0  # bytes of the last answer, when it was made
+    sent = 0  # bytes given to the kernel
+    taken = 0  # bytes of these that the client had acknowledged when that was last checked
+    _first_window_end = 0  # bytes taken that are no progress yet, at the first check
+    _flush_end = 0  # bytes given to the kernel at which others have their turn
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self.since = time.monotonic()  # it was made, began a request, or was answered
+        self.write_deadline = self.since
         super().__init__(*args, **kwargs)
+        self.sendbuf_len = SEND_BYTES
+        self.server.limits.add(self)
+
+    def del_channel(self, map: object = None) -> None:
+        super().del_channel(map)
+        self.server.limits.remove(self)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost to the client if the connection ends now."""
         return not (self.requests or self.total_outbufs_len or self.close_when_flushed)
 
-    def time_left(self, now: float) -> float:
-        """Seconds until the client has had its time for what it is doing."""
-        if self.total_outbufs_len or self.close_when_flushed:
-            allowed = self.server.request_timeout + self.unsent / SLOWEST
-        elif self.requests:
-            return 1  # it waits for us
-        elif self.lingering:
-            allowed = LINGER
-        elif self.request is None and self.answered:
-            allowed = self.server.idle_timeout
-        else:
-            allowed = self.server.request_timeout
-        return self.since + allowed - now
+    @property
+    def is_sending(self) -> bool:
+        """Whether the client has more of a response to take than may be left to the kernel."""
+        return self.total_outbufs_len > 0 or self.sent - self.taken > LARGE
+
+    def deadline(self, now: float) -> float:
+        """When the client will have had its time for what it is doing."""
+        self._note_progress(now)
+        if self.is_sending:
+            return self.write_deadline
+        if self.requests:
+            return math.inf
+        if self.lingering:
+            return self.since + LINGER
+        if self.request is None and self.answered:
+            return self.since + self.server.idle_timeout
+        return self.since + self.server.request_timeout
+
+    def rank(self, now: float) -> Rank | None:
+        """Idle connections are closed first, then those whose deadlines are nearest."""
+        if self.requests or self in self.server.limits.newcomers:
+            return None
+        deadline = self.deadline(now)
+        has_time = self.lingering or (self.answered and self.request is None)
+        return (self.is_sending or not has_time, deadline, self.taken)
+
+    def _note_progress(self, now: float) -> None:
+        """Move the deadline by what the client has taken: a second for each SLOWEST bytes.
+
+        Only what it acknowledges counts, since the server's kernel accepts a part of any response.
+        It cannot save up time: one that stops after a fast start is as late as any other.
+        """
+        if self.sent == self.taken:
+            return
+        taken = self.sent - self._untaken()
+        gained = max(0, taken - max(self.taken, self._first_window_end))
+        latest = now + self.server.request_timeout
+        self.write_deadline = min(latest, self.write_deadline + gained / SLOWEST)
+        self.taken, self._first_window_end = taken, 0
+
+    def bodies(self) -> list[bytes]:
+        """The bodies in memory of which it has something left to send; a file is in none."""
+        return [buffer.data for buffer in list(self.outbufs) if isinstance(buffer, Body)]
 
     def end(self) -> None:
         """End the connection of a client that has had its time; say so if it began a request."""
@@ -208,16 +138,29 @@ class Channel(HTTPChannel):
         if self.is_next:
             self.server.task_dispatcher.answer(self)
             return
-        if self.total_outbufs_len or self._untaken():
-            # The system would go on to offer it, and keep it in memory, for minutes.
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the connection, whatever it is doing."""
+        if self.total_outbufs_len or self._untaken() > LARGE:
+            # Nothing of it is left to the kernel.
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.handle_close()
 
+    def handle_close(self) -> None:
+        # For what the kernel still has of a response: it would be offered for minutes.
+        with contextlib.suppress(AttributeError, OSError):  # only Linux has it
+            timeout = self.server.request_timeout * 1000
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        super().handle_close()
+
     def _untaken(self) -> int:
-        """Bytes that the system holds because the client does not take them."""
+        """Bytes that the kernel holds because the client has not acknowledged them."""
         try:
             (count,) = struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))
-        except OSError:  # not every system tells
+        except (OSError, TypeError, ValueError):
+            # Not every system tells, and another thread may have closed the socket.
             return 0
         return count
 
@@ -276,38 +219,34 @@ class Channel(HTTPChannel):
         self.lingering = True
 
     def write_soon(self, data: bytes) -> int:
-        self.since, self.unsent = time.monotonic(), len(data)
-        large = isinstance(data, bytes) and len(data) >= LARGE  # a file is sent from its file
-        return super().write_soon(Body(data) if large else data)
+        self.write_deadline = time.monotonic() + self.server.request_timeout
+        # One that keeps the rate is never late, however short the timeout is.
+        uncounted = min(FIRST_WINDOW, self.server.request_timeout * SLOWEST // 2)
+        self._first_window_end = self.sent + uncounted
+        is_large = isinstance(data, bytes) and len(data) >= LARGE
+        size: int = super().write_soon(Body(data) if is_large else data)
+        if is_large and self.total_outbufs_len:
+            self.server.limits.unsent_since_check += size
+        return size
+
+    def _flush_some(self, do_close: bool = True) -> bool:
+        self._flush_end = self.sent + FLUSH_BYTES
+        flushed: bool = super()._flush_some(do_close)
+        return flushed
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        # Waitress would go on for as long as the client takes what is sent.
+        if self.sent >= self._flush_end:
+            return 0
+        count: int = super().send(data, do_close)
+        self.sent += count
+        return count
 
     def service(self) -> None:
         super().service()
         self.answered = True
         self.since = time.monotonic()
+        if self.server.limits.request_done(self):
+            self.server.pull_trigger()
         if self.ahead:
             self.received(b"")
-
-
-class Listener(TcpWSGIServer):
-    """One address that is served."""
-
-    channel_class = Channel
-    access_log: AccessLog
-    request_timeout: int
-    idle_timeout: int
-    stopping = False
-
-    def pull_trigger(self) -> None:
-        """Wake the loop, unless this is the loop itself."""
-        if not self.task_dispatcher.in_loop():
-            super().pull_trigger()
-
-    def readable(self) -> bool:
-        return self.accepting and len(self._map) < self.adj.connection_limit
-
-    def handle_accept(self) -> None:
-        """Accept all who wait: a turn of the loop costs more, the more are connected."""
-        before = -1
-        while before < len(self._map) < self.adj.connection_limit:
-            before = len(self._map)
-            super().handle_accept()

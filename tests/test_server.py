@@ -230,6 +230,7 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
         *(("THREADS", value) for value in ("", "0", "65", "two")),
         *((name, value) for name in TIMES_AND_LIMITS for value in ("", "-1", "1e3", "10000000")),
         *((name, "0") for name in TIMES_AND_LIMITS if name != "MAX_BODY_BYTES"),
+        *(("MAX_CONNECTIONS_PER_CLIENT", value) for value in ("", "-1", "few", "100001")),
         *(("LOG_LEVEL", value) for value in ("", "INFO", "debug")),
         *(("LOG_FORMAT", value) for value in ("", "xml")),
         *(

@@ -109,15 +109,15 @@ def test_who_asks_for_much_and_reads_nothing_holds_no_thread_and_is_let_go(hasty
                 ended.add(descriptor)
 
 
-def test_requests_sent_in_one_breath_are_all_answered_in_order(hasty: Server) -> None:
+def test_requests_sent_in_one_breath_are_all_answered_in_order(server: Server) -> None:
     registry = "/api/widgets/acme/registry.json"
-    bodies = {path: hasty.request("GET", path)[1] for path in (registry, "/api/stats")}
+    bodies = {path: server.request("GET", path)[1] for path in (registry, "/api/stats")}
     paths = [registry, registry, "/api/stats"] * 100  # more than the system takes for a client
-    with narrow(hasty) as connection:  # so that answers have to wait to be taken
+    with narrow(server) as connection:  # so that answers have to wait to be taken
         heads = (f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n" for path in paths)
         connection.sendall("".join(heads).encode())
         for _ in paths:  # by turns: after as many, the others have been answered as far as may be
-            assert hasty.request("GET", "/api/version")[0].status == 200
+            assert server.request("GET", "/api/version")[0].status == 200
         with connection.makefile("rb") as file:
             for path in paths:
                 assert file.readline() == b"HTTP/1.1 200 OK\r\n"

@@ -25,7 +25,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, SLOW + 200)), hard))
     running = Server(
-        create_demo(tmp_path / "catalog.db"), CATALOG_REQUEST_TIMEOUT="8", CATALOG_IDLE_TIMEOUT="16"
+        create_demo(tmp_path / "catalog.db"),
+        CATALOG_REQUEST_TIMEOUT="8",
+        CATALOG_IDLE_TIMEOUT="16",
+        CATALOG_MAX_CONNECTIONS_PER_CLIENT="0",
     )
     yield running
     assert running.stop() == 0

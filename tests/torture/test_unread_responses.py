@@ -1,0 +1,121 @@
+"""Clients that ask for much and read nothing, and what the others notice of them."""
+
+import http.client
+import resource
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from app import create_app
+from catalog import store
+from catalog.documents import check_document
+from tests.builders import bundled, document, version
+from tests.conftest import Server, hold
+
+CLIENTS = [f"127.0.1.{number}" for number in range(1, 5)]
+OTHER = "127.0.2.1"
+CONNECTIONS = 900
+REQUESTS = 100
+BUNDLE = bytes(10_000_000)
+REGISTRIES, MEGABYTES = 20, 20
+
+
+def serve(path: Path, *documents: dict[str, object]) -> Server:
+    app = create_app({"DATABASE": path})
+    app.extensions["database"].create(store.put_documents(map(check_document, documents)))
+    hold(app, BUNDLE)
+    app.extensions["database"].close()
+    return Server(path)
+
+
+def megabytes(server: Server, name: str) -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith(name)]
+    return int(line.split()[1]) // 1024
+
+
+def cpu_seconds(server: Server) -> float:
+    times = Path(f"/proc/{server.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(times[11]) + int(times[12])) / 100
+
+
+def ask(stack: ExitStack, server: Server, path: str, client: str) -> socket.socket:
+    connection = stack.enter_context(
+        socket.create_connection(("127.0.0.1", server.port), 20, (client, 0))
+    )
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    return connection
+
+
+def health(server: Server, client: str) -> float:
+    """Milliseconds for a connection of its own and its response."""
+    begun = time.perf_counter()
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", server.port, timeout=20, source_address=(client, 0)
+    )
+    connection.request("GET", "/api/health")
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    assert response.status == 200
+    return (time.perf_counter() - begun) * 1000
+
+
+def test_900_connections_that_leave_a_bundle_unread(
+    tmp_path: Path, figures: Callable[..., None]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2000)), hard))
+    clock = document("acme/clock", bundled("1.0.0", BUNDLE))
+    with serve(tmp_path / "catalog.db", clock) as server, ExitStack() as stack:
+        for number in range(CONNECTIONS):
+            path = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+            ask(stack, server, path, CLIENTS[number % len(CLIENTS)])
+        same = [health(server, CLIENTS[0]) for _ in range(REQUESTS)]
+        other = [health(server, OTHER) for _ in range(REQUESTS)]
+        before = cpu_seconds(server)
+        time.sleep(2)
+        idle = cpu_seconds(server) - before
+        memory = megabytes(server, "VmHWM")
+    figures(
+        "900 connections of 4 clients that ask for a bundle of 10 MB and read nothing",
+        "everyone who connects is answered at once, at the cost of those that make no progress",
+        connections=CONNECTIONS,
+        requests=2 * REQUESTS,
+        failed=0,
+        median_ms_same_client=round(statistics.median(same), 1),
+        median_ms_other_client=round(statistics.median(other), 1),
+        worst_ms=round(max(same + other), 1),
+        CPU_percent_between=round(idle / 2 * 100),
+        memory_MB=memory,
+    )
+    assert statistics.median(same + other) < 100
+    assert memory < 300
+
+
+def test_large_registries_that_are_left_unread(
+    tmp_path: Path, figures: Callable[..., None]
+) -> None:
+    notes = "x" * (MEGABYTES * 1024 * 1024 // 10)
+    scopes = [f"scope-{number}" for number in range(REGISTRIES)]
+    versions = [version(f"1.{number}.0", releaseNotes=notes) for number in range(10)]
+    documents = [document(f"{scope}/clock", *versions) for scope in scopes]
+    with serve(tmp_path / "catalog.db", *documents) as server, ExitStack() as stack:
+        for scope in scopes:
+            registry = f"/api/widgets/{scope}/registry.json"
+            assert ask(stack, server, registry, OTHER).recv(1) == b"H"
+        taken = [health(server, OTHER) for _ in range(REQUESTS)]
+        memory = megabytes(server, "VmRSS")
+    figures(
+        "20 different registries of 20 MB that are left unread",
+        "what waits to be sent is given up where it would take too much memory",
+        registries=REGISTRIES,
+        requests=REQUESTS,
+        failed=0,
+        median_ms=round(statistics.median(taken), 1),
+        memory_MB=memory,
+    )
+    assert memory < 300

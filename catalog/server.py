@@ -22,7 +22,6 @@ from catalog.logs import logging_to_standard_streams
 from catalog.sqlite_file import DatabaseError
 
 SWITCH_INTERVAL = 0.0005  # seconds
-START_PATIENCE = 60  # seconds
 SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
 FRAME_BYTES = 16 * 1024  # of a body in chunks; and what is a little too large, the app refuses
 OWN_FILES = 50  # what Python and waitress open, and the database's own
@@ -39,7 +38,6 @@ logger = logging.getLogger(__name__)
 def serve(app: Flask) -> None:
     """Serve until told to stop; raises ClickException where it cannot start."""
     database = app.extensions["database"]
-    database.set_deadline(START_PATIENCE)  # what this thread opens now, the loop reads with
     try:
         database.check_permissions()
         database.check()
@@ -142,6 +140,7 @@ def run(sockets: Sockets, listeners: list[Listener]) -> None:
     """Serve until told to stop."""
     next_look = 0.0
     while not listeners[0].stopping:
+        listeners[0].task_dispatcher.begin_turn()
         wasyncore.poll2(LOOK_EVERY, sockets)
         full = len(sockets) >= listeners[0].adj.connection_limit
         if full or time.monotonic() >= next_look:
@@ -179,6 +178,7 @@ def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
         ]
         if passed > SETTLE and not busy:
             break
+        listeners[0].task_dispatcher.begin_turn()
         wasyncore.poll2(0.05, sockets)
         end_overdue(sockets)
     else:

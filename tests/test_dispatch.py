@@ -19,7 +19,7 @@ from catalog.db import Database
 from catalog.parameters import parse_search
 from catalog.search import find_widgets
 from catalog.shelf import Shelf
-from catalog.sqlite_file import DeadlineExceeded
+from catalog.sqlite_file import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -80,7 +80,8 @@ def test_thread_in_a_hurry_leaves_it_to_others_to_count_what_is_in_most_texts(
     monkeypatch.setattr(search, "MANY", 20)
     catalog, shelf = Database(database), Shelf()
     wanted = parse_search({"q": "a"})
-    catalog.set_deadline(60)
+    catalog.check()
+    catalog.mark_io_thread()
     with pytest.raises(DeadlineExceeded):
         find_widgets(catalog.reader(), wanted, shelf)
     with ThreadPoolExecutor(1) as other:
@@ -91,13 +92,15 @@ def test_thread_in_a_hurry_leaves_it_to_others_to_count_what_is_in_most_texts(
 
 def test_thread_in_a_hurry_is_never_left_in_a_snapshot(database: Path) -> None:
     catalog = Database(database)
-    catalog.set_deadline(60)
+    catalog.check()
+    catalog.mark_io_thread()
     connection = catalog.reader()
     catalog.set_deadline(-1)
     told = 0
-    for _ in range(1000):  # SQLite looks at the clock every so many steps, and BEGIN has a few
+    # SQLite looks at the clock every so many steps, and BEGIN has a few.
+    for _ in range(1000):
         try:
-            with catalog.read():
+            with snapshot(connection):
                 pass
         except DeadlineExceeded:
             told += 1
@@ -131,9 +134,7 @@ def test_read_that_is_too_slow_for_the_loop_is_answered_all_the_same(
 ) -> None:
     # A process in which every statement is too slow.
     (tmp_path / "sitecustomize.py").write_text(
-        "import catalog.db, catalog.dispatch\n"
-        "catalog.db.STEPS_BETWEEN_LOOKS = 1\n"
-        "catalog.dispatch.PATIENCE = -1\n"
+        "import catalog.dispatch\ncatalog.dispatch.LOOP_DEADLINE = -1\n"
     )
     app = create_app({"DATABASE": database})
     with serving(database, PYTHONPATH=f"{tmp_path}:.") as slow:
@@ -202,10 +203,10 @@ def test_after_one_install_has_waited_in_vain_the_next_learns_it_sooner(database
         catalog._wait_for_others(1)  # as if it had waited
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             catalog.write(install)
-        assert catalog._writer.connection.execute("PRAGMA busy_timeout").fetchone()[0] == 5
+        assert catalog._writer.execute("PRAGMA busy_timeout").fetchone()[0] == 5
         other.execute("ROLLBACK")
     assert catalog.write(install) == [1]
-    assert catalog._writer.connection.execute("PRAGMA busy_timeout").fetchone()[0] == 5000
+    assert catalog._writer.execute("PRAGMA busy_timeout").fetchone()[0] == 5000
     catalog.close()
 
 

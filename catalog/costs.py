@@ -16,14 +16,15 @@ class Cost(Enum):
 class RecentCosts:
     """The costs of the requests handled last, by the hash of a target, which may be long."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._costs: OrderedDict[int, Cost] = OrderedDict()
+    def __init__(self, most: int, slow_seconds: float) -> None:
+        self._most, self._slow_seconds = most, slow_seconds
+        self._costs: OrderedDict[int, tuple[Cost, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, target: str) -> Cost | None:
-        """What is known of the target."""
-        return self._costs.get(hash(target))
+        """What is known of the target; that it is slow is known for some seconds only."""
+        cost, until = self._costs.get(hash(target), (None, 0.0))
+        return None if cost is Cost.SLOW and until < time.monotonic() else cost
 
     def set(self, target: str, cost: Cost | None) -> None:
         """Keep what is known now, and forget what was learnt longest ago if that is too much."""
@@ -31,7 +32,7 @@ class RecentCosts:
         with self._lock:
             self._costs.pop(key, None)
             if cost:
-                self._costs[key] = cost
+                self._costs[key] = cost, time.monotonic() + self._slow_seconds
             if len(self._costs) > self._most:
                 self._costs.popitem(last=False)
 

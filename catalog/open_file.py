@@ -77,7 +77,9 @@ class OpenFile:
         if connection is None:
             return self._open_reader()
         if not thread.is_leased:
-            self.deadline.acquire(connection.lease)
+            # The usual case without a call.
+            if not connection.lease.acquire(blocking=False):
+                self.deadline.acquire(connection.lease)
             thread.is_leased = True
         if self._is_at_path() and connection.generation == self._generation:
             return connection

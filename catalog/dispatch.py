@@ -56,7 +56,7 @@ def is_quick(path: str) -> bool:
 
 def target_of(request: HTTPRequestParser) -> str:
     """What is requested, as it was sent; nothing where the request could not be parsed."""
-    return "" if request.error else str(request.request_uri)
+    return "" if request.error else request.request_uri
 
 
 class PoolTask:
@@ -135,24 +135,27 @@ class Dispatcher:
         target = target_of(first)
         begun = time.monotonic()
         self._database.set_deadline(LOOP_DEADLINE)
+        aborted: DeadlineExceeded | None = None
         try:
             channel.service()
         except DeadlineExceeded as error:
-            # The I/O thread itself may have waited for the CPU, or would have to wait for a lock.
-            is_slow = not isinstance(error, WouldBlock) and first.path not in ALWAYS_FAST
-            if is_slow and self._costs.get(target) is not Cost.FAST:
-                self._costs.set(target, Cost.SLOW)
-                self._slow.add_task(PoolTask(channel, self._handle_slow))
-            else:
-                self._pool.add_task(PoolTask(channel, self._handle_in_pool))
+            aborted = error
         finally:
             channel.in_turn = False
         seconds = time.monotonic() - begun
         self._spent_in_turn += seconds
         if seconds > COSTLY:
             self._allowance.spend(seconds)
-        elif self._costs.get(target) is None:
-            self._costs.set(target, Cost.FAST)
+        cost = self._costs.get(target)
+        if not aborted:
+            if cost is None and seconds < COSTLY:
+                self._costs.set(target, Cost.FAST)
+        elif isinstance(aborted, WouldBlock) or cost is Cost.FAST or first.path in ALWAYS_FAST:
+            # It would have to wait for a lock, or it is the I/O thread that waited for the CPU.
+            self._pool.add_task(PoolTask(channel, self._handle_in_pool))
+        else:
+            self._costs.set(target, Cost.SLOW)
+            self._slow.add_task(PoolTask(channel, self._handle_slow))
 
     def _handle_in_pool(self, channel: "Channel", waited: float) -> None:
         first = channel.requests[0]
@@ -173,7 +176,9 @@ class Dispatcher:
             is_late = waited > MAX_WAIT or not is_open
             self._database.set_deadline(0 if is_late else SLOW_DEADLINE, is_final=True)
             channel.service()
-        if not is_late:
+        if self._database.deadline.is_past() and not is_late:
+            self._costs.set(target_of(first), Cost.SLOW)
+        elif not is_late:
             self._learn(first, time.thread_time() - begun)
 
     def _learn(self, request: HTTPRequestParser, seconds: float) -> None:

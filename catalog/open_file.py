@@ -30,9 +30,10 @@ IO_THREAD_CACHE_KIB = 32_000
 # Each look needs the GIL, which a thread of the pool takes from the I/O thread.
 IO_THREAD_STEPS = 1_000
 POOL_STEPS = 100_000
-# A write waits this long for long reads to end before it shrinks the WAL, and for short ones.
+# Before it shrinks the WAL, a write waits this long for reads of the slow pool to end, and then for
+# others; see the deadlines in dispatch.py.
 LONG_READ_TIMEOUT = 6  # seconds
-SHORT_READ_TIMEOUT_MS = 500
+SHORT_READ_TIMEOUT_MS = 2_500
 
 logger = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ PATHS = [
     "/api/v1/widgets/acme/clock",
     "/api/v1/widgets/acme/timer",
     "/api/widgets/acme/registry.json",
+    "/api/stats",
 ]
 
 

@@ -8,7 +8,7 @@ from catalog import __version__
 from catalog.answers import Made, respond_unconditionally
 from catalog.db import Database
 from catalog.parameters import DEFAULT_LIMIT, MAX_LIMIT
-from catalog.sqlite_file import Connection, DatabaseError, snapshot
+from catalog.sqlite_file import Connection, DatabaseError, DeadlineExceeded, snapshot
 
 Revision = tuple[int, int]
 
@@ -17,7 +17,12 @@ operations = Blueprint("operations", __name__, url_prefix="/api")
 
 @operations.get("/health")
 def health() -> tuple[Response, int, dict[str, str]]:
-    said, status = database_health()
+    try:
+        said, status = database_health()
+    except DeadlineExceeded:
+        if not current_app.extensions["database"].deadline.is_final:
+            raise
+        said, status = {"status": "unavailable", "error": "The database takes too long."}, 503
     return jsonify(said), status, {"Cache-Control": "no-store"}
 
 

@@ -216,6 +216,14 @@ def test_page_that_takes_too_long_is_refused_with_a_page(
         assert TOO_LONG in body.decode()
 
 
+def test_health_that_takes_too_long_says_so_in_its_own_shape(
+    database: Path, limits: Limits
+) -> None:
+    with serving(database, **limits.set(**NEVER)) as server:
+        response, body = server.request("GET", "/api/health")
+        assert (response.status, json.loads(body)["status"]) == (503, "unavailable")
+
+
 def test_request_that_waited_too_long_is_refused(database: Path, limits: Limits) -> None:
     with serving(database, **limits.set(LOOP_DEADLINE=-1, MAX_WAIT=-1)) as server:
         response, body = server.request("GET", SEARCH)

@@ -99,6 +99,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
     for blueprint in (v1, registry, operations, internal, pages, reference, commands):
         app.register_blueprint(blueprint)
+    app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_body)
     app.register_error_handler(DatabaseError, unavailable)
     app.register_error_handler(sqlite3.DatabaseError, unavailable)

@@ -1,6 +1,5 @@
 """Cache of rendered responses, each valid for as long as its revision of the catalog is current."""
 
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from werkzeug.datastructures import Headers
 from catalog.db import Database
 from catalog.resources import HELD_BUNDLE_URL, with_bundle_urls
 from catalog.routing import public_url
+from catalog.sqlite_file import Connection, DataVersion
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -27,8 +27,8 @@ Pieces = tuple[bytes, ...]
 # The revision of the catalog that a response shows, and its JSON with the end of its line.
 Made = tuple[Any, Pieces]
 # Given the revision of a cached response, the one that it is valid at now; None if it is stale.
-Look = Callable[[sqlite3.Connection, Any], Any]
-Make = Callable[[sqlite3.Connection], Made]
+Look = Callable[[Connection, Any], Any]
+Make = Callable[[Connection], Made]
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class CachedResponse:
     # Which of the files that have been at the path of the database.
     generation: int
     revision: Any
-    # Of the database, when the revision was last seen to be current.
-    state: object
+    # Of a connection, when it last saw the revision to be current.
+    data_version: DataVersion
     pieces: Pieces
     names_held_bundles: bool
     # In memory, with the key: clients choose that, and it may be longer than the body.
@@ -140,6 +140,12 @@ def respond(
     return response
 
 
+def respond_unconditionally(key: Hashable, look: Look, make: Make) -> Response:
+    """The response for the key without an ETag, rendered if look() finds none valid."""
+    entry = cached(key, look) or rendered(key, make)
+    return Response(b"".join(entry.pieces), mimetype="application/json")
+
+
 class Ready(Response):
     """A response that is sent with the headers it has: for this one, there are no others."""
 
@@ -150,23 +156,25 @@ class Ready(Response):
 def cached(key: Hashable, look: Look) -> CachedResponse | None:
     """The cached response, if look() finds it valid.
 
-    Where nothing was committed since, not even that is checked: each statement is several GIL
-    switches, which under load cost more than the whole response.
+    Where this connection has seen it valid and nothing was committed since, look() is not called:
+    its statement costs more than reading the data version.
     """
     cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
     entry = cache.get(key)
     connection = database.reader()
+    if entry is None:
+        return None
     # Before look(): it must not be newer than the revision.
-    state = database.state()
-    if entry is None or (state is not None and entry.state == state):
+    data_version = connection.data_version()
+    if entry.data_version == data_version:
         return entry
-    if entry.generation != database.generation:
+    if entry.generation != connection.generation:
         return None
     revision = look(connection, entry.revision)
     if revision is None:
         return None
-    entry = replace(entry, revision=revision, state=state)
+    entry = replace(entry, revision=revision, data_version=data_version)
     cache.put(key, entry)
     return entry
 
@@ -176,13 +184,13 @@ def rendered(key: Hashable, make: Make) -> CachedResponse:
     cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
     connection = database.reader()
-    state = database.state()
+    data_version = connection.data_version()
     revision, pieces = make(connection)
     names_held_bundles = any(HELD_BUNDLE_URL in piece for piece in pieces)
     length = sum(map(len, pieces)) * (2 if names_held_bundles else 1)
     size = length + 4 * len(repr(key)) + OVERHEAD
-    generation = database.generation
-    entry = CachedResponse(generation, revision, state, pieces, names_held_bundles, size)
+    generation = connection.generation
+    entry = CachedResponse(generation, revision, data_version, pieces, names_held_bundles, size)
     cache.put(key, entry)
     return entry
 
@@ -193,7 +201,8 @@ def rendered_alone(key: Hashable, look: Look, make: Make) -> CachedResponse:
     The I/O thread must not wait, and its deadline keeps what it renders small.
     """
     cache: ResponseCache = current_app.extensions["response_cache"]
-    if current_app.extensions["database"].reader().is_hurried:
+    deadline = current_app.extensions["database"].deadline
+    if deadline.on_io_thread:
         return rendered(key, make)
-    with cache.render_lock:
+    with deadline.holding(cache.render_lock):
         return cached(key, look) or rendered(key, make)

@@ -5,28 +5,42 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
+from catalog.answers import Made, respond_unconditionally
 from catalog.db import Database
 from catalog.parameters import DEFAULT_LIMIT, MAX_LIMIT
-from catalog.sqlite_file import DatabaseError
+from catalog.sqlite_file import Connection, DatabaseError, DeadlineExceeded, snapshot
+
+Revision = tuple[int, int]
 
 operations = Blueprint("operations", __name__, url_prefix="/api")
 
 
 @operations.get("/health")
-def health() -> tuple[Response, int]:
+def health() -> tuple[Response, int, dict[str, str]]:
+    try:
+        said, status = database_health()
+    except DeadlineExceeded:
+        if not current_app.extensions["database"].deadline.is_final:
+            raise
+        said, status = {"status": "unavailable", "error": "The database takes too long."}, 503
+    return jsonify(said), status, {"Cache-Control": "no-store"}
+
+
+def database_health() -> tuple[dict[str, str], int]:
+    """What can be done with the database now, as a response body and its status."""
     database: Database = current_app.extensions["database"]
     try:
         with database.read() as connection:
             connection.execute("SELECT 1 FROM widget LIMIT 1").fetchone()
     except (DatabaseError, sqlite3.Error) as error:
         current_app.logger.error("The database cannot be read: %s", error)
-        return jsonify(status="unavailable", error="The database cannot be read."), 503
+        return {"status": "unavailable", "error": "The database cannot be read."}, 503
     try:
         database.check_writes()
     except (DatabaseError, sqlite3.Error) as error:
         current_app.logger.error("The database cannot be written: %s", error)
-        return jsonify(status="read-only", error="The database cannot be written."), 503
-    return jsonify(status="ok"), 200
+        return {"status": "read-only", "error": "The database cannot be written."}, 503
+    return {"status": "ok"}, 200
 
 
 @operations.get("/version")
@@ -39,22 +53,48 @@ def cli_version() -> Response:
     return jsonify(minimumVersion=current_app.config["MINIMUM_CLI_VERSION"])
 
 
+# The scopes are read off an index, one step for each. A sum of counters can exceed SQLite's
+# integers, so there is one of their upper and one of their lower 32 bits.
 STATS = """
-SELECT count(DISTINCT scope) AS scopes,
-       count(*) AS widgets,
+WITH RECURSIVE each_scope (scope) AS (
+    SELECT min(scope) FROM listing
+    UNION ALL
+    SELECT (SELECT min(scope) FROM listing WHERE scope > each_scope.scope)
+    FROM each_scope WHERE scope IS NOT NULL
+)
+SELECT (SELECT count(scope) FROM each_scope) AS scopes,
+       (SELECT count(*) FROM listing) AS widgets,
        (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions,
-       total(max(downloads, 0)) AS downloads,
-       coalesce(sum(official), 0) AS official
-FROM listing
+       coalesce(sum(downloads >> 32), 0) AS upper_downloads,
+       coalesce(sum(downloads & 0xffffffff), 0) AS lower_downloads,
+       (SELECT count(*) FROM listing WHERE official = 1) AS official
+FROM listing WHERE downloads > 0
 """
+REVISION = "SELECT content, downloads FROM revision"
 
 
 @operations.get("/stats")
 def stats() -> Response:
-    with current_app.extensions["database"].read() as connection:
-        counts = dict(connection.execute(STATS).fetchone())
-    counts["downloads"] = int(counts["downloads"])  # total() cannot overflow, but is a float
-    return jsonify(counts)
+    return respond_unconditionally("stats", is_current, make_stats)
+
+
+def is_current(connection: Connection, seen: Revision) -> Revision | None:
+    return seen if revision(connection) == seen else None
+
+
+def make_stats(connection: Connection) -> Made:
+    with snapshot(connection):
+        seen = revision(connection)
+        counts = connection.execute(STATS).fetchone()
+    downloads = (counts["upper_downloads"] << 32) + counts["lower_downloads"]
+    names = ("scopes", "widgets", "versions", "downloads", "official")
+    body = jsonify({name: downloads if name == "downloads" else counts[name] for name in names})
+    return seen, (body.data,)
+
+
+def revision(connection: Connection) -> Revision:
+    content, downloads = connection.execute(REVISION).fetchone()
+    return content, downloads
 
 
 @operations.get("/settings")

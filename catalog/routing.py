@@ -9,11 +9,12 @@ from typing import Any
 from flask import Blueprint, Flask, Request, Response, current_app, g, request
 from flask.blueprints import BlueprintSetupState
 from flask.globals import request_ctx
-from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.exceptions import MethodNotAllowed, NotFound, ServiceUnavailable
 from werkzeug.routing import BaseConverter, MapAdapter, Rule
 from werkzeug.sansio.utils import get_host
 
 from catalog.documents import shown
+from catalog.sqlite_file import DeadlineExceeded
 
 V1_PREFIX = "/api/v1/widgets/"
 METHODS = ("GET", "HEAD", "POST")
@@ -41,6 +42,15 @@ class Service(Flask):
         if request is None:
             return super().create_url_adapter(request)
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
+
+    def dispatch_request(self) -> Any:
+        """Respond with 503 where the last deadline has passed; before, the request is retried."""
+        try:
+            return super().dispatch_request()
+        except DeadlineExceeded:
+            if not self.extensions["database"].deadline.is_final:
+                raise
+            raise ServiceUnavailable("The request took too long.", retry_after=5) from None
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """The function itself: Flask would look, for each request, whether one is a coroutine."""

@@ -26,7 +26,6 @@ from catalog.proxies import trusted_networks
 from catalog.sqlite_file import DatabaseError
 
 SWITCH_INTERVAL = 0.0005  # seconds
-START_PATIENCE = 60  # seconds
 SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
 FRAME_BYTES = 16 * 1024  # of a body in chunks; and what is a little too large, the app refuses
 OWN_FILES = 50  # what Python and waitress open, and the database's own
@@ -48,7 +47,6 @@ logger = logging.getLogger(__name__)
 def serve(app: Flask) -> None:
     """Serve until told to stop; raises ClickException where it cannot start."""
     database = app.extensions["database"]
-    database.set_deadline(START_PATIENCE)  # what this thread opens now, the loop reads with
     try:
         database.check_permissions()
         database.check()
@@ -175,6 +173,7 @@ def run(sockets: Sockets, listeners: list[Listener]) -> None:
 
 def take_turn(timeout: float, sockets: Sockets, listeners: list[Listener]) -> None:
     """Wait for what comes, and do what can be done at once."""
+    listeners[0].task_dispatcher.begin_turn()
     wasyncore.poll2(timeout, sockets)
     limits = listeners[0].limits
     limits.begin_turn()

@@ -5,7 +5,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from catalog.atomic_files import replacing
@@ -14,6 +15,9 @@ APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 3
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
+# Bytes to which SQLite cuts the -wal file when it begins anew, and from which on a write makes it
+# begin anew. Without long reads it stays at 16 MB; see wal_autocheckpoint below.
+WAL_LIMIT = 32 * 1024 * 1024
 
 # What SQLite says of a file that it can make nothing of, or that ends before its end.
 DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
@@ -33,6 +37,7 @@ FAULTS_OF_THE_FILE = {
 }
 
 Statement = tuple[str, Mapping[str, object]]
+DataVersion = tuple[int, int]
 
 
 class DatabaseError(Exception):
@@ -43,22 +48,34 @@ class DeadlineExceeded(BaseException):
     """The thread's deadline has passed; no handler of ordinary exceptions may catch this."""
 
 
+class WouldBlock(DeadlineExceeded):
+    """The I/O thread would have to wait for a lock, or for a file to be opened."""
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=sqlite3.Cursor)
 
 
-def _in_time(read: Callable[P, T]) -> Callable[P, T]:
+def _in_time(read: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
     """The method of a cursor, raising DeadlineExceeded where SQLite was interrupted."""
 
-    def bounded(*arguments: P.args, **keywords: P.kwargs) -> T:
+    def bounded(cursor: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:
         try:
-            return read(*arguments, **keywords)
+            return read(cursor, *arguments, **keywords)
         except sqlite3.OperationalError as error:
-            if _code(error) == sqlite3.SQLITE_INTERRUPT:
-                raise DeadlineExceeded from error
+            _raise_deadline_exceeded(cursor.connection, error)
             raise
 
     return bounded
+
+
+def _raise_deadline_exceeded(connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+    """Raise DeadlineExceeded if that is what the error means."""
+    if _code(error) == sqlite3.SQLITE_INTERRUPT:
+        raise DeadlineExceeded from error
+    if is_busy(error) and getattr(connection, "on_io_thread", False):
+        raise WouldBlock from error
 
 
 class Cursor(sqlite3.Cursor):
@@ -78,14 +95,38 @@ class Cursor(sqlite3.Cursor):
 class Connection(sqlite3.Connection):
     """A connection that can be referred to weakly, and is closed when its thread ends."""
 
-    generation = 0  # of the files that have been at the path, which one it is to
-    is_hurried = False  # whether its thread has little time for each read
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        # Held while the connection is in use: any thread may close an idle one.
+        self.lease = Lock()
+
+    # Which of the files that have been at the path.
+    generation = 0
+    # Unique among the connections of a Database.
+    number = 0
+    on_io_thread = False
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
+
+    @property
+    def is_hurried(self) -> bool:
+        return self.on_io_thread
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
         if self.is_past_deadline():
             raise DeadlineExceeded
+
+    def data_version(self) -> DataVersion:
+        """What stays equal as long as no other connection commits, of whichever process.
+
+        It is never equal to that of another connection. To be read outside a transaction.
+        """
+        # Not by a Cursor, which takes a quarter longer.
+        try:
+            return self.number, super().execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            _raise_deadline_exceeded(self, error)
+            raise
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         return super().cursor(Cursor).execute(sql, values)
@@ -95,12 +136,12 @@ class Connection(sqlite3.Connection):
             self.close()
 
 
-def connect(path: Path, parameters: str) -> Connection:
+def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """A connection to the file at the path, with the parameters of SQLite's URI."""
     connection = sqlite3.connect(
         f"file://{quote(os.fsencode(path.absolute()))}?{parameters}",
         uri=True,
-        timeout=BUSY_TIMEOUT_MS / 1000,
+        timeout=busy_timeout_ms / 1000,
         factory=Connection,
         isolation_level=None,
         check_same_thread=False,  # close() is called from the thread that stops the server
@@ -111,6 +152,7 @@ def connect(path: Path, parameters: str) -> Connection:
     # Popular counters are written again and again: moved to the file four times less often than
     # by default, most of those writes are spared it.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
     return connection
 
 
@@ -124,6 +166,16 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         # A thread in a hurry can be told so by BEGIN, after it has begun, and by a ROLLBACK that is
         # kept prepared; this one is prepared anew, and too short for that.
         connection.rollback()
+
+
+def truncate_wal(connection: sqlite3.Connection, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> bool:
+    """Move the WAL into the file and cut it to nothing; False where readers did not let it."""
+    connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+    try:
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    return not busy
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from builders import document, version
+from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.answers import MAX_BYTES, CachedResponse, ResponseCache
@@ -33,3 +35,29 @@ def test_key_counts_as_memory(client_with: Callable[..., FlaskClient]) -> None:
     client.get("/api/v1/widgets/search", query_string={"scope": "x" * 100_000})
     (cached,) = client.application.extensions["response_cache"]._entries.values()
     assert cached.size > 400_000
+
+
+REGISTRY = "/api/widgets/acme/registry.json"
+
+
+def test_request_waits_for_a_registry_that_is_being_rendered_until_its_deadline(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(document("acme/clock", version()))
+    database, cache = app.extensions["database"], app.extensions["response_cache"]
+    with cache.render_lock:
+        database.set_deadline(0.1, is_final=True)
+        assert app.test_client().get(REGISTRY).status_code == 503
+    database.set_deadline(60, is_final=True)
+    assert app.test_client().get(REGISTRY).status_code == 200
+
+
+def test_io_thread_does_not_wait_for_a_registry_that_is_being_rendered(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(document("acme/clock", version()))
+    database, cache = app.extensions["database"], app.extensions["response_cache"]
+    database.check()
+    database.mark_io_thread()
+    with cache.render_lock:
+        assert app.test_client().get(REGISTRY).status_code == 200

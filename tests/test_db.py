@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from builders import document, version
 
-from catalog import store
+from catalog import open_file, sqlite_file, store
 from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import BUSY_TIMEOUT_MS, DatabaseError, Statement
+from catalog.sqlite_file import BUSY_TIMEOUT_MS, DatabaseError, DeadlineExceeded, Statement
 
 COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
 
@@ -369,6 +369,67 @@ def test_no_increment_is_lost_between_threads(database: Database) -> None:
     assert read(database, COUNT) == [(101,)]
     for other in others:
         other.close()
+
+
+# Another text each time, since pages that stay as they are do not get into the WAL.
+LARGE = ("UPDATE widget SET description = hex(randomblob(50000)) WHERE name = 'notes'", {})
+
+
+def wal_size(database: Database) -> int:
+    return Path(f"{database.path}-wal").stat().st_size
+
+
+@pytest.fixture
+def small_wal(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Has databases that are made within the test shrink the WAL above so many bytes."""
+    monkeypatch.setattr(sqlite_file, "WAL_LIMIT", 1_000_000)
+    monkeypatch.setattr(open_file, "WAL_LIMIT", 1_000_000)
+    return 1_000_000
+
+
+def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path, small_wal: int) -> None:
+    database = Database(tmp_path / "catalog.db")
+    database.create(put("notes"))
+    stopped = threading.Event()
+
+    def read_on() -> None:
+        while not stopped.is_set():
+            with suppress(DeadlineExceeded), database.long_read(60), database.read() as connection:
+                database.set_deadline(0.02)
+                while True:
+                    connection.execute(COUNT).fetchone()
+                    connection.check_deadline()
+
+    threads = [threading.Thread(target=read_on) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    sizes = []
+    for _ in range(100):
+        database.write([LARGE])
+        sizes.append(wal_size(database))
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert max(sizes) < 2 * small_wal
+    database.close()
+
+
+def test_long_read_of_another_process_does_not_stop_writes(
+    tmp_path: Path, small_wal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_file, "SHORT_READ_TIMEOUT_MS", 0)
+    database = Database(tmp_path / "catalog.db")
+    database.create(put("notes"))
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute(COUNT).fetchall()
+        for _ in range(50):
+            assert database.write([LARGE]) == [1]
+        assert wal_size(database) > 2 * small_wal
+    for _ in range(50):
+        assert database.write([LARGE]) == [1]
+    assert wal_size(database) < 2 * small_wal
+    database.close()
 
 
 def test_file_whose_log_is_just_being_moved_into_it_can_be_opened(database: Database) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -155,6 +156,116 @@ def test_a_smaller_catalog_that_is_restored_is_not_taken_for_one_cut_off(
             assert ask(server, "POST", CLOCK)[0] == 404
             assert ask(server, "GET", "/api/health")[0] == 200
         assert server.stop() == 0
+
+
+def open_files(server: Server) -> list[str]:
+    """The paths of all that the service has open."""
+    folder = Path(f"/proc/{server.process.pid}/fd")
+    return [os.readlink(descriptor) for descriptor in folder.iterdir()]
+
+
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
+
+
+@NEEDS_PROC
+def test_replaced_file_is_closed_by_every_thread(catalog: Path) -> None:
+    away = catalog.with_name("away.db")
+    with Server(catalog) as server:
+        use(server)
+        for _ in range(10):
+            assert server.request("GET", "/")[0].status == 200
+        catalog.rename(away)
+        create_demo(catalog)
+        assert ask(server, "GET", CLOCK)[0] == 200
+        left = [path for path in open_files(server) if "away" in path or "deleted" in path]
+        assert left == []
+        assert server.stop() == 0
+
+
+@NEEDS_PROC
+def test_replacing_the_file_again_and_again_opens_no_more_files(catalog: Path) -> None:
+    spare = create_demo(catalog.with_name("spare.db"))
+    # Besides the first connection, of the I/O thread, the writer and two others.
+    most = 5 * len(["catalog.db", "catalog.db-wal", "catalog.db-shm"])
+    with Server(catalog, CATALOG_THREADS="2") as server:
+        for _ in range(20):
+            shutil.copy(spare, catalog.with_name("copy.db")).replace(catalog)
+            use(server)
+        assert len([path for path in open_files(server) if str(catalog) in path]) <= most
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("suffixes", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids=" and ".join)
+def test_installs_last_though_the_wal_was_removed_before(
+    catalog: Path, suffixes: list[str]
+) -> None:
+    with Server(catalog) as server:
+        use(server)
+        before = count(server)
+        for suffix in suffixes:
+            Path(f"{catalog}{suffix}").unlink()
+        for number in range(1, 21):
+            assert ask(server, "POST", CLOCK)[0] == 200
+            assert count(server) == before + number
+        assert ask(server, "GET", "/api/health")[0] == 200
+        # Another process sees them too.
+        flask(catalog, "show", "acme/clock")
+        server.process.kill()
+        server.process.wait()
+    with Server(catalog) as server:
+        assert count(server) == before + 20
+        assert server.stop() == 0
+    assert_sound(catalog, before + 20)
+
+
+def test_health_notices_and_mends_a_removed_wal(catalog: Path) -> None:
+    with Server(catalog) as server:
+        use(server)
+        before = count(server)
+        Path(f"{catalog}-wal").unlink()
+        assert ask(server, "GET", "/api/health")[0] == 200
+        server.process.kill()
+        server.process.wait()
+    assert_sound(catalog, before)
+
+
+def test_installs_are_refused_while_the_wal_is_another_s(catalog: Path) -> None:
+    wal = Path(f"{catalog}-wal")
+    with Server(catalog) as server:
+        use(server)
+        before = count(server)
+        wal.unlink()
+        wal.write_bytes(b"of another process")
+        for _ in range(2):
+            assert ask(server, "POST", CLOCK) == UNAVAILABLE
+            health, _, said = ask(server, "GET", "/api/health")
+            assert (health, said["status"]) == (503, "read-only")
+            assert count(server) == before
+        wal.unlink()
+        assert ask(server, "POST", CLOCK)[0] == 200
+        assert ask(server, "GET", "/api/health")[0] == 200
+        assert server.stop() == 0
+    assert_sound(catalog, before + 1)
+
+
+def test_installs_are_refused_until_a_restart_where_the_index_of_the_wal_is_another_s(
+    catalog: Path,
+) -> None:
+    with Server(catalog) as server:
+        use(server)
+        before = count(server)
+        Path(f"{catalog}-shm").unlink()
+        # A process of its own: within one, SQLite shares what it has open.
+        flask(catalog, "show", "acme/clock")
+        assert ask(server, "POST", CLOCK) == UNAVAILABLE
+        health, _, said = ask(server, "GET", "/api/health")
+        assert (health, said["status"]) == (503, "read-only")
+        assert count(server) == before
+        assert server.stop() == 0
+    with Server(catalog) as server:
+        assert ask(server, "POST", CLOCK)[0] == 200
+        assert server.stop() == 0
+    assert_sound(catalog, before + 1)
 
 
 def test_a_file_that_was_cut_off_stops_the_start_in_one_sentence(catalog: Path) -> None:

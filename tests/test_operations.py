@@ -198,12 +198,45 @@ def test_install_shows_in_the_downloads(
     assert stats(client) == {**before, "downloads": before["downloads"] + added}
 
 
-def test_downloads_beyond_64_bits_are_still_a_sum(client_with: Catalog) -> None:
-    greatest, widgets = 2**53 - 1, 1025
+@pytest.mark.parametrize("widgets", [3, 1025], ids=["over 53 bits", "over 64 bits"])
+def test_downloads_are_exact_however_many(client_with: Catalog, widgets: int) -> None:
+    greatest = 2**53 - 1
     client = client_with(*(document(f"acme/w{n}", downloadCount=greatest) for n in range(widgets)))
-    answer = client.get("/api/stats")
-    assert answer.status_code == 200
-    assert answer.json["downloads"] == pytest.approx(greatest * widgets)
+    assert stats(client)["downloads"] == greatest * widgets
+
+
+def test_stats_are_counted_once_until_the_catalog_changes(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document())
+    client = app.test_client()
+    before = stats(client)
+    statements: list[str] = []
+    connection = app.extensions["database"].reader()
+    connection.set_trace_callback(statements.append)
+    assert stats(client) == before
+    assert not [sql for sql in statements if "listing" in sql]
+    client.post("/api/v1/widgets/acme/clock")
+    assert stats(client) == {**before, "downloads": 1}
+
+
+def test_stats_have_no_headers_but_type_and_length(client_with: Catalog) -> None:
+    client = client_with(document())
+    for _ in range(2):
+        answer = client.get("/api/stats", headers={"If-None-Match": "*"})
+        assert answer.status_code == 200
+        assert dict(answer.headers) == {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(answer.data)),
+        }
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_health_is_not_to_be_stored(app_with: Callable[..., Flask], exists: bool) -> None:
+    app = app_with(document())
+    if not exists:
+        app.config["DATABASE"].unlink()
+    answer = app.test_client().get("/api/health")
+    assert (answer.status_code == 200) is exists
+    assert answer.headers["Cache-Control"] == "no-store"
 
 
 def test_settings_tell_the_limits_of_search(client_with: Catalog) -> None:

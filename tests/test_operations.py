@@ -218,15 +218,12 @@ def test_stats_are_counted_once_until_the_catalog_changes(app_with: Callable[...
     assert stats(client) == {**before, "downloads": 1}
 
 
-def test_stats_have_no_headers_but_type_and_length(client_with: Catalog) -> None:
+def test_stats_have_neither_an_etag_nor_a_cache_control(client_with: Catalog) -> None:
     client = client_with(document())
     for _ in range(2):
         answer = client.get("/api/stats", headers={"If-None-Match": "*"})
         assert answer.status_code == 200
-        assert dict(answer.headers) == {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(answer.data)),
-        }
+        assert {"ETag", "Cache-Control"}.isdisjoint(answer.headers.keys())
 
 
 @pytest.mark.parametrize("exists", [True, False])

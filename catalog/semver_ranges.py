@@ -6,6 +6,7 @@ comment here says what.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import takewhile
 
@@ -51,12 +52,14 @@ def precedence(version: str) -> str:
     parts = _parse_version(version)
     if parts is None:
         raise ValueError(f"{version!r} is not a semantic version")
-    core, identifiers = parts
+    return precedence_key(*parts)
+
+
+def precedence_key(core: Iterable[int], identifiers: Iterable[str]) -> str:
+    """The key of a version with these numbers and identifiers."""
     numbers = ".".join(_length_first(str(number)) for number in core)
-    if not identifiers:
-        return f"{numbers}~"
-    ordered = (_length_first(text) if text.isdigit() else f":{text}" for text in identifiers)
-    return f"{numbers}-{','.join(ordered)}"
+    ordered = [_length_first(text) if text.isdigit() else f":{text}" for text in identifiers]
+    return f"{numbers}-{','.join(ordered)}" if ordered else f"{numbers}~"
 
 
 def is_range(text: str) -> bool:
@@ -68,6 +71,11 @@ def satisfies(version: str, range_: str) -> bool:
     """Whether the range admits the version; an invalid range admits nothing."""
     # The lengths come first, so that no cache holds a long text.
     return len(version) <= MAX_LENGTH and len(range_) <= MAX_LENGTH and _admits(range_, version)
+
+
+def alternatives(range_: str) -> tuple[tuple[Comparator, ...], ...]:
+    """The alternatives of a range, none if it is invalid: comparators that must all hold."""
+    return (len(range_) <= MAX_LENGTH and _parse_range(range_)) or ()
 
 
 def _length_first(digits: str) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from catalog.atomic_files import replacing
 
 APPLICATION_ID = 0x57636174
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = Path(__file__).parent.parent / "schema.sql"
 BUSY_TIMEOUT_MS = 5_000
 

@@ -29,7 +29,6 @@ from catalog.reference import reference
 from catalog.registry import registry
 from catalog.routing import V1_PREFIX, Service
 from catalog.semver_ranges import is_version
-from catalog.shelf import Shelf
 from catalog.sqlite_file import DatabaseError, is_fault_of_the_file
 from catalog.v1 import v1
 
@@ -92,7 +91,6 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
-    app.extensions["shelf"] = Shelf()
     app.extensions["database"] = database = Database(app.config["DATABASE"])
     # Of its own unless told otherwise: flask gc removes what the one catalog does not name.
     beside = database.path.with_name(f"{database.path.name}-bundles")

@@ -1,5 +1,6 @@
 """A reading of the whole database, and of the bundles, that names everything wrong in them."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 
@@ -7,22 +8,12 @@ from catalog.bundles import BundleError, Bundles
 from catalog.catalog_files import WIDGETS, document
 from catalog.db import Database
 from catalog.documents import DocumentError, check_document, shown
-from catalog.store import put_document
+from catalog.sdk_intervals import sdk_intervals
+from catalog.store import version_rows, widget_row
 from catalog.store_copies import Held, bundle_path
 
 # The index's own comparison with the text it was made from; it writes nothing.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
-
-MISLISTED = """
-WITH should AS (
-    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
-           folded_text
-    FROM widget WHERE listed
-)
-SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
-UNION
-SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM should)
-"""
 
 
 def findings(database: Database) -> Iterator[str]:
@@ -33,9 +24,10 @@ def findings(database: Database) -> Iterator[str]:
                 if found != "ok":
                     yield f"The file is damaged: {found}."
             for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-                yield f"Row {row_id} of {table} refers to no {parent}."
-            for (path,) in connection.execute(MISLISTED):
-                yield f"{path}: what search reads of it differs from the widget."
+                # Rows of a table without rowids have no number.
+                child = "A row" if row_id is None else f"Row {row_id}"
+                yield f"{child} of {table} refers to no {parent}."
+            yield from _search_findings(connection)
             for row in connection.execute(WIDGETS).fetchall():
                 yield from _widget_findings(connection, row)
     except sqlite3.DatabaseError as error:
@@ -54,6 +46,49 @@ def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
+
+
+MISLISTED = """
+WITH should AS (
+    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
+           folded_text
+    FROM widget WHERE listed
+)
+SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
+UNION
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM should)
+"""
+
+UNUSED_SUMMARIES = """
+SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
+"""
+
+RANGES = """
+SELECT range, iif(json_valid(intervals), intervals, 'null'), (
+    SELECT json_group_array(json_array(low, high)) FROM (
+        SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
+FROM sdk_range ORDER BY range
+"""
+
+MISSING_RANGES = """
+SELECT scope || '/' || name, version FROM version JOIN widget ON widget.id = widget_id
+WHERE sdk_version NOT IN (SELECT range FROM sdk_range)
+ORDER BY scope, name, version
+"""
+
+
+def _search_findings(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is wrong in the tables that search reads beside the widgets."""
+    for (path,) in connection.execute(MISLISTED):
+        yield f"{path}: what search reads of it differs from the widget."
+    for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
+        yield f"Search has a summary for widget {widget_id}, which is not listed."
+    for path, version in connection.execute(MISSING_RANGES):
+        yield f"{path}: version {version}: its sdkVersion is not in sdk_range."
+    for text, *stored in connection.execute(RANGES):
+        intervals = [list(interval) for interval in sdk_intervals(text)]
+        if any(json.loads(each) != intervals for each in stored):
+            yield f"SDK range {shown(text)}: its intervals differ from what it admits."
 
 
 HELD = """
@@ -107,6 +142,13 @@ WHERE widget_id = :id AND iif(
 """
 
 
+WRONG_SUMMARY = """
+SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
+WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
+    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
+"""
+
+
 def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
     path = f"{row['scope']}/{row['name']}"
     unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
@@ -115,8 +157,11 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
             f"{path}: version {version}: permissions must be an array of strings, "
             f"not {shown(permissions)}."
         )
+    # Rendering the summary would fail on them too.
     if unreadable:
         return
+    if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
+        yield f"{path}: its summary in search results differs from the widget."
     try:
         checked = check_document(document(connection, row))
     except (DocumentError, ValueError) as error:
@@ -125,7 +170,7 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
         return
     for warning in checked.warnings:
         yield f"{path}: {warning}."
-    (_, widget), *versions = put_document(checked)
+    widget = widget_row(checked)
     if (row["folded_name"], row["folded_text"]) != (widget["folded_name"], widget["folded_text"]):
         yield f"{path}: its text for search differs from its name and description."
     stored = dict(
@@ -133,6 +178,6 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
             "SELECT version, precedence FROM version WHERE widget_id = :id", {"id": row["id"]}
         ).fetchall()
     )
-    for _, version in versions:
+    for version in version_rows(checked):
         if stored[version["version"]] != version["precedence"]:
             yield f"{path}: version {version['version']} is sorted at the wrong place."

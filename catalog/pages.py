@@ -76,7 +76,7 @@ def browse() -> tuple[str, int]:
     connection = reader()
     if not errors:
         wanted = parse_search({**asked, "limit": str(PAGE_SIZE)})
-        _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
+        _, found = find_widgets(connection, wanted)
         answer = json.loads(with_bundle_urls(found, public_url()))
         links = page_links(asked, answer)
     page = render_template(

@@ -105,7 +105,7 @@ def find_example(connection: Connection) -> Example | None:
 
 def _search(connection: Connection, arguments: dict[str, str]) -> Json:
     wanted = parse_search(arguments)
-    _, found = find_widgets(connection, wanted, current_app.extensions["shelf"])
+    _, found = find_widgets(connection, wanted)
     answer: Json = json.loads(with_bundle_urls(found, public_url()))
     return answer
 

@@ -28,52 +28,27 @@ WIDGET_FIELDS = f"""
 WIDGET = f"""json_object({WIDGET_FIELDS},
     'downloadCount', widget.download_count, 'createdAt', widget.created_at)"""
 
-_VERSION_FIELDS = f"""
-    'version', version.version, 'bundleUrl', {{bundle_url}},
+# A version as a widget document holds it: null where its manifest leaves a field out. As the API
+# shows it, it is the view version_entry of schema.sql.
+DOCUMENT_VERSION = f"""json_object(
+    'version', version.version, 'bundleUrl', version.bundle_url,
     'bundleSize', version.bundle_size, 'sha256Hash', version.sha256_hash,
     'publishedAt', version.published_at, 'yanked', {_boolean("version.yanked")},
     'yankedReason', version.yanked_reason, 'deprecationMessage', version.deprecation_message,
     'releaseNotes', version.release_notes,
-    'displayName', {{display_name}}, 'description', {{description}}, 'icon', {{icon}},
+    'displayName', version.display_name, 'description', version.description, 'icon', version.icon,
     'minSize', json_object('w', version.min_w, 'h', version.min_h),
     'maxSize', json_object('w', version.max_w, 'h', version.max_h),
     'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
-    'permissions', json(version.permissions), 'license', version.license"""
+    'permissions', json(version.permissions), 'license', version.license)"""
 
-# As the API shows a version: what its manifest leaves out is the widget's own. The URL of a bundle
-# that is held here is only a path, so that the same text serves every host name; see
-# with_bundle_urls().
-VERSION_ENTRY = "json_object('scope', widget.scope, 'name', widget.name, {})".format(
-    _VERSION_FIELDS.format(
-        bundle_url="coalesce(version.bundle_path, version.bundle_url)",
-        display_name="coalesce(version.display_name, widget.display_name)",
-        description="coalesce(version.description, widget.description)",
-        icon="coalesce(version.icon, widget.icon)",
-    )
-)
-
-# As a widget document holds it: nothing in place of what the manifest leaves out.
-DOCUMENT_VERSION = "json_object({})".format(
-    _VERSION_FIELDS.format(
-        bundle_url="version.bundle_url",
-        display_name="version.display_name",
-        description="version.description",
-        icon="version.icon",
-    )
-)
-
-
-# The versions of a widget that are not yanked.
-OFFERED_NEWEST_FIRST = (
-    f"FROM version WHERE widget_id = widget.id AND yanked = 0 ORDER BY {NEWEST_FIRST}"
-)
-
-# Of a widget: its newest version that is not yanked, as text or as JSON, and all its versions.
-LATEST_VERSION = f"json_quote((SELECT version {OFFERED_NEWEST_FIRST} LIMIT 1))"
-LATEST_ENTRY = f"coalesce((SELECT {VERSION_ENTRY} {OFFERED_NEWEST_FIRST} LIMIT 1), 'null')"
+# Of a widget: the newest version that is not yanked, as a JSON string, and all versions.
+LATEST_VERSION = f"""json_quote((
+    SELECT version FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY {NEWEST_FIRST} LIMIT 1))"""
 VERSION_ENTRIES = f"""'[' || coalesce((
     SELECT group_concat(entry) FROM (
-        SELECT {VERSION_ENTRY} AS entry FROM version WHERE widget_id = widget.id
+        SELECT entry FROM version_entry WHERE widget_id = widget.id
         ORDER BY {NEWEST_FIRST})), '') || ']'"""
 
 

@@ -1,253 +1,196 @@
-"""A search of the catalog: which widgets it finds, in their order, and its answer."""
+"""Search: one statement finds, ranks and counts the widgets, and renders the page as JSON.
 
-import json
+It reads the tables listing, listing_text and summary, which the triggers of schema.sql maintain.
+"""
+
 import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from catalog.parameters import Search
-from catalog.shelf import Shelf
-from catalog.sqlite_file import Connection, DeadlineExceeded, snapshot
-from catalog.summaries import ChangedError, Summaries
-
-FEW_WORDS = 8  # as people type them
-MANY = 2000  # hits from which on they are not all sorted for one page
-
-# What an answer was made of: the revisions, and the least count that a widget must have for its
-# installs to change the answer.
-Seen = tuple[int, int, int]
+from catalog.resources import NEWEST_FIRST
+from catalog.sdk_intervals import sdk_key
+from catalog.sqlite_file import Connection
 
 
-def find_widgets(connection: Connection, search: Search, shelf: Shelf) -> tuple[Seen, bytes]:
-    """The answer to a search, one page of summaries, and what it was made of."""
-    try:
-        return _answer(connection, search, shelf)
-    except ChangedError:  # it seldom is, and to hold on to one state costs statements
-        with snapshot(connection):
-            return _answer(connection, search, shelf)
+class PageRevision(NamedTuple):
+    """The revision of the catalog that a page shows."""
 
-
-def _answer(connection: Connection, search: Search, shelf: Shelf) -> tuple[Seen, bytes]:
-    hits = _find_hits(connection, search, shelf)
-    summaries = Summaries(connection, shelf, hits.content)
-    texts = summaries.texts(hits.ids, hits.counts, search.compat_sdk)
-    rest = f'],"total":{hits.total},"page":{search.page},"limit":{search.limit}}}\n'
-    is_full = hits.total >= search.page * search.limit
-    least = int(hits.counts[-1]) if hits.counts and is_full and not search.q else -1
-    seen = hits.content, hits.downloads, least
-    return seen, b"".join((b'{"widgets":[', *texts, rest.encode()))
-
-
-class Hits(NamedTuple):
-    """A page of what a search finds, and how much there is in all."""
-
-    content: int  # and the next: the revisions
+    content: int
     downloads: int
-    total: int
-    ids: list[str]
-    counts: list[str]  # of installs; -1 where nothing was said
+    # An install of a widget with fewer downloads than this does not change the page.
+    least_downloads: int
 
 
-# CROSS JOIN, here and below, is SQLite's word for: begin on the left. There the rows are few.
-PAGE = """
-SELECT content, revision.downloads, (SELECT total FROM total), ids, counts
-FROM revision CROSS JOIN (
-    SELECT group_concat(widget_id) AS ids, group_concat(downloads) AS counts FROM hit)
-"""
+def find_widgets(connection: Connection, search: Search) -> tuple[PageRevision, bytes]:
+    """One page of summaries, as the JSON of the response, and the revision that it shows."""
+    row = _first_row(connection, RANKED_PAGE if search.q else PAGE, search)
+    is_full = row["total"] >= search.page * search.limit
+    # With words, an install can move a widget past others that have more downloads.
+    least_downloads = row["least_downloads"] if is_full and not search.q else -1
+    revision = PageRevision(row["content"], row["downloads"], least_downloads)
+    end = f'],"total":{row["total"]},"page":{search.page},"limit":{search.limit}}}\n'
+    return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
 
-# Without words, the order is that of an index, and the page is read off its beginning.
-BROWSE = f"""
-WITH total AS (SELECT count(*) AS total FROM listing WHERE {{conditions}}),
-hit AS (
-    SELECT widget_id, downloads FROM listing WHERE {{in_order}}
+
+# Without words, the page is read from an index that is in the right order.
+# CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
+_PAGE = """
+WITH total AS (SELECT count(*) AS total FROM listing WHERE {conditions}),
+page AS (
+    SELECT widget_id, downloads FROM listing WHERE {ordered_conditions}
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-{PAGE}"""
-
-# The name is q, begins with q, holds every word, or does not.
-TIER = """
-CASE WHEN NOT ({name_holds_words}) THEN 3
-     WHEN folded_name = :q THEN 0
-     WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
-     ELSE 2 END
 """
 
-# With words, the hits are counted and sorted in one pass, if they are not too many.
-WORDS = f"""
-WITH found AS MATERIALIZED (
-    SELECT widget_id, {TIER} AS tier, downloads, scope, name FROM {{source}}
-    WHERE {{match}} AND {{conditions}} LIMIT :many
+# With words, the order is: the name equals q, begins with q, contains every word, the others.
+_RANKED_PAGE = """
+WITH hit AS MATERIALIZED (
+    SELECT widget_id, downloads, scope, name, CASE
+        WHEN NOT ({name_conditions}) THEN 3
+        WHEN folded_name = :q THEN 0
+        WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
+        ELSE 2 END AS tier
+    FROM {source} WHERE {match} AND {conditions}
 ),
-total AS (SELECT count(*) AS total FROM found),
-hit AS (
-    SELECT widget_id, downloads FROM found
+total AS (SELECT count(*) AS total FROM hit),
+page AS (
+    SELECT widget_id, downloads FROM hit
     ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-{PAGE}"""
-
-# Where to begin: at the trigrams of the words, or at every text, for words that have none.
-INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
-SCANNED = "listing"
-
-# How far one must read to find many.
-REACH = """
-SELECT coalesce(max(widget_id), 0) FROM (
-    SELECT widget_id FROM {source} WHERE {match} AND {conditions} LIMIT :many)
 """
 
-# Of many hits, those with the words in their names are told, the others only counted: their order
-# is that of an index, off which a page is read.
-TALLY = """
-SELECT (SELECT content FROM revision), count(*),
-       coalesce(group_concat(CASE WHEN {name_holds_words} THEN widget_id END), '')
-FROM {source} WHERE {match} AND {conditions}
+_RENDERED = """
+SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
+FROM revision CROSS JOIN (
+    SELECT min(page.downloads) AS least_downloads, CAST(group_concat(
+        head || coalesce(nullif(page.downloads, -1), 'null') || ',"latestVersion":' || latest
+        {compatible} || '}}') AS BLOB) AS widgets
+    FROM page CROSS JOIN summary USING (widget_id)
+)
 """
-NAMED = f"""
-WITH total AS (SELECT :total AS total),
-hit AS (
-    SELECT widget_id, downloads FROM json_each(:named) CROSS JOIN listing ON widget_id = value
-    ORDER BY {TIER}, downloads DESC, scope, name LIMIT :limit OFFSET :offset
-)
-{PAGE}"""
-OTHERS = f"""
-WITH total AS (SELECT :total AS total),
-hit AS (
-    SELECT widget_id, downloads FROM listing WHERE {{in_order}} AND NOT ({{name_holds_words}})
-    ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
-)
-{PAGE}"""
+
+PAGE = _PAGE + _RENDERED
+RANKED_PAGE = _RANKED_PAGE + _RENDERED
+
+# Whether a range admits the SDK. Of its disjoint intervals, only the last that begins before the
+# SDK's key can contain it.
+_ADMITS = """
+:sdk < (SELECT high FROM sdk_interval
+        WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)
+"""
+
+# For most widgets it is the latest version, whose JSON is at hand.
+_COMPATIBLE = f"""
+|| ',"latestCompatibleVersion":' || CASE
+    WHEN {_ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
+    ELSE coalesce((
+        SELECT entry FROM version_entry WHERE id = (
+            SELECT id FROM version WHERE widget_id = summary.widget_id AND yanked = 0
+            AND {_ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")}
+            ORDER BY {NEWEST_FIRST} LIMIT 1)
+    ), 'null') END
+"""
+
+# Candidates are the widgets that have the words' trigrams or, if the words have none, all widgets.
+_INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
+_SCANNED = "listing"
 
 
-def _find_hits(connection: Connection, search: Search, shelf: Shelf) -> Hits:
-    question = Question(connection, search)
-    if not search.q:
-        return question.page(BROWSE)
-    hits = question.page(WORDS)
-    return hits if hits.total < MANY else _find_among_many(question, shelf, hits.content)
-
-
-def _find_among_many(question: "Question", shelf: Shelf, content: int) -> Hits:
-    search = question.search
-    tallies = shelf.things((question.connection.generation, content), TALLY)
-    key = (*search.words, search.scope, search.official)
-    tally = tallies.get(key)
-    if tally is None:
-        (reach,) = question.ask(REACH)
-        if reach < 2 * MANY:  # every other text has the words, as far as was seen
-            if question.connection.is_hurried:
-                raise DeadlineExceeded  # before it turns out
-            question.is_indexed = False  # to read all texts is quicker than to look up so many
-        counted, total, named = question.ask(TALLY)
-        if counted != content:
-            raise ChangedError
-        tally = tallies[key] = total, named.split(",") if named else []
-        shelf.count(len(named) * 10 + len(repr(key)))
-    total, named = tally
-    hits = question.page(NAMED, total=total, named=f"[{','.join(named)}]")
-    if hits.content != content:
-        raise ChangedError
-    wanting = search.limit - len(hits.ids)
-    if not wanting:
-        return hits
-    others = question.page(
-        OTHERS, total=total, limit=wanting, offset=max(search.offset - len(named), 0)
-    )
-    if (others.content, others.downloads) != (content, hits.downloads):
-        raise ChangedError
-    return hits._replace(ids=hits.ids + others.ids, counts=hits.counts + others.counts)
-
-
-# An install moves its widget forward. One that does not match, or is still behind the last of a
-# full page, changes nothing there.
-STILL_HOLDS = """
-SELECT content, downloads, :least FROM revision
+# An install moves its widget forward. If the widget does not match, or is still behind the last one
+# of a full page, the page stays as it is.
+VALID_REVISION = """
+SELECT content, downloads, :least_downloads FROM revision
 WHERE content = :content AND (
     downloads = :downloads
     OR downloads - :downloads <= 100 AND NOT EXISTS (
-        SELECT 1 FROM installed CROSS JOIN listing USING (widget_id)
-        WHERE revision > :downloads AND listing.downloads >= :least AND {conditions}))
+        SELECT 1 FROM recent_install CROSS JOIN listing USING (widget_id)
+        WHERE revision > :downloads AND listing.downloads >= :least_downloads AND {conditions}))
 """
 
 
-def still_holds(connection: Connection, search: Search, seen: Seen) -> Seen | None:
-    """What the answer is as good as made of now; None where it is no longer the same."""
-    content, downloads, least = seen
-    made_of = {"content": content, "downloads": downloads, "least": least}
-    row = Question(connection, search).ask(STILL_HOLDS, **made_of)
-    return row and tuple(row)
+def still_holds(
+    connection: Connection, search: Search, revision: PageRevision
+) -> PageRevision | None:
+    """The current revision, if the page is still the same at it; else None."""
+    row = _first_row(connection, VALID_REVISION, search, **revision._asdict())
+    return PageRevision(*row) if row else None
 
 
-# The index reads two non-characters as U+FFFD, and no text has a NUL in it.
-UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
+def _first_row(connection: Connection, template: str, search: Search, **values: object) -> Any:
+    words = _padded(search.words)
+    trigrams = [trigram for word in search.words for trigram in _trigrams(word)]
+    statement = _statement(
+        template,
+        words=len(words),
+        is_indexed=bool(trigrams),
+        has_scope=search.scope is not None,
+        has_official=search.official is not None,
+        has_sdk=search.compat_sdk is not None,
+    )
+    values |= {f"word{number}": word for number, word in enumerate(words)}
+    values |= {
+        "q": search.q,
+        # A quoted string is looked for as it is, whatever characters it has.
+        "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
+        "scope": search.scope,
+        "official": search.official,
+        "sdk": search.compat_sdk and sdk_key(search.compat_sdk),
+        "limit": search.limit,
+        "offset": search.offset,
+    }
+    return connection.execute(statement, values).fetchone()
+
+
+def _padded(words: list[str]) -> list[str]:
+    """The words, from the ninth on with one of them repeated up to a power of two.
+
+    SQLite prepares each statement once and caches it, so that there must not be one for each
+    number of words.
+    """
+    if len(words) <= 8:
+        return words
+    count = 1 << (len(words) - 1).bit_length()
+    return words + words[-1:] * (count - len(words))
+
+
+# The index stores two noncharacters as U+FFFD. No text contains a NUL.
+_UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 
 def _trigrams(word: str) -> list[str]:
-    """Trigrams that every text with the word has; none where the index cannot tell.
+    """Trigrams that every text with the word has; none where the index cannot help.
 
-    For each there is a list to be read: three tell nearly as much as all of them.
+    Each is one more list to read, and three are nearly as selective as all of them.
     """
-    if len(word) < 3 or UNINDEXED.search(word):
+    if len(word) < 3 or _UNINDEXED.search(word):
         return []
     last = len(word) - 3
-    return [word[at : at + 3] for at in {0, last // 2, last}]
+    return [word[start : start + 3] for start in {0, last // 2, last}]
 
 
-class Question:
-    """A search as SQLite is asked it."""
-
-    def __init__(self, connection: Connection, search: Search) -> None:
-        self.connection = connection
-        self.search = search
-        words = search.words
-        trigrams = [trigram for word in words for trigram in _trigrams(word)]
-        self._values: dict[str, object] = {
-            **{f"word{number}": word for number, word in enumerate(words[:FEW_WORDS])},
-            "words": json.dumps(words),
-            # Each is a quoted string, in which no sign of the index's language has a meaning.
-            "match": " ".join('"' + each.replace('"', '""') + '"' for each in trigrams),
-            "many": MANY,
-            "q": search.q,
-            "scope": search.scope,
-            "official": search.official,
-            "limit": search.limit,
-            "offset": search.offset,
-        }
-        has_scope, has_official = search.scope is not None, search.official is not None
-        self.is_indexed = bool(trigrams)
-        self._shape = min(len(words), FEW_WORDS + 1), has_scope, has_official
-
-    def ask(self, template: str, **values: object) -> Any:
-        """The first row of the answer to a statement, made for this search."""
-        statement = _made_for(template, self.is_indexed, *self._shape)
-        return self.connection.execute(statement, {**self._values, **values}).fetchone()
-
-    def page(self, template: str, **values: object) -> Hits:
-        content, downloads, total, ids, counts = self.ask(template, **values)
-        ids, counts = (ids.split(","), counts.split(",")) if ids else ([], [])
-        return Hits(content, downloads, total, ids, counts)
-
-
-@lru_cache(maxsize=64)  # a usual search is of one of a few shapes
-def _made_for(template: str, indexed: bool, words: int, has_scope: bool, has_official: bool) -> str:
-    holds = _holds("listing.folded_text", words)
-    scope = ["scope = :scope"] if has_scope else []
+@lru_cache(maxsize=128)
+def _statement(
+    template: str,
+    *,
+    words: int,
+    is_indexed: bool,
+    has_scope: bool,
+    has_official: bool,
+    has_sdk: bool,
+) -> str:
+    """The statement for searches of one shape."""
+    has_words = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
+    in_scope = ["scope = :scope"] if has_scope else []
     official = "official = :official"
+    conditions = [*has_words, *in_scope, *([official] if has_official else [])]
+    # The plus keeps SQLite from using an index that is not in the order of the page.
+    ordered_conditions = [*in_scope, *([f"+{official}"] if has_official else [])]
     return template.format(
-        source=INDEXED if indexed else SCANNED,
-        match="listing_text MATCH :match" if indexed else "true",
-        conditions=" AND ".join([*holds, *scope, *([official] if has_official else [])]) or "true",
-        # A plus keeps SQLite from an index that counts well but is in no order.
-        in_order=" AND ".join([*holds, *scope, *([f"+{official}"] if has_official else [])])
-        or "true",
-        name_holds_words=" AND ".join(_holds("folded_name", words)),
+        source=_INDEXED if is_indexed else _SCANNED,
+        match="listing_text MATCH :trigrams" if is_indexed else "true",
+        conditions=" AND ".join(conditions) or "true",
+        ordered_conditions=" AND ".join(ordered_conditions) or "true",
+        name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
+        compatible=_COMPATIBLE if has_sdk else "",
     )
-
-
-def _holds(column: str, words: int) -> list[str]:
-    """The conditions that a text holds the words; of more than a few, one for all of them.
-
-    SQLite prepares each statement once and keeps it: there must not be one for each number.
-    """
-    if words > FEW_WORDS:
-        return [f"NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr({column}, value))"]
-    return [f"instr({column}, :word{number})" for number in range(words)]

@@ -9,6 +9,7 @@ of a range bounds the time and the memory that it takes.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import takewhile
 
@@ -63,17 +64,19 @@ def precedence(version: str) -> str:
     parts = _parse_version(version)
     if parts is None:
         raise ValueError(f"{version!r} is not a semantic version")
-    core, identifiers = parts
+    return precedence_key(*parts)
+
+
+def precedence_key(core: Iterable[int], identifiers: Iterable[str]) -> str:
+    """The key of a version with these numbers and identifiers."""
     numbers = ".".join(_length_first(str(number)) for number in core)
-    if not identifiers:
-        return f"{numbers}~"
-    ordered = (_length_first(text) if text.isdigit() else f":{text}" for text in identifiers)
-    return f"{numbers}-{','.join(ordered)}"
+    ordered = [_length_first(text) if text.isdigit() else f":{text}" for text in identifiers]
+    return f"{numbers}-{','.join(ordered)}" if ordered else f"{numbers}~"
 
 
 def is_range(text: str) -> bool:
     """Whether npm takes the text for a range; "" is one and admits every release."""
-    return _alternatives(text) is not None
+    return alternatives(text) is not None
 
 
 def satisfies(version: str, range_: str) -> bool:
@@ -83,7 +86,7 @@ def satisfies(version: str, range_: str) -> bool:
         all(_compare(parts, bound) in signs for signs, bound in comparators)
         # A prerelease must be asked for: by a prerelease of the same three numbers.
         and (not parts[1] or any(core == parts[0] and pre for _, (core, pre) in comparators))
-        for comparators in _alternatives(range_) or ()
+        for comparators in alternatives(range_) or ()
     )
 
 
@@ -127,7 +130,7 @@ def _rank(identifier: str) -> tuple[float, str]:
     return (float(identifier), "") if identifier.isdigit() else (float("inf"), identifier)
 
 
-def _alternatives(text: str) -> set[Comparators] | None:
+def alternatives(text: str) -> set[Comparators] | None:
     """The alternatives of a range, or None if it is invalid or too long."""
     # A parsed range of 4,096 characters may take hundreds of kilobytes: only short ones are cached.
     if len(text) <= MAX_CACHED_LENGTH:

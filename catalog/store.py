@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from catalog.documents import Document, Row
 from catalog.folding import fold
+from catalog.sdk_intervals import sdk_intervals
 from catalog.semver_ranges import precedence
 from catalog.sqlite_file import Statement
 
@@ -86,6 +88,25 @@ WHERE (
 """
 
 
+# A range that is there already has the same intervals.
+ADD_RANGES = """
+INSERT INTO sdk_range (range, intervals) SELECT key, value FROM json_each(:ranges) WHERE true
+ON CONFLICT DO NOTHING
+"""
+
+
+def add_ranges(ranges: Iterable[str]) -> Statement:
+    """Add the SDK ranges of versions, which must be there before the versions."""
+    members = ",".join(map(_range_member, dict.fromkeys(ranges)))
+    return ADD_RANGES, {"ranges": f"{{{members}}}"}
+
+
+# Most versions have one of a few ranges.
+@lru_cache(maxsize=256)
+def _range_member(range_: str) -> str:
+    return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"
+
+
 def put_documents(documents: Iterable[Document]) -> list[Statement]:
     """Add what the documents hold and update what is there already."""
     return [statement for document in documents for statement in put_document(document)]
@@ -94,8 +115,9 @@ def put_documents(documents: Iterable[Document]) -> list[Statement]:
 def put_document(document: Document) -> list[Statement]:
     """Add one widget with its versions, or update those that are there already."""
     return [
-        (PUT_WIDGET, _widget_row(document)),
-        *((PUT_VERSION, row) for row in _version_rows(document)),
+        add_ranges(version["sdk_version"] for version in document.versions),
+        (PUT_WIDGET, widget_row(document)),
+        *((PUT_VERSION, row) for row in version_rows(document)),
     ]
 
 
@@ -105,12 +127,14 @@ def publish(document: Document) -> list[Statement]:
     Fails with an IntegrityError on a version that is there, or was deleted with other bytes.
     """
     return [
-        (f"{ADD_WIDGET} ON CONFLICT (scope, name) DO NOTHING", _widget_row(document)),
-        *((PUBLISH_VERSION, row) for row in _version_rows(document)),
+        add_ranges(version["sdk_version"] for version in document.versions),
+        (f"{ADD_WIDGET} ON CONFLICT (scope, name) DO NOTHING", widget_row(document)),
+        *((PUBLISH_VERSION, row) for row in version_rows(document)),
     ]
 
 
-def _widget_row(document: Document) -> Row:
+def widget_row(document: Document) -> Row:
+    """The columns of the document's widget."""
     widget = document.widget
     return {**widget, **_folded(widget["display_name"], widget["description"])}
 
@@ -120,7 +144,8 @@ def _folded(display_name: str, description: str | None) -> Row:
     return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}
 
 
-def _version_rows(document: Document) -> Iterator[Row]:
+def version_rows(document: Document) -> Iterator[Row]:
+    """The columns of the document's versions, and the scope and name of their widget."""
     for version in document.versions:
         yield {
             **version,

@@ -15,8 +15,9 @@ from catalog.sqlite_file import (
     schema_statements,
     schema_version,
 )
+from catalog.store import add_ranges
 
-# What a catalog is; every other table is made of these by the triggers.
+# The tables that hold the catalog. The others are filled from them, nearly all by triggers.
 KEPT = ("widget", "version", "mirrored", "deleted_version")
 
 logger = logging.getLogger(__name__)
@@ -68,12 +69,19 @@ def rebuild(connection: sqlite3.Connection) -> None:
     for statement, _ in schema_statements():
         connection.execute(statement)
     for table in kept:
+        if table == "version":
+            _add_ranges(connection)
         shared = ", ".join(_columns(connection, f"old_{table}") & _columns(connection, table))
         connection.execute(f"INSERT INTO {table} ({shared}) SELECT {shared} FROM old_{table}")
         connection.execute(KEEP_SEQUENCE, {"table": table})
     for table in reversed(kept):
         connection.execute(f"DROP TABLE old_{table}")
     begin_history(connection)
+
+
+def _add_ranges(connection: sqlite3.Connection) -> None:
+    rows = connection.execute("SELECT DISTINCT sdk_version FROM old_version").fetchall()
+    connection.execute(*add_ranges(range_ for (range_,) in rows))
 
 
 def begin_history(connection: sqlite3.Connection) -> None:

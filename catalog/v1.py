@@ -45,7 +45,7 @@ def search() -> Response:
 
 
 def make_search(connection: Connection, wanted: Search) -> Made:
-    revision, body = find_widgets(connection, wanted, current_app.extensions["shelf"])
+    revision, body = find_widgets(connection, wanted)
     return revision, (body,)
 
 

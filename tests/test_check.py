@@ -94,6 +94,9 @@ def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> 
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
 MISLISTED = "what search reads of it differs from the widget."
+SUMMARY = "acme/clock: its summary in search results differs from the widget."
+INTERVALS = "SDK range '^1.0.0': its intervals differ from what it admits."
+ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
     "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {MISLISTED}"]),
@@ -109,6 +112,37 @@ DAMAGES = {
         ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone', 'gone')"],
         [f"acme/gone: {MISLISTED}"],
     ),
+    "summary missing": (["DELETE FROM summary"], [SUMMARY]),
+    "summary of another text": (
+        ["UPDATE summary SET head = replace(head, 'Clock', 'C')"],
+        [SUMMARY],
+    ),
+    "summary of another version": (["UPDATE summary SET latest = 'null'"], [SUMMARY]),
+    "summary of another range": (["UPDATE summary SET sdk_range_id = 9"], [SUMMARY]),
+    "summary of an unlisted widget": (
+        ["INSERT INTO summary SELECT 2, head, latest, sdk_range_id FROM summary"],
+        ["Search has a summary for widget 2, which is not listed."],
+    ),
+    "summary of no widget": (
+        ["INSERT INTO summary SELECT 9, head, latest, sdk_range_id FROM summary"],
+        ["Search has a summary for widget 9, which is not listed."],
+    ),
+    "range missing": (
+        ["UPDATE sdk_range SET range = '^1'"],
+        [
+            "acme/clock: version 1.0.0: its sdkVersion is not in sdk_range.",
+            "acme/clock: version 1.10.0: its sdkVersion is not in sdk_range.",
+            "acme/notes: version 1.9.0: its sdkVersion is not in sdk_range.",
+            SUMMARY,
+        ],
+    ),
+    "intervals missing": (["DELETE FROM sdk_interval"], [INTERVALS]),
+    "intervals wrong": (["UPDATE sdk_interval SET high = 'r0019.0010.0010~'"], [INTERVALS]),
+    "intervals of the range wrong": (["UPDATE sdk_range SET intervals = '[]'"], [INTERVALS]),
+    "intervals of no range": (
+        ["INSERT INTO sdk_interval VALUES (9, 'r', 's')"],
+        ["A row of sdk_interval refers to no sdk_range."],
+    ),
     "folded name stale": (["UPDATE widget SET display_name = 'Watch' WHERE id = 1"], [STALE]),
     "folded text stale": (["UPDATE widget SET description = 'Hours' WHERE id = 1"], [STALE]),
     "precedence wrong": (
@@ -116,7 +150,7 @@ DAMAGES = {
         ["acme/clock: version 1.10.0 is sorted at the wrong place."],
     ),
     "bad range": (
-        ["UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'"],
+        [ANY, "UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'"],
         ["acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."],
     ),
     "script for a URL": (
@@ -178,7 +212,9 @@ def test_text_index_out_of_step_is_named(catalog: Path, statement: str) -> None:
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("table", ["widget", "version", "listing", "version_newest"])
+@pytest.mark.parametrize(
+    "table", ["widget", "version", "listing", "version_newest", "summary", "sdk_range"]
+)
 def test_overwritten_page_is_named(catalog: Path, table: str) -> None:
     overwrite_page(catalog, table)
     result = run(catalog, "check")
@@ -192,11 +228,14 @@ def test_several_findings_come_together(catalog: Path) -> None:
     damage(
         catalog,
         "UPDATE version SET bundle_url = 'ftp://x', permissions = '[null]' WHERE id = 2",
+        ANY,
         "UPDATE version SET sdk_version = 'any', precedence = '' WHERE id = 3",
         "INSERT INTO version SELECT 4, 9, '3.0.0', precedence, bundle_url, bundle_size,"
         " sha256_hash, published_at, yanked, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1,"
-        " '*', NULL, '[]', NULL, NULL FROM version WHERE id = 1",
+        " sdk_version, NULL, '[]', NULL, NULL FROM version WHERE id = 1",
         "DELETE FROM listing",
+        "DELETE FROM summary",
+        "DELETE FROM sdk_interval",
         OUT_OF_STEP["emptied"],
     )
     result = run(catalog, "check")
@@ -205,13 +244,15 @@ def test_several_findings_come_together(catalog: Path) -> None:
         CONSTRAINT,
         "Row 4 of version refers to no widget.",
         f"acme/clock: {MISLISTED}",
+        INTERVALS,
+        SUMMARY,
         f"{NO_URL} 'ftp://x'.",
         "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
         "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it.",
         "acme/notes: version 1.9.0 is sorted at the wrong place.",
     ]
     assert last.startswith("The search index does not match the widgets: ")
-    assert (result.exit_code, result.stderr) == (1, f"Error: 8 findings in {catalog}.\n")
+    assert (result.exit_code, result.stderr) == (1, f"Error: 10 findings in {catalog}.\n")
 
 
 def test_finding_is_one_line_that_cannot_steer_the_terminal(catalog: Path) -> None:
@@ -225,7 +266,12 @@ UNREADABLE = {"no JSON": "network", "nested too deep to read": "[" * 1500 + "]" 
 
 @pytest.mark.parametrize("permissions", UNREADABLE.values(), ids=UNREADABLE)
 def test_permissions_that_cannot_be_read_are_named(catalog: Path, permissions: str) -> None:
-    damage(catalog, f"UPDATE version SET permissions = '{permissions}' WHERE id = 2")
+    damage(
+        catalog,
+        # It would render them.
+        "DROP TRIGGER summary_version_changed",
+        f"UPDATE version SET permissions = '{permissions}' WHERE id = 2",
+    )
     result = run(catalog, "check")
     line = result.stdout.splitlines()[-1]
     assert line.startswith("acme/clock: version 1.10.0: permissions ")

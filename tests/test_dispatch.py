@@ -18,11 +18,8 @@ import pytest
 from conftest import Server, create_demo
 
 from app import create_app
-from catalog import dispatch, search
+from catalog import dispatch
 from catalog.db import Database
-from catalog.parameters import parse_search
-from catalog.search import find_widgets
-from catalog.shelf import Shelf
 from catalog.sqlite_file import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -76,22 +73,6 @@ FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {
     "fetchall": lambda cursor: cursor.fetchall(),
     "next": next,
 }
-
-
-def test_thread_in_a_hurry_leaves_it_to_others_to_count_what_is_in_most_texts(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "MANY", 20)
-    catalog, shelf = Database(database), Shelf()
-    wanted = parse_search({"q": "a"})
-    catalog.check()
-    catalog.mark_io_thread()
-    with pytest.raises(DeadlineExceeded):
-        find_widgets(catalog.reader(), wanted, shelf)
-    with ThreadPoolExecutor(1) as other:
-        _, answer = other.submit(lambda: find_widgets(catalog.reader(), wanted, shelf)).result()
-    assert find_widgets(catalog.reader(), wanted, shelf)[1] == answer
-    catalog.close()
 
 
 def test_thread_in_a_hurry_is_never_left_in_a_snapshot(database: Path) -> None:

@@ -9,6 +9,7 @@ from conftest import Server, create_demo
 
 from app import create_app
 from catalog import backups
+from catalog.checks import findings
 from catalog.db import Database
 from catalog.sqlite_file import SCHEMA_VERSION, DatabaseError
 
@@ -16,6 +17,7 @@ DATA = Path(__file__).parent / "data"
 PATHS = [
     "/api/v1/widgets/search?limit=100",
     "/api/v1/widgets/search?q=weather&compatSdk=1.4.0",
+    "/api/v1/widgets/search?limit=100&compatSdk=1.0.0",
     "/api/v1/widgets/search?q=天気",
     "/api/v1/widgets/acme/clock",
     "/api/widgets/acme/registry.json",
@@ -23,19 +25,12 @@ PATHS = [
 ]
 
 
-@pytest.fixture(params=[1, 2])
-def schema(request: pytest.FixtureRequest) -> int:
-    """Each schema version that an earlier file can have."""
-    number: int = request.param
-    return number
-
-
-@pytest.fixture
-def old(tmp_path: Path, demo_database: Path, schema: int) -> Path:
-    """The demo catalog in an earlier schema, with ids that have been given away since."""
+@pytest.fixture(params=range(1, SCHEMA_VERSION))
+def old(request: pytest.FixtureRequest, tmp_path: Path, demo_database: Path) -> Path:
+    """The demo catalog in each earlier schema, with ids that were given to rows since deleted."""
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript((DATA / f"schema-{schema}.sql").read_text())
+        connection.executescript((DATA / f"schema-{request.param}.sql").read_text())
         connection.execute("ATTACH ? AS demo", (str(demo_database),))
         for table in ("widget", "version"):
             columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
@@ -79,6 +74,41 @@ def test_upgraded_file_is_made_like_a_new_one(old: Path, demo_database: Path) ->
     assert made[0] == made[1]
 
 
+def test_upgraded_file_passes_the_check_as_a_new_one_does(old: Path, demo_database: Path) -> None:
+    found = []
+    for path in (old, demo_database):
+        database = Database(path)
+        found.append(list(findings(database)))
+        database.close()
+    assert found[0] == found[1]
+
+
+def test_upgrade_keeps_where_bundles_are_held_and_where_widgets_came_from(
+    tmp_path: Path, demo_database: Path
+) -> None:
+    path = tmp_path / "catalog.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript((DATA / "schema-2.sql").read_text())
+        connection.execute("ATTACH ? AS demo", (str(demo_database),))
+        connection.execute("INSERT INTO main.widget SELECT * FROM demo.widget")
+        connection.execute("INSERT INTO main.version SELECT * FROM demo.version")
+        connection.execute("UPDATE version SET bundle_path = '/x/' || id")
+        connection.execute(
+            "INSERT INTO mirrored SELECT id, 'https://a.example', '\"e\"', 5 FROM widget"
+        )
+    queries = ("SELECT id, bundle_path FROM version ORDER BY id", "SELECT * FROM mirrored")
+    states = []
+    for _ in range(2):
+        with closing(sqlite3.connect(path)) as connection:
+            states.append([connection.execute(query).fetchall() for query in queries])
+        Database(path).check()
+    assert states[0] == states[1]
+    app = create_app({"DATABASE": path})
+    entry = app.test_client().get(PATHS[0]).json["widgets"][0]["latestVersion"]
+    app.extensions["database"].close()
+    assert entry["bundleUrl"].startswith("http://localhost/x/")
+
+
 def test_ids_that_were_given_away_do_not_come_again(old: Path) -> None:
     Database(old).check()
     with closing(sqlite3.connect(old)) as connection:
@@ -86,27 +116,27 @@ def test_ids_that_were_given_away_do_not_come_again(old: Path) -> None:
     assert sequences == {"widget": 5000, "version": 5000}
 
 
-def test_the_file_as_it_was_is_kept_beside_for_its_owner_only(old: Path, schema: int) -> None:
+def test_the_file_as_it_was_is_kept_beside_for_its_owner_only(old: Path) -> None:
+    before = version(old)
     with closing(sqlite3.connect(old)) as connection:
         rows = connection.execute("SELECT * FROM widget ORDER BY id").fetchall()
     Database(old).check()
-    kept = old.with_name(f"catalog.db.schema-{schema}")
-    assert version(kept) == schema
+    kept = old.with_name(f"catalog.db.schema-{before}")
+    assert version(kept) == before
     assert kept.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(kept)) as connection:
         assert connection.execute("SELECT * FROM widget ORDER BY id").fetchall() == rows
 
 
-def test_service_that_starts_on_an_old_file_says_that_it_upgraded_it(
-    old: Path, schema: int
-) -> None:
+def test_service_that_starts_on_an_old_file_says_that_it_upgraded_it(old: Path) -> None:
+    before = version(old)
     server = Server(old)
     status = server.request("GET", PATHS[0])[0].status
     server.process.terminate()
     _, said = server.process.communicate(timeout=10)
     assert status == 200
     assert (
-        f"Upgraded {old} to schema version {SCHEMA_VERSION}; as it was, it is {old}.schema-{schema}"
+        f"Upgraded {old} to schema version {SCHEMA_VERSION}; as it was, it is {old}.schema-{before}"
         in said
     )
 
@@ -123,7 +153,8 @@ def spoil_the_tables(old: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [spoil_the_copy, spoil_the_tables])
-def test_failed_upgrade_leaves_the_old_file(old: Path, schema: int, spoil) -> None:  # type: ignore[no-untyped-def]
+def test_failed_upgrade_leaves_the_old_file(old: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+    before_version = version(old)
     reason = spoil(old)
     with closing(sqlite3.connect(old)) as connection:
         before = list(connection.iterdump())
@@ -132,14 +163,14 @@ def test_failed_upgrade_leaves_the_old_file(old: Path, schema: int, spoil) -> No
     assert str(failed.value) == f"{old} cannot be upgraded, and is as it was: {reason}"
     with closing(sqlite3.connect(old)) as connection:
         assert list(connection.iterdump()) == before
-    assert version(old) == schema
+    assert version(old) == before_version
 
 
 def test_backup_of_an_earlier_release_can_be_restored(
-    old: Path, schema: int, tmp_path: Path, demo_database: Path
+    old: Path, tmp_path: Path, demo_database: Path
 ) -> None:
     new = create_demo(tmp_path / "new.db")
-    before = old.read_bytes()
+    before = version(old), old.read_bytes()
     backups.restore(Database(new), old)
     assert answers(new) == answers(demo_database)
-    assert (version(old), old.read_bytes()) == (schema, before)
+    assert (version(old), old.read_bytes()) == before

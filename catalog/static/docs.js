@@ -60,7 +60,8 @@ async function ask(form) {
     const address = docs.dataset.prefix + addressOf(form);
     const response = await fetch(address, { method: form.method, cache: "no-store" });
     body.textContent = await textOf(response);
-    outcome.textContent = `${response.status} ${response.statusText} from ${address}`;
+    const status = `${response.status} ${response.statusText}`.trim(); // HTTP/2 has no status text
+    outcome.textContent = `${status} from ${address}`;
     box.dataset.ok = response.ok;
   } catch {
     outcome.textContent = "The server did not answer.";

@@ -15,6 +15,8 @@ from catalog.resources import Json
 
 TEXT = (Path(__file__).parent / "openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(TEXT)
+# The address in the file is relative, so that the file is valid on its own.
+_BEFORE_ADDRESS, _AFTER_ADDRESS = TEXT.split(b'{"url": "/"')
 
 METHODS = ("get", "post")
 TYPES = {"integer": "whole number"}  # where JSON Schema's own word is not a person's
@@ -83,6 +85,12 @@ class Schema(NamedTuple):
     name: str
     description: str
     fields: list[Field]
+
+
+def text_for(address: str) -> bytes:
+    """The description as it is served at this address."""
+    url = json.dumps(address, ensure_ascii=False).encode()
+    return _BEFORE_ADDRESS + b'{"url": ' + url + _AFTER_ADDRESS
 
 
 def operations() -> list[Operation]:

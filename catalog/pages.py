@@ -1,11 +1,14 @@
 """The web pages: browse the catalog, look at one widget. They work without any script."""
 
+import hashlib
 import json
+from pathlib import Path
 
 from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
 from markupsafe import Markup
 
 from catalog import figures
+from catalog.browsing import search_page, widgets_named
 from catalog.db import Database
 from catalog.details import find_widget
 from catalog.documents import shown
@@ -13,7 +16,6 @@ from catalog.icons import icon_svg
 from catalog.parameters import ParameterError, parse_search
 from catalog.resources import Json, with_bundle_urls
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
-from catalog.search import find_widgets
 from catalog.semver_ranges import satisfies
 from catalog.sqlite_file import Connection
 
@@ -21,11 +23,18 @@ PAGE_SIZE = 24  # fills rows of two, three and four
 MAX_SCOPES = 200  # to choose from; a widget's own is always a link
 FIELDS = ("q", "scope", "official", "compatSdk", "page")
 
+SCRIPTS = {
+    path.name: figures.integrity(hashlib.sha256(path.read_bytes()).hexdigest())
+    for path in (Path(__file__).parent / "static").glob("*.js")
+}
+
 # Nothing but our own files, no framing, and no script or style inside a page: whatever the
-# catalog's text says, it stays text.
+# catalog's text says, it stays text. Scripts are admitted by their hashes: the bundles that are
+# held here have the same origin, but must not run in a page.
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "Content-Security-Policy": "default-src 'none'; "
+    "script-src " + " ".join(f"'{each}'" for each in sorted(SCRIPTS.values())) + "; "
+    "style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
@@ -59,6 +68,12 @@ for present in (
 
 
 @pages.app_template_filter()
+def script_integrity(name: str) -> str:
+    """The integrity attribute of one of our scripts, the same hash as in the policy."""
+    return SCRIPTS[name]
+
+
+@pages.app_template_filter()
 def icon(widget: Json) -> Markup:
     """The icon of a widget or version, or its letter; what comes back is safe in a page."""
     seed = f"{widget['scope']}/{widget['name']}"
@@ -75,10 +90,13 @@ def browse() -> tuple[str, int]:
     answer, links = None, []
     connection = reader()
     if not errors:
-        wanted = parse_search({**asked, "limit": str(PAGE_SIZE)})
-        _, found = find_widgets(connection, wanted)
-        answer = json.loads(with_bundle_urls(found, public_url()))
+        arguments = {**asked, "limit": str(PAGE_SIZE)}
+        answer = search_page(connection, arguments, public_url())
         links = page_links(asked, answer)
+        named = widgets_named(connection, arguments, public_url())
+        answer["total"] += len(named)
+        if answer["page"] == 1:
+            answer["widgets"] = named + answer["widgets"]
     page = render_template(
         "browse.html",
         typed=typed,

@@ -26,6 +26,9 @@ class Search:
     compat_sdk: str | None
     page: int
     limit: int
+    # Widgets with this name, or scope/name, whose text does not contain the words of q; this is
+    # for the browse page, no request of the API can ask for it.
+    name: str | None = None
 
     @property
     def words(self) -> list[str]:

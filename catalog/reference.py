@@ -10,13 +10,12 @@ from flask import Blueprint, Response, current_app, render_template, request
 from werkzeug.http import generate_etag
 
 from catalog import description
+from catalog.browsing import search_page
 from catalog.db import Database
 from catalog.description import Operation
 from catalog.details import find_widget
-from catalog.parameters import parse_search
 from catalog.resources import Json, with_bundle_urls
 from catalog.routing import V1_PREFIX, public_url
-from catalog.search import find_widgets
 from catalog.sqlite_file import Connection, DatabaseError
 
 OPERATIONS = description.operations()
@@ -36,8 +35,9 @@ reference.add_app_template_filter(description.prose)
 
 @reference.get("/openapi.json")
 def openapi() -> Response:
-    response = Response(description.TEXT, mimetype="application/json")
-    response.set_etag(generate_etag(description.TEXT))
+    text = description.text_for(public_url())
+    response = Response(text, mimetype="application/json")
+    response.set_etag(generate_etag(text))
     response.headers["Cache-Control"] = "no-cache"
     response.make_conditional(request)
     return response
@@ -58,26 +58,29 @@ def docs() -> str:
         tags=description.DESCRIPTION["tags"],
         calls=[make_call(operation, example) for operation in OPERATIONS],
         entry=example and example.entry,
+        address=public_url(),
         schemas=SCHEMAS,
         headers=HEADERS,
     )
 
 
 class Example(NamedTuple):
-    """What the examples ask and get, by operation, and the version that they lead to."""
+    """Requests and responses by operation, those that have no response here, and the version
+    that the first steps lead to."""
 
     values: dict[str, dict[str, str]]
     answers: dict[str, object]
+    missing: set[str]
     entry: Json | None
 
 
 def find_example(connection: Connection) -> Example | None:
     """Examples from this catalog; None if there is no widget in it."""
     asked = description.example_values(SEARCH)
-    found = _search(connection, asked)
+    found = search_page(connection, asked, public_url())
     if not found["widgets"]:
         del asked["q"]
-        found = _search(connection, asked)
+        found = search_page(connection, asked, public_url())
     if not found["widgets"]:
         return None
     first = found["widgets"][0]
@@ -86,12 +89,13 @@ def find_example(connection: Connection) -> Example | None:
     if made is None:
         return None  # it was removed just now
     detail = json.loads(with_bundle_urls(made[1], public_url()))
+    version, is_held = _bundle_of(detail)
     return Example(
         values={
             "searchWidgets": asked,
             "getWidget": named,
             "countInstall": named,
-            "getBundle": {**named, "version": _version_of(detail)},
+            "getBundle": {**named, "version": version},
             "getRegistry": {"scope": first["scope"]},
         },
         answers={
@@ -99,23 +103,17 @@ def find_example(connection: Connection) -> Example | None:
             "getWidget": detail,
             "getRegistry": _registry_of(detail),
         },
+        missing=set() if is_held else {"getBundle"},
         entry=first["latestCompatibleVersion"],
     )
 
 
-def _search(connection: Connection, arguments: dict[str, str]) -> Json:
-    wanted = parse_search(arguments)
-    _, found = find_widgets(connection, wanted)
-    answer: Json = json.loads(with_bundle_urls(found, public_url()))
-    return answer
-
-
-def _version_of(detail: Json) -> str:
-    """The newest version whose bundle is held here; where none is, the newest at all."""
+def _bundle_of(detail: Json) -> tuple[str, bool]:
+    """The newest version whose bundle is held here, else the newest; whether it is held."""
     ours = f"{public_url()}{V1_PREFIX}"
     entries: list[Json] = detail["versions"]
     held = [entry for entry in entries if entry["bundleUrl"].startswith(ours)]
-    return str((held or entries)[0]["version"]) if entries else "1.0.0"
+    return str((held or entries)[0]["version"]) if entries else "1.0.0", bool(held)
 
 
 def _registry_of(detail: Json) -> Json:
@@ -126,7 +124,10 @@ def _registry_of(detail: Json) -> Json:
 
 
 class Call(NamedTuple):
-    """An operation with the values of an example, its address, its line for a shell, its answer."""
+    """An operation with an example: its values, path and query, shell command and response.
+
+    is_live: whether the example has that response here, so that it can be tried.
+    """
 
     operation: Operation
     values: dict[str, str]
@@ -134,24 +135,28 @@ class Call(NamedTuple):
     command: str
     answer: str
     is_abridged: bool
+    is_live: bool
 
 
 def make_call(operation: Operation, example: Example | None) -> Call:
     """The example of an operation."""
     values = description.example_values(operation)
     answer = operation.example
+    is_live = not operation.in_path
     if example is not None:
         values = example.values.get(operation.id, values)
         answer = example.answers.get(operation.id, answer)
+        is_live = operation.id not in example.missing
     address = description.address(operation, values)
     method = "" if operation.method == "GET" else f"-X {operation.method} "
     return Call(
         operation,
         values,
         address,
-        command=f"curl -s {method}{shlex.quote(request.host_url.rstrip('/') + address)}",
+        command=f"curl -s {method}{shlex.quote(f'{public_url()}{address}')}",
         answer="" if answer is None else json_text(abridged(answer)),
         is_abridged=abridged(answer) != answer,
+        is_live=is_live,
     )
 
 

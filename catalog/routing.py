@@ -38,10 +38,19 @@ class Service(Flask):
         self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # the catch-alls know what to say
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Match by method and path alone: a strange Host or Upgrade is no reason for an error."""
+        """Match by method and path alone: a strange Host or Upgrade is no reason for an error.
+
+        The path prefix of a proxy or of a mounted application stays in front of every address
+        that url_for() makes.
+        """
         if request is None:
             return super().create_url_adapter(request)
-        return self.url_map.bind("", path_info=request.path, default_method=request.method)
+        return self.url_map.bind(
+            "",
+            script_name=request.root_path,
+            path_info=request.path,
+            default_method=request.method,
+        )
 
     def dispatch_request(self) -> Any:
         """Respond with 503 where the last deadline has passed; before, the request is retried."""

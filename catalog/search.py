@@ -24,7 +24,8 @@ class PageRevision(NamedTuple):
 
 def find_widgets(connection: Connection, search: Search) -> tuple[PageRevision, bytes]:
     """One page of summaries, as the JSON of the response, and the revision that it shows."""
-    row = _first_row(connection, RANKED_PAGE if search.q else PAGE, search)
+    is_ranked = search.q and search.name is None
+    row = _first_row(connection, RANKED_PAGE if is_ranked else PAGE, search)
     is_full = row["total"] >= search.page * search.limit
     # With words, an install can move a widget past others that have more downloads.
     least_downloads = row["least_downloads"] if is_full and not search.q else -1
@@ -96,6 +97,8 @@ _COMPATIBLE = f"""
 _INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
 _SCANNED = "listing"
 
+_NAMED = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
+
 
 # An install moves its widget forward. If the widget does not match, or is still behind the last one
 # of a full page, the page stays as it is.
@@ -124,6 +127,7 @@ def _first_row(connection: Connection, template: str, search: Search, **values: 
         template,
         words=len(words),
         is_indexed=bool(trigrams),
+        has_name=search.name is not None,
         has_scope=search.scope is not None,
         has_official=search.official is not None,
         has_sdk=search.compat_sdk is not None,
@@ -133,6 +137,7 @@ def _first_row(connection: Connection, template: str, search: Search, **values: 
         "q": search.q,
         # A quoted string is looked for as it is, whatever characters it has.
         "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
+        "name": search.name,
         "scope": search.scope,
         "official": search.official,
         "sdk": search.compat_sdk and sdk_key(search.compat_sdk),
@@ -175,17 +180,20 @@ def _statement(
     *,
     words: int,
     is_indexed: bool,
+    has_name: bool,
     has_scope: bool,
     has_official: bool,
     has_sdk: bool,
 ) -> str:
     """The statement for searches of one shape."""
-    has_words = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
+    matches = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
+    if has_name:
+        matches = [_NAMED, f"NOT ({' AND '.join(matches)})"]
     in_scope = ["scope = :scope"] if has_scope else []
     official = "official = :official"
-    conditions = [*has_words, *in_scope, *([official] if has_official else [])]
+    conditions = [*matches, *in_scope, *([official] if has_official else [])]
     # The plus keeps SQLite from using an index that is not in the order of the page.
-    ordered_conditions = [*in_scope, *([f"+{official}"] if has_official else [])]
+    ordered_conditions = [*matches, *in_scope, *([f"+{official}"] if has_official else [])]
     return template.format(
         source=_INDEXED if is_indexed else _SCANNED,
         match="listing_text MATCH :trigrams" if is_indexed else "true",

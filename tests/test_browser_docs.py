@@ -34,7 +34,7 @@ def open_docs(browser: "Browser", own_server: Server) -> Iterator[Callable[..., 
     contexts = []
 
     def make(**settings: Any) -> "Page":
-        contexts.append(browser.new_context(base_url=own_server.url, **settings))
+        contexts.append(browser.new_context(**{"base_url": own_server.url, **settings}))
         page = contexts[-1].new_page()
         page.set_default_timeout(10_000)
         page.goto("/docs")
@@ -119,37 +119,45 @@ def test_a_long_answer_is_cut_and_says_by_how_much(open_docs: Callable[..., "Pag
     assert len(shown) < 61_000
 
 
+SHORT, LONG = b'"use strict"', "// 時計\n".encode() * 100_000
+
+
+@pytest.fixture(scope="module")
+def bundles_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A catalog with one widget, whose bundles are held."""
+    app = create_app({"DATABASE": tmp_path_factory.mktemp("bundles") / "catalog.db"})
+    clock = document("acme/clock", bundled("1.0.0", SHORT), bundled("2.0.0", LONG))
+    app.extensions["database"].create(store.put_documents([check_document(clock)]))
+    hold(app, SHORT, LONG)
+    app.extensions["database"].close()
+    with Server(app.config["DATABASE"]) as server:
+        yield server
+
+
 def test_a_bundle_that_is_not_held_is_an_error_with_its_sentence(
-    open_docs: Callable[..., "Page"],
+    open_docs: Callable[..., "Page"], bundles_server: Server
 ) -> None:
-    outcome, answer = send(open_docs(), "getBundle", version="2.6.0")
+    page = open_docs(base_url=bundles_server.url)
+    outcome, answer = send(page, "getBundle", version="2.6.0")
     assert outcome.startswith("404 ")
-    assert outcome.endswith(f" from {WEATHER}/2.6.0/bundle.js")
-    assert answer == {"error": "No bundle of 'acme/weather@2.6.0' is held here."}
+    assert outcome.endswith(" from /api/v1/widgets/acme/clock/2.6.0/bundle.js")
+    assert answer == {"error": "No bundle of 'acme/clock@2.6.0' is held here."}
 
 
 def test_a_bundle_that_is_tried_is_shown_as_it_is_as_far_as_it_is_short(
-    browser: "Browser", tmp_path: Path
+    open_docs: Callable[..., "Page"], bundles_server: Server
 ) -> None:
-    short, long = b'"use strict"', "// 時計\n".encode() * 100_000
-    app = create_app({"DATABASE": tmp_path / "catalog.db"})
-    clock = document("acme/clock", bundled("1.0.0", short), bundled("2.0.0", long))
-    app.extensions["database"].create(store.put_documents([check_document(clock)]))
-    hold(app, short, long)
-    app.extensions["database"].close()
-    with Server(tmp_path / "catalog.db") as server, browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{server.url}/docs")
-        path = "/api/v1/widgets/acme/clock/{}/bundle.js"
-        shown = {}
-        for number in ("1.0.0", "2.0.0"):
-            form(page, "getBundle").get_by_label("version").fill(number)
-            command = page.locator("#getBundle-command").inner_text()
-            assert command == f"curl -s {server.url}{path.format(number)}"
-            form(page, "getBundle").get_by_role("button", name="Send").click()
-            outcome = f"200 OK from {path.format(number)}"
-            page.get_by_text(outcome, exact=True).wait_for(timeout=10_000)
-            shown[number] = page.locator("#getBundle-answer pre").text_content()
+    page = open_docs(base_url=bundles_server.url)
+    path = "/api/v1/widgets/acme/clock/{}/bundle.js"
+    shown = {}
+    for number in ("1.0.0", "2.0.0"):
+        form(page, "getBundle").get_by_label("version").fill(number)
+        command = page.locator("#getBundle-command").inner_text()
+        assert command == f"curl -s {bundles_server.url}{path.format(number)}"
+        form(page, "getBundle").get_by_role("button", name="Send").click()
+        outcome = f"200 OK from {path.format(number)}"
+        page.get_by_text(outcome, exact=True).wait_for(timeout=10_000)
+        shown[number] = page.locator("#getBundle-answer pre").text_content()
     assert shown["1.0.0"] == '"use strict"'
     assert shown["2.0.0"] == "// 時計\n" * 10_000 + "\n… and more"
 
@@ -170,8 +178,8 @@ def test_without_a_script_an_example_opens_as_a_link(
     open_docs: Callable[..., "Page"], own_server: Server
 ) -> None:
     page = open_docs(java_script_enabled=False)
-    assert page.locator("form.try").count() == 10
+    assert page.locator("form.try").count() == 9
     assert page.locator("form.try:visible").count() == 0
-    page.get_by_role("link", name="Open this answer").nth(1).click()
+    page.get_by_role("link", name="Open this response").nth(1).click()
     assert page.url == f"{own_server.url}{WEATHER}"
     assert json.loads(page.locator("pre").inner_text())["latestVersion"] == "3.1.0"

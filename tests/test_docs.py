@@ -110,7 +110,7 @@ def test_every_field_of_a_form_has_a_label(page: str) -> None:
     fields = [*elements(page, "input"), *elements(page, "select")]
     labelled = {label.attributes["for"] for label in elements(page, "label")}
     assert labelled == {field.attributes["id"] for field in fields}
-    assert len(fields) == 6 + 2 + 2 + 3 + 1
+    assert len(fields) == 6 + 2 + 2 + 1
 
 
 def test_nothing_in_the_page_is_a_script_or_a_style_of_its_own(page: str) -> None:
@@ -162,6 +162,65 @@ def test_example_of_a_bundle_is_the_newest_that_is_held(app_with: Callable[..., 
     assert text(docs_of(client), "getBundle-command") == path.format("1.0.0%2Bx")
     hold(app, b"2")
     assert text(docs_of(client), "getBundle-command") == path.format("2.0.0")
+
+
+def article(page: str, operation_id: str) -> str:
+    """The part of the page about one operation."""
+    return page.split(f'aria-labelledby="{operation_id}"')[1].split("</article>")[0]
+
+
+def test_bundle_that_is_held_can_be_tried(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document("home/notes", bundled("1.0.0", b"1")))
+    hold(app, b"1")
+    shown = article(docs_of(app.test_client()), "getBundle")
+    assert ">Try it</h4>" in shown
+    assert 'value="1.0.0"' in shown
+
+
+def test_example_of_a_bundle_that_is_not_held_has_nothing_to_follow(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(document("home/notes", bundled("1.0.0", b"1"), bundled("0.9.0", b"0")))
+    page = docs_of(app.test_client())
+    assert text(page, "getBundle-command").endswith("/home/notes/1.0.0/bundle.js")
+    shown = article(page, "getBundle")
+    assert ">Example</h4>" in shown
+    assert "There is nothing at this address now, so it cannot be tried here." in shown
+    assert not re.findall("<form|<a [^>]*bundle|action=", shown)
+    assert ">Try it</h4>" in article(page, "getWidget")
+
+
+def test_examples_of_an_empty_catalog_have_nothing_to_follow(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    page = docs_of(client_with())
+    for name in ("getWidget", "countInstall", "getBundle", "getRegistry"):
+        assert not re.findall("<form|<noscript", article(page, name)), name
+    for name in ("searchWidgets", "getHealth", "getStats"):
+        assert "<form" in article(page, name), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "base_url", "address"),
+    [
+        ({}, "http://localhost/catalog", "http://localhost/catalog"),
+        ({}, "https://widgets.example:8443", "https://widgets.example:8443"),
+        ({"PUBLIC_URL": "https://public.example/w"}, "http://own/x", "https://public.example/w"),
+    ],
+    ids=["prefix", "scheme and port", "configured"],
+)
+def test_commands_and_description_have_the_public_address(
+    client_with: Callable[..., FlaskClient],
+    settings: dict[str, str],
+    base_url: str,
+    address: str,
+) -> None:
+    client = client_with(document("home/notes"), **settings)
+    page = client.get("/docs", base_url=base_url).text
+    assert text(page, "getWidget-command") == f"curl -s {address}/api/v1/widgets/home/notes"
+    assert text(page, "start-search").startswith(f"curl -s '{address}/api/v1/widgets/search?")
+    described = client.get("/openapi.json", base_url=base_url).json
+    assert [each["url"] for each in described["servers"]] == [address]
 
 
 def test_widget_without_versions_has_an_example_of_a_bundle_too(

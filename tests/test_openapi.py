@@ -264,6 +264,7 @@ def test_fault_is_described_with_the_number_it_has_in_the_log(
     app = app_with(document("acme/clock", version()))
     connection = sqlite3.connect(app.config["DATABASE"], isolation_level=None)
     connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.execute("DROP TRIGGER summary_version_changed")
     connection.execute("UPDATE version SET permissions = '{'")
     connection.close()
     described = DESCRIPTION["components"]["responses"][name]
@@ -348,10 +349,12 @@ def test_compatible_version_is_described_as_there_only_when_asked_for(demo: Flas
     assert summary["required"] == list(demo.get("/api/v1/widgets/search").json["widgets"][0])
 
 
-def test_description_is_served_as_it_is_written(server: Server) -> None:
+def test_description_is_served_as_it_is_written_but_for_the_address(server: Server) -> None:
     answer, body = server.request("GET", "/openapi.json", Origin="https://dashboard.example")
     assert answer.status == 200
-    assert body == (ROOT / "catalog" / "openapi.json").read_bytes()
+    written = (ROOT / "catalog" / "openapi.json").read_bytes()
+    assert body == written.replace(b'"url": "/"', b'"url": "%b"' % server.url.encode())
+    assert [str(error) for error in OpenAPIV31SpecValidator(json.loads(body)).iter_errors()] == []
     assert answer.headers["Content-Type"] == "application/json"
     assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
     head, nothing = server.request("HEAD", "/openapi.json")
@@ -363,6 +366,12 @@ def test_description_that_is_held_is_304(demo: FlaskClient) -> None:
     answer = demo.get("/openapi.json", headers={"If-None-Match": tag})
     assert (answer.status_code, answer.data) == (304, b"")
     assert demo.get("/openapi.json", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_description_of_another_address_has_another_etag(demo: FlaskClient) -> None:
+    tag = demo.get("/openapi.json").headers["ETag"]
+    held = {"If-None-Match": tag}
+    assert demo.get("/openapi.json", base_url="http://other", headers=held).status_code == 200
 
 
 def test_service_does_what_the_description_says(tmp_path: Path) -> None:

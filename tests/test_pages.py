@@ -1,8 +1,13 @@
 """What every page has in common: text that stays text, headers, methods, errors, icons."""
 
+import hashlib
+import http.client
 import re
+import threading
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from builders import document, version
@@ -15,6 +20,20 @@ from app import create_app
 WEATHER = "/widgets/acme/weather"
 HOSTILE = "<script>alert(1)</script>\"'&<b>"
 PATHS = ["/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"]
+
+SECURITY_HEADERS = [
+    "Content-Security-Policy",
+    "Referrer-Policy",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+]
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Writes no line for each request."""
+
+    def log_message(self, *arguments: object) -> None:
+        pass
 
 
 @pytest.mark.parametrize("field", ["displayName", "description"])
@@ -55,7 +74,8 @@ def test_a_page_may_load_nothing_but_our_files(demo: FlaskClient, path: str) -> 
         for each in response.headers["Content-Security-Policy"].split(";")
     )
     assert policy["default-src"] == "'none'"
-    assert {policy[f"{kind}-src"] for kind in ("script", "style", "img", "connect")} == {"'self'"}
+    assert {policy[f"{kind}-src"] for kind in ("style", "img", "connect")} == {"'self'"}
+    assert all(re.fullmatch("'sha256-[^']+'", each) for each in policy["script-src"].split())
     assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert "unsafe" not in response.headers["Content-Security-Policy"]
     assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -66,6 +86,64 @@ def test_a_page_may_load_nothing_but_our_files(demo: FlaskClient, path: str) -> 
     assert not [
         name for each in elements(response.text) for name in each.attributes if name[:2] == "on"
     ]
+
+
+@pytest.mark.parametrize("path", ["/", WEATHER, "/docs", "/none"])
+def test_every_script_of_a_page_is_admitted_by_its_hash(demo: FlaskClient, path: str) -> None:
+    response = demo.get(path)
+    scripts = elements(response.text, "script")
+    assert scripts
+    for script in scripts:
+        with demo.get(script.attributes["src"]) as file:
+            digest = b64encode(hashlib.sha256(file.data).digest()).decode()
+        assert script.attributes["integrity"] == f"sha256-{digest}"
+        assert f"'sha256-{digest}'" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/docs", "/openapi.json", "/static/copy.js"])
+def test_another_wsgi_server_sends_the_same_security_headers(
+    demo: FlaskClient, server: Server, path: str
+) -> None:
+    with make_server("127.0.0.1", 0, demo.application, handler_class=QuietHandler) as other:
+        answering = threading.Thread(target=other.handle_request)
+        answering.start()
+        connection = http.client.HTTPConnection("127.0.0.1", other.server_port, timeout=10)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        answering.join()
+    ours, _ = server.request("GET", path)
+    for name in SECURITY_HEADERS:
+        sent = ours.headers.get_all(name)
+        assert sent, name
+        assert response.headers.get_all(name) == sent
+
+
+def test_every_address_of_a_page_begins_with_the_prefix(demo: FlaskClient) -> None:
+    base_url = "https://widgets.example:8443/catalog"
+    for path in [*PATHS, "/?q=nothing+such", "/docs"]:
+        page = demo.get(path, base_url=base_url).text
+        found = [
+            each.attributes[name]
+            for each in elements(page)
+            for name in ("href", "src", "action")
+            if name in each.attributes
+        ]
+        assert len(found) > 5
+        outside = [each for each in found if not each.startswith(("/catalog/", "#"))]
+        assert [each for each in outside if not each.startswith("https://cdn.example.com/")] == []
+
+
+def test_a_page_below_a_prefix_is_marked_as_the_current_one(demo: FlaskClient) -> None:
+    for path in ("/", "/docs"):
+        page = demo.get(path, base_url="http://localhost/catalog").text
+        (current,) = (
+            each
+            for each in elements(page, "a")
+            if each.attributes.get("aria-current") == "page" and "aria-label" not in each.attributes
+        )
+        assert current.attributes["href"] == f"/catalog{path}"
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/static/catalog.css", "/static/none.css"])

@@ -11,7 +11,8 @@ let typing = false; // one entry of the history for each visit to a field, not f
 function address() {
   const filled = [...new FormData(form)].filter(([, value]) => value.trim() !== "");
   const query = new URLSearchParams(filled).toString();
-  return query ? `/?${query}` : "/";
+  const { pathname } = new URL(form.action);
+  return query ? `${pathname}?${query}` : pathname;
 }
 
 async function load(url) {

@@ -1,6 +1,7 @@
 // "Try it": a form of the documentation asks this server and shows the answer in the page. The
 // forms are of no use without this script, which therefore is what shows them.
 
+const docs = document.querySelector(".docs");
 const SHOWN = 60000; // characters of an answer
 const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g; // the direction of what follows
 
@@ -17,7 +18,7 @@ function addressOf(form) {
 
 function commandOf(form) {
   const method = form.method === "get" ? "" : `-X ${form.method.toUpperCase()} `;
-  const url = location.origin + addressOf(form);
+  const url = docs.dataset.address + addressOf(form);
   return `curl -s ${method}${/^[\w@%+=:,./-]+$/.test(url) ? url : `'${url}'`}`;
 }
 
@@ -56,10 +57,11 @@ async function ask(form) {
   const body = box.querySelector("pre");
   box.setAttribute("aria-busy", "true");
   try {
-    const address = addressOf(form);
+    const address = docs.dataset.prefix + addressOf(form);
     const response = await fetch(address, { method: form.method, cache: "no-store" });
     body.textContent = await textOf(response);
-    outcome.textContent = `${response.status} ${response.statusText} from ${address}`;
+    const status = `${response.status} ${response.statusText}`.trim(); // HTTP/2 has no status text
+    outcome.textContent = `${status} from ${address}`;
     box.dataset.ok = response.ok;
   } catch {
     outcome.textContent = "The server did not answer.";

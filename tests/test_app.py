@@ -20,6 +20,7 @@ MODULES = sorted((ROOT / "catalog").glob("*.py"))
 PURE = ["store", "search", "documents", "semver_ranges", "db", "folding", "resources"]
 PURE += ["atomic_files", "backups", "catalog_files", "checks", "logs", "publishing"]
 PURE += ["sqlite_file", "upgrades", "bundles", "packs", "store_copies"]
+PURE += ["costs", "deadlines", "keeper", "open_file"]
 PURE += ["description", "details", "figures", "icons", "parameters", "shelf", "summaries"]
 BLUEPRINTS = ["v1", "registry", "operations", "internal", "pages", "reference"]
 WEB = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}

@@ -23,11 +23,18 @@ class RecentCosts:
 
     def get(self, target: str) -> Cost | None:
         """What is known of the target; that it is slow is known for some seconds only."""
-        cost, until = self._costs.get(hash(target), (None, 0.0))
-        return None if cost is Cost.SLOW and until < time.monotonic() else cost
+        key = hash(target)
+        cost, until = self._costs.get(key, (None, 0.0))
+        if cost is Cost.SLOW and until < time.monotonic():
+            return None
+        if cost is Cost.FAST:
+            with self._lock:
+                if key in self._costs:
+                    self._costs.move_to_end(key)
+        return cost
 
     def set(self, target: str, cost: Cost | None) -> None:
-        """Keep what is known now, and forget what was learnt longest ago if that is too much."""
+        """Keep what is known now, and forget what was used longest ago if that is too much."""
         key = hash(target)
         with self._lock:
             self._costs.pop(key, None)

@@ -34,7 +34,10 @@ class Keeper:
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = name
-        self._wal, self._shm = os.fspath(log_of(path)), os.fspath(shared_memory_of(path))
+        # SQLite follows links before it adds to the name.
+        self._real_path = Path(os.path.realpath(path))
+        self._wal = os.fspath(log_of(self._real_path))
+        self._shm = os.fspath(shared_memory_of(self._real_path))
         self.file = inode(os.fspath(path))
         self.connection = self._connection()
         self._own_wal, self._own_shm = inode(self._wal), inode(self._shm)
@@ -67,7 +70,7 @@ class Keeper:
 
         No other connection of this process may be in use.
         """
-        is_replaced = inode(self._wal) not in (self._own_wal, None) and os.stat(self._wal).st_size
+        is_replaced = inode(self._wal) not in (self._own_wal, None) and os.path.getsize(self._wal)
         if is_replaced or inode(self._shm) not in (self._own_shm, None):
             raise DatabaseError(
                 f"{self.name}-wal or {self.name}-shm was removed, and another process has made a "
@@ -91,8 +94,9 @@ class Keeper:
             if not is_empty:
                 # Another thread reads the old file, and needs its WAL to the end.
                 raise DatabaseError(f"{self.name} is being replaced.")
-        if self._own_wal == inode(self._wal):
-            remove_log(self.path)
+        is_moved = inode(os.fspath(self._real_path)) != self.file
+        if is_moved and self._own_wal == inode(self._wal):
+            remove_log(self._real_path)
         self.connection.close()
 
 
@@ -105,6 +109,6 @@ def inode(path: str) -> Inode | None:
     """Which file is at the path."""
     try:
         status = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

@@ -21,7 +21,7 @@ PURE = ["store", "search", "documents", "semver_ranges", "db", "folding", "resou
 PURE += ["atomic_files", "backups", "catalog_files", "checks", "logs", "publishing"]
 PURE += ["sqlite_file", "upgrades", "bundles", "packs", "store_copies", "tar_reader"]
 PURE += ["description", "details", "figures", "icons", "parameters", "sdk_intervals"]
-PURE += ["deadlines", "keeper", "open_file"]
+PURE += ["costs", "deadlines", "keeper", "open_file"]
 BLUEPRINTS = ["v1", "registry", "operations", "internal", "pages", "reference"]
 WEB = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
 

@@ -115,8 +115,8 @@ def broken(client_with: Callable[..., FlaskClient]) -> FlaskClient:
     """A catalog that holds what it never should: no view can expect it."""
     client = client_with(document("acme/clock", version()))
     connection = sqlite3.connect(client.application.config["DATABASE"])
-    connection.execute("PRAGMA ignore_check_constraints = ON")
-    connection.execute("UPDATE version SET permissions = '{'")
+    connection.execute("DROP VIEW version_entry")
+    connection.execute("DROP TABLE summary")
     connection.execute(
         "CREATE TRIGGER refuse BEFORE UPDATE ON widget BEGIN SELECT RAISE(ABORT, 'no'); END"
     )

@@ -276,6 +276,34 @@ def test_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     database.close()
 
 
+def test_path_may_be_a_link(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.db").symlink_to(database.path)
+    linked = Database(tmp_path / "other" / "link.db")
+    connection = linked.reader()
+    assert linked.write([set_count("2")]) == [1]
+    # It was not taken for a file that has lost its WAL.
+    assert linked.reader() is connection
+    assert read(linked, COUNT) == [(2,)]
+    linked.close()
+
+
+def test_link_may_be_turned_to_another_file(database: Database, tmp_path: Path) -> None:
+    other = Database(tmp_path / "other.db")
+    other.create(put("tasks"))
+    (tmp_path / "link.db").symlink_to(database.path)
+    linked = Database(tmp_path / "link.db")
+    linked.write([set_count("2")])
+    (tmp_path / "new-link.db").symlink_to(other.path)
+    (tmp_path / "new-link.db").replace(linked.path)
+    assert read(linked, "SELECT name FROM widget") == [("tasks",)]
+    # The first file is where it was, with its own WAL.
+    assert database.write([set_count("download_count + 1")]) == [1]
+    assert read(database, COUNT) == [(3,)]
+    linked.close()
+    assert read(database, COUNT) == [(3,)]
+
+
 def test_log_of_a_lost_file_is_not_read_into_a_new_catalog(
     database: Database, tmp_path: Path
 ) -> None:

@@ -49,8 +49,8 @@ def send(server: Server, data: bytes) -> None:
 def damage(database: Path) -> None:
     """Make each answer with a version in it fail, through no fault of the caller."""
     connection = sqlite3.connect(database, isolation_level=None)
-    connection.execute("PRAGMA ignore_check_constraints = ON")
-    connection.execute("UPDATE version SET permissions = '{'")
+    connection.execute("DROP VIEW version_entry")
+    connection.execute("DROP TABLE summary")
     connection.close()
 
 

@@ -1,7 +1,11 @@
 """npm ranges as intervals of keys that sort as versions do, so that SQLite can compare with them.
 
 A range is parsed when it is written. A search only compares text, however many ranges there are and
-whatever is in them.
+whatever is in them. The intervals are stored: a change of what they are for some range needs a new
+schema version, whose migration stores them anew.
+
+In one case the result is not that of satisfies(): node ignores the rest of two prereleases from
+numbers on that have different digits and are the same double, as 2^53 and 2^53 + 1 are.
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,66 @@
+"""Ranges as intervals of keys: an SDK's key is in one of them just if the range admits the SDK."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.sdk_intervals import sdk_intervals, sdk_key
+from catalog.semver_ranges import is_version, satisfies
+
+NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_text("utf-8"))
+RANGES = [*(case[0] for case in NODE["cases"]), *(row[0] for row in NODE["grid"]["ranges"])]
+VERSIONS = {*(case[1] for case in NODE["cases"]), *(text for text, _ in NODE["versions"])}
+VALID = sorted(filter(is_version, {*VERSIONS, *NODE["grid"]["versions"]}))
+
+
+def admits(range_: str, version: str) -> bool:
+    key = sdk_key(version)
+    return any(low <= key < high for low, high in sdk_intervals(range_))
+
+
+def test_intervals_admit_what_node_does() -> None:
+    keys = {version: sdk_key(version) for version in VALID}
+    for range_ in dict.fromkeys(RANGES):
+        intervals = sdk_intervals(range_)
+        found = [v for v in VALID if any(low <= keys[v] < high for low, high in intervals)]
+        assert found == [v for v in VALID if satisfies(v, range_)], range_
+
+
+numbers = st.sampled_from(["0", "1", "2", "3", "10", "9007199254740991"])
+# The last four are three doubles.
+prereleases = st.sampled_from(
+    [
+        *("", "", "", "-0", "-1", "-10", "-a", "-a.1", "-a.b", "-a-b", "-A", "-rc.9", "-rc.10"),
+        *("-9007199254740991", "-9007199254740992", "-9007199254740993", "-" + "9" * 200),
+    ]
+)
+versions = st.tuples(numbers, numbers, numbers, prereleases, st.sampled_from(["", "+b.1"])).map(
+    lambda drawn: ".".join(drawn[:3]) + drawn[3] + drawn[4]
+)
+partials = st.lists(numbers | st.sampled_from(["x", "*"]), min_size=1, max_size=2).map(".".join)
+operators = st.sampled_from(["", "^", "~", "<", "<=", ">", ">=", "="])
+comparators = st.tuples(operators, versions | partials).map("".join)
+hyphens = st.tuples(versions, versions).map(" - ".join)
+alternatives = st.lists(comparators, min_size=1, max_size=3).map(" ".join) | hyphens
+ranges = st.lists(alternatives, min_size=1, max_size=3).map(" || ".join)
+
+
+@given(ranges, st.lists(versions, min_size=5, max_size=5))
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_intervals_admit_what_the_range_does(range_: str, sdks: list[str]) -> None:
+    assert [admits(range_, sdk) for sdk in sdks] == [satisfies(sdk, range_) for sdk in sdks]
+
+
+@given(ranges)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_intervals_are_disjoint_and_in_order(range_: str) -> None:
+    bounds = [bound for interval in sdk_intervals(range_) for bound in interval]
+    assert bounds == sorted(set(bounds))
+
+
+@pytest.mark.parametrize("range_", ["banana", "1.0.0 || banana", "^1.0.0 <1.0.0", ">1.0.0 <=1.0.0"])
+def test_range_that_admits_nothing_has_no_interval(range_: str) -> None:
+    assert sdk_intervals(range_) == []

@@ -1,0 +1,92 @@
+"""What the worst searches cost the thread that serves all clients, in CPU time."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from builders import Json, document, version
+from flask import Flask
+
+from app import create_app
+from catalog import store
+from catalog.db import Database
+from catalog.documents import check_document
+from catalog.sqlite_file import DeadlineExceeded
+
+SEARCH = "/api/v1/widgets/search"
+# As the server gives to a request on its I/O thread.
+DEADLINE = 0.025  # seconds
+MAX_CPU = 0.1  # seconds
+
+# Copies of the one version of the widget, each with one of the ranges.
+ADD_VERSIONS = """
+INSERT INTO version
+SELECT NULL, widget.id, '0.0.' || key, printf('%06d', key), bundle_url, bundle_size, sha256_hash,
+    published_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1, value, NULL, '[]', NULL, NULL
+FROM version JOIN widget, json_each(:ranges) WHERE version.id = 1 AND key % :widgets = widget.id - 1
+"""
+
+
+def short_range(number: int) -> str:
+    return f">={number // 300 + 2}.{number % 300}.0 <{number // 300 + 3}.0.0"
+
+
+def long_range(number: int) -> str:
+    """A range of about 240 characters."""
+    alternatives = " || ".join(f"~{number % 97 + 2}.{minor}.{number}" for minor in range(30))
+    return alternatives[:240].rpartition(" ||")[0]
+
+
+# How many widgets, how many versions of each, and the range of each version: none admits SDK 1.x.
+CATALOGS = {
+    "100 widgets with 300 versions": (100, 300, short_range),
+    "20 widgets with 100 versions of long ranges": (20, 100, long_range),
+}
+
+
+@pytest.fixture(scope="module", params=CATALOGS.values(), ids=CATALOGS)
+def app(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flask]:
+    widgets, versions, range_ = request.param
+    first = document("acme/w0", version("0.0.0-first", sdkVersion="^9.0.0"))
+    documents = [first, *(document(f"acme/w{number}") for number in range(1, widgets))]
+    ranges = [range_(number) for number in range(widgets * versions)]
+    values = {"ranges": json.dumps(ranges), "widgets": widgets}
+    database = Database(tmp_path_factory.mktemp("cost") / "catalog.db")
+    statements = store.put_documents(map(check_document, documents))
+    database.create([*statements, store.add_ranges(ranges), (ADD_VERSIONS, values)])
+    app = create_app({"DATABASE": database.path})
+    yield app
+    app.extensions["database"].close()
+
+
+QUERY = {"scope": "acme", "limit": "100"}
+
+
+@pytest.mark.parametrize("sdk", ["1.0.0", "1.0.1-rc.1"])
+def test_page_with_many_distinct_ranges_does_not_hold_up_the_io_thread(
+    app: Flask, sdk: str
+) -> None:
+    client = app.test_client()
+    app.extensions["database"].set_deadline(DEADLINE)
+    before = time.thread_time()
+    # The server runs it again on a worker thread.
+    with suppress(DeadlineExceeded):
+        assert client.get(SEARCH, query_string={**QUERY, "compatSdk": sdk}).status_code == 200
+    assert time.thread_time() - before < MAX_CPU
+
+
+def test_page_with_many_distinct_ranges_takes_less_than_a_second_of_a_worker(app: Flask) -> None:
+    def search() -> tuple[float, Json]:
+        before = time.thread_time()
+        response = app.test_client().get(SEARCH, query_string={**QUERY, "compatSdk": "1.1.0"})
+        return time.thread_time() - before, response.get_json()
+
+    with ThreadPoolExecutor(1) as worker:
+        cpu, page = worker.submit(search).result()
+    assert cpu < 1
+    assert {str(widget["latestCompatibleVersion"]) for widget in page["widgets"]} == {"None"}

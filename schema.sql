@@ -128,20 +128,20 @@ CREATE TABLE deleted_version (
     name        TEXT NOT NULL,
     version     TEXT NOT NULL,
     sha256_hash TEXT NOT NULL,
-    PRIMARY KEY (scope, name, version)
+    PRIMARY KEY (scope, name, version, sha256_hash)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER version_deleted AFTER DELETE ON version BEGIN
     INSERT INTO deleted_version
         SELECT scope, name, old.version, old.sha256_hash FROM widget WHERE id = old.widget_id
-        ON CONFLICT DO UPDATE SET sha256_hash = excluded.sha256_hash;
+        ON CONFLICT DO NOTHING;
 END;
 
 -- When the versions of a widget are deleted with it, its row is gone before theirs.
 CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
     INSERT INTO deleted_version
         SELECT old.scope, old.name, version, sha256_hash FROM version WHERE widget_id = old.id
-        ON CONFLICT DO UPDATE SET sha256_hash = excluded.sha256_hash;
+        ON CONFLICT DO NOTHING;
 END;
 
 -- What search reads: for each listed widget a narrow row to find and order it by, the trigrams of its

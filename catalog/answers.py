@@ -1,7 +1,7 @@
 """Cache of rendered responses, each valid for as long as its revision of the catalog is current."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from threading import Lock
@@ -11,9 +11,10 @@ from flask import Response, current_app, request
 from werkzeug.datastructures import Headers
 
 from catalog.db import Database
-from catalog.resources import HELD_BUNDLE_URL, with_bundle_urls
+from catalog.deadlines import Deadline
+from catalog.resources import HELD_BUNDLE_URL, json_text, with_bundle_urls
 from catalog.routing import public_url
-from catalog.sqlite_file import Connection, DataVersion
+from catalog.sqlite_file import Connection, DataVersion, WouldBlock
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 MAX_BYTES = 16 * 1024 * 1024
 # Upper bound of what Python allocates for the objects of one entry.
 OVERHEAD = 1024
+# For a response as large as the catalog: only one is rendered at a time.
+RENDER_DEADLINE = 30  # seconds
+# Copying and searching more takes the I/O thread over a millisecond.
+MAX_COPY = 1024 * 1024  # bytes
 
 # A body in one piece, or in several where it is too large to be copied into one.
 Pieces = tuple[bytes, ...]
@@ -31,30 +36,13 @@ Look = Callable[[Connection, Any], Any]
 Make = Callable[[Connection], Made]
 
 
-@dataclass(frozen=True)
-class Body:
-    """The bytes of a response with their strong ETag, as sent to clients of one base URL."""
-
-    pieces: Pieces
-    etag: str
-    public_url: str | None = None
-
-    @classmethod
-    def of(cls, pieces: Iterable[bytes], public_url: str | None = None) -> "Body":
-        """The body with its ETag."""
-        pieces = tuple(pieces)
-        digest = sha1(usedforsecurity=False)
-        for piece in pieces:
-            digest.update(piece)
-        return cls(pieces, digest.hexdigest(), public_url)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.pieces))
-
-
 @dataclass
 class CachedResponse:
-    """A response and the revision it belongs to. What depends on the client's Host is apart."""
+    """A response and the revision it belongs to.
+
+    The URLs of held bundles are paths in its text: what depends on the client's Host is put in for
+    each client, and only the last result is kept.
+    """
 
     # Which of the files that have been at the path of the database.
     generation: int
@@ -62,22 +50,35 @@ class CachedResponse:
     # Of a connection, when it last saw the revision to be current.
     data_version: DataVersion
     pieces: Pieces
-    names_held_bundles: bool
+    digest: str
+    length: int
+    held_bundles: int
     # In memory, with the key: clients choose that, and it may be longer than the body.
     size: int
-    # The body that was sent last.
-    body: Body | None = None
+    # What was sent last, and for which base URL.
+    sent: tuple[str, Pieces] | None = None
 
-    def body_for(self, url: str) -> Body:
-        """The body for clients that reach this service at the base URL."""
+    def etag_for(self, url: str) -> str:
+        """The strong ETag of the body for clients at the base URL."""
+        if not self.held_bundles:
+            return self.digest
+        return sha1(f"{self.digest} {url}".encode(), usedforsecurity=False).hexdigest()
+
+    def length_for(self, url: str) -> int:
+        """The length of the body for clients at the base URL."""
+        return self.length + self.held_bundles * len(json_text(url))
+
+    def body_for(self, url: str, deadline: Deadline) -> Pieces:
+        """The body for clients at the base URL; a large one is not made on the I/O thread."""
+        if not self.held_bundles:
+            return self.pieces
         # Other threads may set it: read it once.
-        body = self.body
-        if not self.names_held_bundles:
-            body = self.body = body or Body.of(self.pieces)
-        elif body is None or body.public_url != url:
-            with_urls = (with_bundle_urls(piece, url) for piece in self.pieces)
-            body = self.body = Body.of(with_urls, url)
-        return body
+        sent = self.sent
+        if sent is None or sent[0] != url:
+            if self.length > MAX_COPY and deadline.on_io_thread:
+                raise WouldBlock
+            sent = self.sent = url, tuple(with_bundle_urls(piece, url) for piece in self.pieces)
+        return sent[1]
 
 
 class ResponseCache:
@@ -100,6 +101,12 @@ class ResponseCache:
             if entry is not None:
                 self._entries.move_to_end(key)
             return entry
+
+    def forget_large(self, key: Hashable) -> None:
+        """Free the large response for the key, which is stale."""
+        with self._lock:
+            if self._large and self._large[0] == key:
+                self._large = None
 
     def put(self, key: Hashable, entry: CachedResponse) -> None:
         """Cache the response, and evict those longest unused where there is no room."""
@@ -129,14 +136,16 @@ def respond(
         entry = cached(key, look) or rendered_alone(key, look, make)
     else:
         entry = cached(key, look) or rendered(key, make)
-    body = entry.body_for(public_url())
-    headers = {"ETag": f'"{body.etag}"', **(headers or {})}
+    url = public_url()
+    etag = entry.etag_for(url)
+    headers = {"ETag": f'"{etag}"', **(headers or {})}
     # Most requests are unconditional, and parsing the header costs more than finding it absent.
-    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(body.etag):
+    if "If-None-Match" in request.headers and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers, mimetype="application/json")
     response = Ready(headers=headers, mimetype="application/json")
-    response.response = body.pieces
-    response.headers["Content-Length"] = str(len(body))
+    response.headers["Content-Length"] = str(entry.length_for(url))
+    if request.method != "HEAD":
+        response.response = entry.body_for(url, current_app.extensions["database"].deadline)
     return response
 
 
@@ -173,6 +182,7 @@ def cached(key: Hashable, look: Look) -> CachedResponse | None:
         return None
     revision = look(connection, entry.revision)
     if revision is None:
+        cache.forget_large(key)
         return None
     entry = replace(entry, revision=revision, data_version=data_version)
     cache.put(key, entry)
@@ -186,11 +196,21 @@ def rendered(key: Hashable, make: Make) -> CachedResponse:
     connection = database.reader()
     data_version = connection.data_version()
     revision, pieces = make(connection)
-    names_held_bundles = any(HELD_BUNDLE_URL in piece for piece in pieces)
-    length = sum(map(len, pieces)) * (2 if names_held_bundles else 1)
-    size = length + 4 * len(repr(key)) + OVERHEAD
-    generation = connection.generation
-    entry = CachedResponse(generation, revision, data_version, pieces, names_held_bundles, size)
+    digest = sha1(usedforsecurity=False)
+    for piece in pieces:
+        digest.update(piece)
+    held_bundles = sum(piece.count(HELD_BUNDLE_URL) for piece in pieces)
+    length = sum(map(len, pieces))
+    entry = CachedResponse(
+        generation=connection.generation,
+        revision=revision,
+        data_version=data_version,
+        pieces=pieces,
+        digest=digest.hexdigest(),
+        length=length,
+        held_bundles=held_bundles,
+        size=length * (2 if held_bundles else 1) + 4 * len(repr(key)) + OVERHEAD,
+    )
     cache.put(key, entry)
     return entry
 
@@ -205,4 +225,5 @@ def rendered_alone(key: Hashable, look: Look, make: Make) -> CachedResponse:
     if deadline.on_io_thread:
         return rendered(key, make)
     with deadline.holding(cache.render_lock):
+        deadline.extend(RENDER_DEADLINE)
         return cached(key, look) or rendered(key, make)

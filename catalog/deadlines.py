@@ -22,6 +22,11 @@ class Deadline(threading.local):
         """Let the deadline pass in so many seconds."""
         self.at, self.is_final = time.monotonic() + seconds, is_final
 
+    def extend(self, seconds: float) -> None:
+        """Let a final deadline pass in so many seconds, if it would earlier."""
+        if self.is_final:
+            self.at = max(self.at, time.monotonic() + seconds)
+
     def is_past(self) -> bool:
         """Whether it has passed."""
         return time.monotonic() > self.at

@@ -3,6 +3,7 @@
 import sqlite3
 
 from catalog import resources
+from catalog.sdk_intervals import sdk_key
 
 DETAIL = f"""
 SELECT content, download_count, CAST(
@@ -36,3 +37,17 @@ def still_holds(connection: sqlite3.Connection, scope: str, name: str, seen: See
     """What the answer was made of, if it is still the same."""
     row = connection.execute(UNCHANGED, {"scope": scope, "name": name, **seen}).fetchone()
     return seen if row else None
+
+
+COMPATIBLE = f"""
+SELECT version FROM version JOIN widget ON widget.id = widget_id
+WHERE scope = :scope AND widget.name = :name AND yanked = 0 AND {resources.VERSION_ADMITS}
+"""
+
+
+def compatible_versions(
+    connection: sqlite3.Connection, scope: str, name: str, sdk: str
+) -> set[str]:
+    """The versions of a widget that run on the SDK and are not yanked."""
+    values = {"scope": scope, "name": name, "sdk": sdk_key(sdk)}
+    return {version for (version,) in connection.execute(COMPATIBLE, values)}

@@ -122,7 +122,7 @@ class Dispatcher:
     def _add_to_pool(self, channel: "Channel") -> None:
         first = channel.requests[0]
         cost = self._costs.get(target_of(first))
-        is_unknown = cost is None and not first.error and first.query
+        is_unknown = cost is None and not first.error and first.query and is_quick(first.path)
         if cost is Cost.SLOW or is_unknown:
             self._slow.add_task(PoolTask(channel, self._handle_slow))
         else:
@@ -144,12 +144,14 @@ class Dispatcher:
             channel.in_turn = False
         seconds = time.monotonic() - begun
         self._spent_in_turn += seconds
+        cost = self._costs.get(target)
         if seconds > COSTLY:
             self._allowance.spend(seconds)
-        cost = self._costs.get(target)
         if not aborted:
             if cost is None and seconds < COSTLY:
                 self._costs.set(target, Cost.FAST)
+            elif cost is Cost.FAST and seconds > COSTLY:
+                self._costs.set(target, None)
         elif isinstance(aborted, WouldBlock) or cost is Cost.FAST or first.path in ALWAYS_FAST:
             # It would have to wait for a lock, or it is the I/O thread that waited for the CPU.
             self._pool.add_task(PoolTask(channel, self._handle_in_pool))

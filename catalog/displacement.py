@@ -147,17 +147,19 @@ class ConnectionLimits:
     def bound_unsent(self, now: float) -> None:
         """Close connections until the bodies that wait to be sent fit into the memory for them.
 
-        A body is freed with its last connection, so the one that goes first is the one whose
+        A response is freed with its last connection, so the one that goes first is the one whose
         fastest client makes the least progress, with all its connections. The largest does not
-        count: otherwise a body above the limit could never be sent.
+        count: otherwise a response above the limit could never be sent.
         """
         self.unsent_since_check = 0
+        # By the last body of a response that is sent in several, which all its clients wait for.
         holders: dict[int, list[Connection]] = {}
-        sizes: dict[int, int] = {}
+        bodies: dict[int, dict[int, int]] = {}
         for connection in list(self.everyone.members):
-            for body in connection.bodies():
-                holders.setdefault(id(body), []).append(connection)
-                sizes[id(body)] = len(body)
+            if own := connection.bodies():
+                holders.setdefault(id(own[-1]), []).append(connection)
+                bodies.setdefault(id(own[-1]), {}).update((id(each), len(each)) for each in own)
+        sizes = {key: sum(response.values()) for key, response in bodies.items()}
         if not _is_over(sizes):
             return
         ranks = {

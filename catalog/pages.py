@@ -10,13 +10,12 @@ from markupsafe import Markup
 from catalog import figures
 from catalog.browsing import search_page, widgets_named
 from catalog.db import Database
-from catalog.details import find_widget
+from catalog.details import compatible_versions, find_widget
 from catalog.documents import shown
 from catalog.icons import icon_svg
 from catalog.parameters import ParameterError, parse_search
 from catalog.resources import Json, with_bundle_urls
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
-from catalog.semver_ranges import satisfies
 from catalog.sqlite_file import Connection
 
 PAGE_SIZE = 24  # fills rows of two, three and four
@@ -155,14 +154,17 @@ def widget(scope: str, name: str) -> tuple[str, int]:
     errors = field_errors({"compatSdk": typed} if typed else {})
     sdk = "" if errors else typed
     offered = [entry for entry in detail["versions"] if not entry["yanked"]]
-    fitting = [entry for entry in offered if satisfies(sdk, entry["sdkVersion"])]
+    compatible = compatible_versions(reader(), scope, name, sdk) if sdk else set()
+    fitting = [entry for entry in offered if entry["version"] in compatible]
+    # A page of thousands of versions takes seconds to render.
+    reader().check_deadline()
     page = render_template(
         "widget.html",
         widget=detail["widget"],
         versions=detail["versions"],
         latest=next(iter(offered), None),
         fitting=next(iter(fitting), None),
-        fits={entry["version"] for entry in fitting},
+        fits=compatible,
         typed=typed,
         errors=errors,
         sdk=sdk,

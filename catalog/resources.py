@@ -52,6 +52,14 @@ VERSION_ENTRIES = f"""'[' || coalesce((
         ORDER BY {NEWEST_FIRST})), '') || ']'"""
 
 
+# Whether a range admits the SDK. Its intervals are disjoint: only the last one that begins up to
+# the SDK's key can contain it.
+ADMITS = """
+:sdk < (SELECT high FROM sdk_interval
+        WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)
+"""
+VERSION_ADMITS = ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")
+
 # The braces are all that trim() can meet: no field of a widget is an object.
 REGISTRY_WIDGET = f"""'{{'
     || trim(json_object({WIDGET_FIELDS}, 'createdAt', widget.created_at), '{{}}')
@@ -65,8 +73,12 @@ HELD_BUNDLE_URL = b',"bundleUrl":"/'
 
 def with_bundle_urls(text: bytes, public_url: str) -> bytes:
     """The JSON with the absolute URL of each held bundle in place of its path."""
-    url = json.dumps(public_url, ensure_ascii=False)[1:-1].encode()
-    return text.replace(HELD_BUNDLE_URL, HELD_BUNDLE_URL[:-1] + url + b"/")
+    return text.replace(HELD_BUNDLE_URL, HELD_BUNDLE_URL[:-1] + json_text(public_url) + b"/")
+
+
+def json_text(text: str) -> bytes:
+    """The text as it stands between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode()
 
 
 def latest_version(newest_first: Iterable[Any]) -> str | None:

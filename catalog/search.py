@@ -8,9 +8,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from catalog.parameters import Search
-from catalog.resources import NEWEST_FIRST
+from catalog.resources import ADMITS, NEWEST_FIRST, VERSION_ADMITS
 from catalog.sdk_intervals import sdk_key
 from catalog.sqlite_file import Connection
+
+# Each trigram is one more list to read, and so many leave few candidates.
+MAX_TRIGRAMS = 12
 
 
 class PageRevision(NamedTuple):
@@ -18,50 +21,43 @@ class PageRevision(NamedTuple):
 
     content: int
     downloads: int
-    # An install of a widget with fewer downloads than this does not change the page.
+    # An install of a widget that still has fewer downloads does not change the page.
     least_downloads: int
-
-
-def find_widgets(connection: Connection, search: Search) -> tuple[PageRevision, bytes]:
-    """One page of summaries, as the JSON of the response, and the revision that it shows."""
-    is_ranked = search.q and search.name is None
-    row = _first_row(connection, RANKED_PAGE if is_ranked else PAGE, search)
-    is_full = row["total"] >= search.page * search.limit
-    # With words, an install can move a widget past others that have more downloads.
-    least_downloads = row["least_downloads"] if is_full and not search.q else -1
-    revision = PageRevision(row["content"], row["downloads"], least_downloads)
-    end = f'],"total":{row["total"]},"page":{search.page},"limit":{search.limit}}}\n'
-    return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
 
 
 # Without words, the page is read from an index that is in the right order.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
-_PAGE = """
+PAGE = """
 WITH total AS (SELECT count(*) AS total FROM listing WHERE {conditions}),
 page AS (
     SELECT widget_id, downloads FROM listing WHERE {ordered_conditions}
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-"""
+{rendered}"""
 
 # With words, the order is: the name equals q, begins with q, contains every word, the others.
-_RANKED_PAGE = """
+RANKED_PAGE = """
 WITH hit AS MATERIALIZED (
     SELECT widget_id, downloads, scope, name, CASE
         WHEN NOT ({name_conditions}) THEN 3
         WHEN folded_name = :q THEN 0
         WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
         ELSE 2 END AS tier
-    FROM {source} WHERE {match} AND {conditions}
+    FROM {candidates} AND {conditions}
 ),
 total AS (SELECT count(*) AS total FROM hit),
 page AS (
     SELECT widget_id, downloads FROM hit
     ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-"""
+{rendered}"""
 
-_RENDERED = """
+# The widgets that have all trigrams; or, if the words have no trigrams, every widget.
+INDEXED = """listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid
+    WHERE listing_text MATCH :trigrams"""
+SCANNED = "listing WHERE true"
+
+RENDERED = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
 FROM revision CROSS JOIN (
     SELECT min(page.downloads) AS least_downloads, CAST(group_concat(
@@ -71,33 +67,31 @@ FROM revision CROSS JOIN (
 )
 """
 
-PAGE = _PAGE + _RENDERED
-RANKED_PAGE = _RANKED_PAGE + _RENDERED
-
-# Whether a range admits the SDK. Of its disjoint intervals, only the last that begins before the
-# SDK's key can contain it.
-_ADMITS = """
-:sdk < (SELECT high FROM sdk_interval
-        WHERE range_id = {range_id} AND low <= :sdk ORDER BY low DESC LIMIT 1)
-"""
-
-# For most widgets it is the latest version, whose JSON is at hand.
-_COMPATIBLE = f"""
+# The JSON of the latest version is at hand, and for most widgets that is the version.
+COMPATIBLE = f"""
 || ',"latestCompatibleVersion":' || CASE
-    WHEN {_ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
+    WHEN {ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
     ELSE coalesce((
         SELECT entry FROM version_entry WHERE id = (
             SELECT id FROM version WHERE widget_id = summary.widget_id AND yanked = 0
-            AND {_ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")}
+            AND {VERSION_ADMITS}
             ORDER BY {NEWEST_FIRST} LIMIT 1)
     ), 'null') END
 """
 
-# Candidates are the widgets that have the words' trigrams or, if the words have none, all widgets.
-_INDEXED = "listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid"
-_SCANNED = "listing"
+NAMED = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
 
-_NAMED = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
+
+def find_widgets(connection: Connection, search: Search) -> tuple[PageRevision, bytes]:
+    """One page of summaries, as the JSON of the response, and the revision that it shows."""
+    is_ranked = search.q and search.name is None
+    row = _first_row(connection, RANKED_PAGE if is_ranked else PAGE, search)
+    is_full = row["total"] >= search.page * search.limit
+    # With words, a widget with few downloads can be on a page before one with many.
+    least_downloads = row["least_downloads"] if is_full and not search.q else -1
+    revision = PageRevision(row["content"], row["downloads"], least_downloads)
+    end = f'],"total":{row["total"]},"page":{search.page},"limit":{search.limit}}}\n'
+    return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
 
 
 # An install moves its widget forward. If the widget does not match, or is still behind the last one
@@ -121,8 +115,9 @@ def still_holds(
 
 
 def _first_row(connection: Connection, template: str, search: Search, **values: object) -> Any:
-    words = _padded(search.words)
-    trigrams = [trigram for word in search.words for trigram in _trigrams(word)]
+    words = _needed_words(search.words)
+    trigrams = [trigram for word in words for trigram in _trigrams(word)]
+    trigrams = list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
     statement = _statement(
         template,
         words=len(words),
@@ -135,7 +130,7 @@ def _first_row(connection: Connection, template: str, search: Search, **values: 
     values |= {f"word{number}": word for number, word in enumerate(words)}
     values |= {
         "q": search.q,
-        # A quoted string is looked for as it is, whatever characters it has.
+        # In quotes, no character has a meaning of its own.
         "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
         "name": search.name,
         "scope": search.scope,
@@ -147,28 +142,27 @@ def _first_row(connection: Connection, template: str, search: Search, **values: 
     return connection.execute(statement, values).fetchone()
 
 
-def _padded(words: list[str]) -> list[str]:
-    """The words, from the ninth on with one of them repeated up to a power of two.
+def _needed_words(words: list[str]) -> list[str]:
+    """The words that a text is searched for: without those that are part of another word.
 
-    SQLite prepares each statement once and caches it, so that there must not be one for each
-    number of words.
+    Each number of words has a statement of its own, and prepared statements are cached: more than
+    eight words are filled up to a power of two with the last one.
     """
-    if len(words) <= 8:
-        return words
-    count = 1 << (len(words) - 1).bit_length()
-    return words + words[-1:] * (count - len(words))
+    text = " ".join(words)
+    needed = [word for word in words if text.count(word) == 1]
+    if len(needed) > 8:
+        count = 1 << (len(needed) - 1).bit_length()
+        needed += needed[-1:] * (count - len(needed))
+    return needed
 
 
 # The index stores two noncharacters as U+FFFD. No text contains a NUL.
-_UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
+UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
 
 
 def _trigrams(word: str) -> list[str]:
-    """Trigrams that every text with the word has; none where the index cannot help.
-
-    Each is one more list to read, and three are nearly as selective as all of them.
-    """
-    if len(word) < 3 or _UNINDEXED.search(word):
+    """Up to three trigrams of the word, nearly as selective as all; none if the index has none."""
+    if len(word) < 3 or UNINDEXED.search(word):
         return []
     last = len(word) - 3
     return [word[start : start + 3] for start in {0, last // 2, last}]
@@ -188,17 +182,16 @@ def _statement(
     """The statement for searches of one shape."""
     matches = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
     if has_name:
-        matches = [_NAMED, f"NOT ({' AND '.join(matches)})"]
+        matches = [NAMED, f"NOT ({' AND '.join(matches)})"]
     in_scope = ["scope = :scope"] if has_scope else []
     official = "official = :official"
     conditions = [*matches, *in_scope, *([official] if has_official else [])]
     # The plus keeps SQLite from using an index that is not in the order of the page.
     ordered_conditions = [*matches, *in_scope, *([f"+{official}"] if has_official else [])]
     return template.format(
-        source=_INDEXED if is_indexed else _SCANNED,
-        match="listing_text MATCH :trigrams" if is_indexed else "true",
+        candidates=INDEXED if is_indexed else SCANNED,
         conditions=" AND ".join(conditions) or "true",
         ordered_conditions=" AND ".join(ordered_conditions) or "true",
         name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
-        compatible=_COMPATIBLE if has_sdk else "",
+        rendered=RENDERED.format(compatible=COMPATIBLE if has_sdk else ""),
     )

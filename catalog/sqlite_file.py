@@ -107,10 +107,6 @@ class Connection(sqlite3.Connection):
     on_io_thread = False
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
 
-    @property
-    def is_hurried(self) -> bool:
-        return self.on_io_thread
-
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
         if self.is_past_deadline():

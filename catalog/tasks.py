@@ -78,6 +78,15 @@ def request_line(request: HTTPRequestParser) -> str:
     return line.decode("latin-1").partition("\r\n")[0]
 
 
+def is_for_v1(line: str) -> bool:
+    """Whether the target of a request line is in the family of the public API."""
+    target = line.partition(" ")[2]
+    if not target.startswith("/"):
+        # The path of an absolute URL.
+        target = "/" + target.partition("://")[2].partition("/")[2]
+    return target.startswith(V1_PREFIX)
+
+
 class Task(LoggedTask, WSGITask):
     """A request that the app answers."""
 
@@ -102,8 +111,9 @@ class Refusal(LoggedTask, ErrorTask):
         self.status = f"{error.code} {error.reason}"
         self.response_headers.append(("Content-Type", "application/json"))
         self.response_headers.append(("X-Content-Type-Options", "nosniff"))
-        if f" {V1_PREFIX}" in request_line(self.request):
+        if is_for_v1(request_line(self.request)):
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
+            self.response_headers.append(("Cache-Control", "no-cache"))
         self.set_close_on_finish()
         self.channel.linger = True
         self.content_length = len(body)

@@ -10,7 +10,7 @@ from catalog.answers import MAX_BYTES, CachedResponse, ResponseCache
 
 
 def entry(size: int) -> CachedResponse:
-    return CachedResponse(0, "r", None, (b"",), names_held_bundles=False, size=size)
+    return CachedResponse(0, "r", (0, 0), (b"",), "digest", 0, held_bundles=0, size=size)
 
 
 def test_what_was_used_longest_ago_is_evicted_where_there_is_no_room() -> None:

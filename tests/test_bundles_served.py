@@ -20,6 +20,7 @@ from flask.testing import FlaskClient
 from app import create_app
 from catalog import store, store_copies
 from catalog.documents import check_document
+from catalog.sqlite_file import DeadlineExceeded
 
 AppWith = Callable[..., Flask]
 CONTENT = b"export default () => 'tick'\n"
@@ -137,7 +138,8 @@ def test_head_ignores_a_range(server: Server, asked: str) -> None:
     plain, _ = server.request("HEAD", PATH)
     response, body = server.request("HEAD", PATH, Range=asked)
     assert (response.status, body) == (200, b"")
-    assert {**response.headers, "Date": ""} == {**plain.headers, "Date": ""}
+    clock = {"Date": "", "Expires": ""}
+    assert {**response.headers, **clock} == {**plain.headers, **clock}
 
 
 @pytest.mark.parametrize("asked", ["bytes=0-5", "bytes=28-", "bytes=x"])
@@ -438,3 +440,25 @@ def test_no_header_of_a_bundle_comes_twice(
     names = sorted(name.lower() for name, _ in response.getheaders())
     assert response.status == (206 if headers and method == "GET" else 200)
     assert names == sorted(set(names))
+
+
+def test_a_large_registry_costs_the_io_thread_nothing_for_another_host(app_with: AppWith) -> None:
+    notes = "x" * 2_000_000
+    app = app_with(document("acme/clock", bundled("1.0.0", CONTENT, releaseNotes=notes)))
+    hold(app, CONTENT)
+    database = app.extensions["database"]
+    client = app.test_client()
+    first = client.get(ADDRESSES["registry"], headers={"Host": "a.example"})
+    database.mark_io_thread()
+    with pytest.raises(DeadlineExceeded):
+        client.get(ADDRESSES["registry"], headers={"Host": "b.example"})
+    head = client.head(ADDRESSES["registry"], headers={"Host": "b.example"})
+    assert head.content_length == first.content_length
+    assert head.headers["ETag"] != first.headers["ETag"]
+
+
+def test_content_length_is_that_of_the_body_for_each_host(client: FlaskClient) -> None:
+    for host in ("a.example", "much-longer.example:8080"):
+        for address in ADDRESSES.values():
+            response = client.get(address, headers={"Host": host})
+            assert response.headers["Content-Length"] == str(len(response.data))

@@ -272,3 +272,19 @@ def test_a_body_that_many_connections_send_counts_once(
         unread = [leave_unread(ask(REGISTRIES[0])) for _ in range(20)]
         last = leave_unread(ask(REGISTRIES[1]))
         assert [len(read_rest(each) or b"") >> 20 for each in [*unread, last]] == [2] * 21
+
+
+def test_a_registry_larger_than_the_memory_for_unsent_bodies_is_sent_whole(
+    tmp_path: Path, little_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", little_memory)
+    path = tmp_path / "pieces.db"
+    app = create_app({"DATABASE": path})
+    notes = "x" * 20_000
+    documents = [document(f"acme/w{n:03}", version(releaseNotes=notes)) for n in range(600)]
+    app.extensions["database"].create(store.put_documents(map(check_document, documents)))
+    app.extensions["database"].close()
+    with serving(path) as (_, ask):
+        body = read_rest(ask("/api/widgets/acme/registry.json"))
+    assert body is not None
+    assert body.count(b'"releaseNotes":"x') == 600

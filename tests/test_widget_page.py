@@ -1,5 +1,6 @@
 """The page of a widget: the version to install, its hash and command, and all the others."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -163,3 +164,16 @@ def test_a_widget_that_is_missing_or_unlisted_is_a_friendly_404(
     assert element(page, "h1").text == "There is nothing here"
     assert "Secret" not in page
     assert element(page, "form").attributes["action"] == "/"
+
+
+def test_long_ranges_are_not_parsed_for_a_page(client_with: Callable[..., FlaskClient]) -> None:
+    long_range = " || ".join(f"~{number}.0.{number}" for number in range(250))
+    versions = [version(f"1.0.{n}", sdkVersion=f"{long_range} || {n}.7.0") for n in range(40)]
+    client = client_with(document("acme/clock", *versions))
+    page = "/widgets/acme/clock?compatSdk="
+    client.get(page + "1.0.1")
+    begun = time.thread_time()
+    text = client.get(page + "7.7.0").text
+    assert text.count("Fits 7.7.0") == 1
+    # Parsing takes 40 times some 10 ms.
+    assert time.thread_time() - begun < 0.2

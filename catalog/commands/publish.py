@@ -166,9 +166,9 @@ WHERE scope = :scope AND widget.name = :name AND version = :version
 """
 
 
-DELETED_VERSION = """
-SELECT sha256_hash FROM deleted_version
-WHERE scope = :scope AND name = :name AND version = :version
+DELETED_WITH_OTHER_BYTES = """
+SELECT 1 FROM deleted_version
+WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> :sha256_hash
 """
 
 
@@ -176,9 +176,10 @@ def is_published(named: Named, document: Document) -> bool:
     """Whether just this version is there; refuses where it is or was there with other content."""
     with database().read() as connection:
         stored = connection.execute(STORED_VERSION, named._asdict()).fetchone()
-        deleted = connection.execute(DELETED_VERSION, named._asdict()).fetchone()
+        values = {**named._asdict(), "sha256_hash": document.versions[0]["sha256_hash"]}
+        deleted = connection.execute(DELETED_WITH_OTHER_BYTES, values).fetchone()
     if stored is None:
-        if deleted and deleted["sha256_hash"] != document.versions[0]["sha256_hash"]:
+        if deleted:
             raise Refusal(
                 f"{named} was published with another bundle and deleted; clients may have that "
                 "one cached, so publish this one as a new version."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from random import Random
 from typing import Any
 
 from bench import workload
@@ -14,8 +15,8 @@ from bench.workload import CONNECTIONS, Request, Row, constant_path
 WARM_UP_REQUESTS = 50
 # Servers take turns after each slice of a row, so that the load of other processes on the machine
 # affects them all alike.
-SLICES = 8
-BASELINE_REQUESTS = 200
+SLICES = 20
+BASELINE_REQUESTS = 100
 
 
 class Comparison:
@@ -24,6 +25,7 @@ class Comparison:
     def __init__(self, rows: Sequence[Row], catalogs: Sequence[Catalog], client: Client) -> None:
         self.rows, self.catalogs, self.client = rows, catalogs, client
         self.rounds = 0
+        self.rng = Random(9)
         names = [*(catalog.checkout.name for catalog in catalogs), "baseline"]
         self.samples: dict[str, dict[str, list[Sample]]] = {
             row.key: {name: [] for name in names} for row in rows
@@ -82,7 +84,8 @@ class Comparison:
             requests = row.requests[number::SLICES]
             turns = [(name, server, requests, headers[name]) for name, server in servers.items()]
             turns.append(("baseline", baseline, constant, {}))
-            for name, server, sent, fields in turns if number % 2 else reversed(turns):
+            # In random order, because a turn can depend on the one before it.
+            for name, server, sent, fields in workload.shuffled(turns, self.rng):
                 sample = self.client.measure(server, sent, CONNECTIONS, fields)
                 self.samples[row.key][name].append(sample)
 

@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> None:
         "rounds": comparison.rounds,
         "connections": workload.CONNECTIONS,
         "rows": comparison.results(),
+        "against": others[0].checkout.name if others else None,
     }
     if options.is_full:
         results["growth"] = measure_growth(catalogs, client, Rounds(3, 6, 480), log)

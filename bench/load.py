@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -98,8 +99,8 @@ def _send(
 async def _send_all(
     url: str, requests: Sequence[Request], connections: int, headers: Mapping[str, str]
 ) -> tuple[float, int]:
-    started = time.perf_counter()
     queue = iter(list(_encoded(url, requests, headers)))
+    started = time.perf_counter()
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
         tasks = [group.create_task(_connection(url, queue)) for _ in range(connections)]
     return time.perf_counter() - started, sum(task.result() for task in tasks)
@@ -117,15 +118,12 @@ async def _connection(url: str, queue: Iterator[bytes]) -> int:
     """Send requests from the queue until it is empty; the number of successful ones."""
     address = urlsplit(url)
     succeeded = 0
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    try:
-        for request in queue:
-            writer.write(request)
-            succeeded += await _read_status(reader) < 400
-    except (OSError, EOFError):
-        pass
-    finally:
-        writer.close()
+    with suppress(OSError, EOFError):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        with closing(writer):
+            for request in queue:
+                writer.write(request)
+                succeeded += await _read_status(reader) < 400
     return succeeded
 
 

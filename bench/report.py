@@ -85,18 +85,19 @@ def _cpu_and_rate(samples: Sequence[Sample]) -> tuple[str, str]:
     return f"{typical(samples, 'cpu'):,.0f}", f"{typical(samples, 'rate'):,.0f}"
 
 
-def against_rows(results: Json, other: str) -> list[tuple[str, ...]]:
-    """Each row of this and of another checkout; above a ratio of 1, this one is faster."""
-    lines: list[tuple[str, ...]] = []
+def commit_rows(results: Json, commit: str) -> list[tuple[str, ...]]:
+    """The head and the rows of a table that compares this version with another commit."""
+    rows: list[tuple[str, ...]] = [
+        ("", "CPU µs", commit, "CPU ratio", "requests/s", commit, "rate ratio")
+    ]
     for row in results["rows"]:
-        ours, theirs = row["samples"]["current"], row["samples"][other]
-        (our_cpu, our_rate), (their_cpu, their_rate) = _cpu_and_rate(ours), _cpu_and_rate(theirs)
-        cpu_ratio = f"{ratio(theirs, ours, 'cpu'):.2f}"
-        rate_ratio = f"{ratio(ours, theirs, 'rate'):.2f}"
-        lines.append(
-            (row["title"], our_cpu, their_cpu, cpu_ratio, our_rate, their_rate, rate_ratio)
-        )
-    return lines
+        current, other = row["samples"]["current"], row["samples"][commit]
+        cpu, rate = _cpu_and_rate(current)
+        other_cpu, other_rate = _cpu_and_rate(other)
+        cpu_ratio = f"{ratio(other, current, 'cpu'):.2f}"
+        rate_ratio = f"{ratio(current, other, 'rate'):.2f}"
+        rows.append((row["title"], cpu, other_cpu, cpu_ratio, rate, other_rate, rate_ratio))
+    return rows
 
 
 def growth_lines(results: Json) -> list[Line]:
@@ -188,9 +189,6 @@ def draw_chart(results: Json) -> str:
     )
 
 
-ROWS_HEAD = ("", "CPU µs", "requests/s", "CPU ratio", "rate ratio", "target", "met")
-
-
 def page(results: Json) -> str:
     """The results as Markdown."""
     parts = [
@@ -199,28 +197,23 @@ def page(results: Json) -> str:
         f"## Compared with a constant response, at {results['widgets']:,} widgets",
         "CPU time of the server process per request, and requests per second. The baseline is a "
         "constant response from the same Flask app on the same I/O thread: 20 kB, as a page of "
-        "search results, or 800 kB for the registry. Servers take turns every few hundred "
+        "search results, or 800 kB for the registry. Servers take turns after at most 100 "
         "requests. The CPU ratio is the CPU time of the baseline divided by that of the row, the "
         "rate ratio is the rate of the row divided by that of the baseline; both are medians of "
         "all turns. Targets are for the CPU ratio, which varies less. A cold row sends each query "
         f"once, to a new process that has served {EARLIER_QUERIES:,} other searches; “just "
         "started” to a process that has not.",
-        _line_table(ROWS_HEAD, row_lines(results)),
         "![CPU ratio of each row](results.svg)",
-        *_against(results),
+        *_row_tables(results),
     ]
-    sizes = [_size_title(each) for each in results["catalogs"]]
     if "growth" in results:
         parts += [
             "## Growth of the catalog",
             "Milliseconds per request with one connection, in parentheses the CPU time. Growth is "
             "from 10,000 to 100,000 widgets.",
-            _line_table(("", *sizes, "growth", "target", "met"), growth_lines(results)),
+            _line_table(("", *_sizes(results), "growth", "target", "met"), growth_lines(results)),
         ]
-    parts += [
-        "## Catalogs",
-        _line_table(("widgets", *sizes, "target", "met"), catalog_lines(results)),
-    ]
+    parts += ["## Catalogs", _catalog_table(results)]
     if results.get("peers"):
         parts += [
             f"## Compared with other servers, at {results['widgets']:,} widgets",
@@ -238,28 +231,29 @@ def page(results: Json) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _against(results: Json) -> list[str]:
-    others = {each["checkout"] for each in results["catalogs"]} - {"current"}
+def _row_tables(results: Json) -> list[str]:
+    """The table of the rows, and one that compares them with another commit."""
+    head = ("", "CPU µs", "requests/s", "CPU ratio", "rate ratio", "target", "met")
+    parts = [_line_table(head, row_lines(results))]
+    if commit := results["against"]:
+        parts += [
+            f"## Compared with {commit}",
+            f"CPU ratio: CPU time at {commit} / CPU time now. Rate ratio: rate now / rate at "
+            f"{commit}. Above 1, this version is faster.",
+            table(commit_rows(results, commit)),
+        ]
+    return parts
+
+
+def _catalog_table(results: Json) -> str:
+    return _line_table(("widgets", *_sizes(results), "target", "met"), catalog_lines(results))
+
+
+def _sizes(results: Json) -> list[str]:
     return [
-        part
-        for other in others
-        for part in (
-            f"## Compared with {other}",
-            f"CPU ratio: CPU time at {other} / CPU time now. Rate ratio: rate now / rate at "
-            f"{other}. Above 1, this version is faster.",
-            table(
-                [
-                    ("", "CPU µs", other, "CPU ratio", "requests/s", other, "rate ratio"),
-                    *against_rows(results, other),
-                ]
-            ),
-        )
+        f"{each['widgets']:,}" + ("" if each["checkout"] == "current" else f", {each['checkout']}")
+        for each in results["catalogs"]
     ]
-
-
-def _size_title(catalog: Json) -> str:
-    size = f"{catalog['widgets']:,}"
-    return size if catalog["checkout"] == "current" else f"{size}, {catalog['checkout']}"
 
 
 def _introduction(results: Json) -> str:
@@ -307,5 +301,4 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 def summary(results: Json) -> str:
     """The part of the page that is printed at the end."""
-    parts = [_line_table(ROWS_HEAD, row_lines(results)), *_against(results), _introduction(results)]
-    return "\n\n".join(parts)
+    return "\n\n".join([*_row_tables(results), _catalog_table(results), _introduction(results)])

@@ -173,6 +173,7 @@ RESULTS: dict[str, Any] = {
     **{
         "client": "wrk",
         "widgets": 10_000,
+        "against": None,
         "rounds": 3,
         "connections": 8,
         "minutes": 9.0,
@@ -231,10 +232,12 @@ def test_the_report_compares_two_commits() -> None:
     cold = row("cold", None, [100, 240, 75])
     cold["samples"]["2b3bc74"] = samples([150, 480, 90], 50)
     other = RESULTS["catalogs"][0] | {"checkout": "2b3bc74"}
-    results = RESULTS | {"rows": [cold], "catalogs": [RESULTS["catalogs"][0], other]}
+    catalogs = [RESULTS["catalogs"][0], other]
+    results = RESULTS | {"rows": [cold], "against": "2b3bc74", "catalogs": catalogs}
     summary = report.summary(results | {"growth": [], "peers": []})
     assert "## Compared with 2b3bc74" in summary
     assert "| cold |    100 |     150 |      1.50 |        100 |      50 |       2.00 |" in summary
+    assert "| widgets                              |      10,000 | 10,000, 2b3bc74 |" in summary
 
 
 def test_the_chart_is_well_formed_and_has_a_bar_for_each_row() -> None:

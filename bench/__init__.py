@@ -1,1 +1,1 @@
-"""The benchmark: our service beside the limit of its own stack and beside its peers."""
+"""Benchmark: the service against a constant response, another commit and other servers."""

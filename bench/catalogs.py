@@ -1,10 +1,12 @@
-"""The catalogs that are measured: a file of documents, and the database it becomes."""
+"""Generated catalogs in databases, each made and served by the code of one checkout."""
 
 import hashlib
+import inspect
+import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -12,73 +14,102 @@ from statistics import median
 
 from bench import generate, words
 from bench.generate import LONG_HISTORY_VERSIONS, USUAL_VERSIONS, write_catalog
-from bench.processes import ROOT, WORK, StartError, settings
+from bench.processes import (
+    ROOT,
+    WORK,
+    Server,
+    StartError,
+    create_database,
+    run_flask,
+    start_service,
+)
 
-IMPORT_PATIENCE = 300
+
+@dataclass(frozen=True)
+class Checkout:
+    """The files of one version of the service."""
+
+    name: str
+    directory: Path
+
+
+CURRENT = Checkout("current", ROOT)
+
+
+def extract(commit: str) -> Checkout:
+    """Copy the files of a commit to bench/.work; the checkout is named by its short hash."""
+    name = _git("rev-parse", "--short", "--verify", f"{commit}^{{commit}}")
+    directory, archive = WORK / "commit", WORK / "commit.tar"
+    _git("archive", f"--output={archive}", name)
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.unpack_archive(archive, directory)
+    return Checkout(name, directory)
+
+
+def _git(*arguments: str) -> str:
+    result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    if result.returncode:
+        raise StartError(f"git {arguments[0]} failed: {result.stderr}")
+    return result.stdout.strip()
 
 
 @dataclass
 class Catalog:
+    """A catalog of generated widgets, with what was measured of its database and processes."""
+
+    checkout: Checkout
     widgets: int
     database: Path
     import_seconds: float
-    first_answers: list[float] = field(default_factory=list)
+    start_seconds: list[float] = field(default_factory=list)
     memory: int = 0
 
-    @property
-    def versions(self) -> int:
-        return (self.widgets - 1) * USUAL_VERSIONS + LONG_HISTORY_VERSIONS
+    @contextmanager
+    def serve(self) -> Iterator[Server]:
+        """A new process of the service."""
+        name, directory = self.checkout.name, self.checkout.directory
+        with start_service(name, directory, self.database) as server:
+            self.start_seconds.append(server.start_seconds)
+            yield server
+            self.memory = max(self.memory, server.memory())
 
     def facts(self) -> dict[str, object]:
         return {
+            "checkout": self.checkout.name,
             "widgets": self.widgets,
-            "versions": self.versions,
+            "versions": (self.widgets - 1) * USUAL_VERSIONS + LONG_HISTORY_VERSIONS,
             "import_seconds": self.import_seconds,
             "database_bytes": self.database.stat().st_size,
-            "first_answer_seconds": median(self.first_answers) if self.first_answers else None,
-            "slowest_first_answer_seconds": max(self.first_answers, default=None),
+            "start_seconds": median(self.start_seconds),
+            "slowest_start_seconds": max(self.start_seconds),
             "memory": self.memory,
         }
 
 
-def build(widgets: int, largest: int, say: Callable[[str], None]) -> Catalog:
-    """Import the catalog of so many widgets into a new database."""
-    file = _file(widgets, _file(largest, None, say), say)
-    database = WORK / f"{widgets}.db"
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{database}{suffix}").unlink(missing_ok=True)
-    _flask(database, "init")
-    begun = time.perf_counter()
-    _flask(database, "import", str(file))
-    seconds = time.perf_counter() - begun
-    say(f"Imported {widgets:,} widgets in {seconds:.1f} s.")
-    return Catalog(widgets, database, seconds)
+def build(checkout: Checkout, widgets: int, largest: int, log: Callable[[str], None]) -> Catalog:
+    """Import the first widgets of the largest catalog into a new database."""
+    file = _catalog_file(widgets, _catalog_file(largest, None, log), log)
+    database = WORK / f"{checkout.name}-{widgets}.db"
+    create_database(checkout.directory, database)
+    started = time.perf_counter()
+    run_flask(checkout.directory, database, "import", str(file))
+    seconds = time.perf_counter() - started
+    log(f"Imported {widgets:,} widgets in {seconds:.1f} s ({checkout.name}).")
+    return Catalog(checkout, widgets, database, seconds)
 
 
-def _file(widgets: int, larger: Path | None, say: Callable[[str], None]) -> Path:
-    """The catalog's file; made anew only where the generator has changed."""
-    sources = (Path(module.__file__).read_bytes() for module in (generate, words))
-    fingerprint = hashlib.sha256(b"".join(sources)).hexdigest()[:8]
+def _catalog_file(widgets: int, larger: Path | None, log: Callable[[str], None]) -> Path:
+    """The catalog as JSON Lines; generated again only if the generator has changed."""
+    sources = inspect.getsource(generate) + inspect.getsource(words)
+    fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]
     file = WORK / f"{widgets}-{fingerprint}.jsonl"
     if file.exists():
         return file
-    say(f"Generating {widgets:,} widgets.")
-    if larger:  # a smaller catalog is the beginning of a larger one
+    log(f"Generating {widgets:,} widgets.")
+    # A smaller catalog is the beginning of a larger one.
+    if larger:
         with larger.open("rb") as lines, file.open("wb") as start:
             start.writelines(islice(lines, widgets))
     else:
         write_catalog(file, widgets)
     return file
-
-
-def _flask(database: Path, *arguments: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "flask", *arguments],
-        cwd=ROOT,
-        env=settings(database),
-        capture_output=True,
-        text=True,
-        timeout=IMPORT_PATIENCE,
-    )
-    if ran.returncode:
-        raise StartError(f"flask {arguments[0]} failed: {ran.stderr}")

@@ -1,8 +1,8 @@
-"""The chart of the ratios: one bar a row, its target as a mark, readable on light and dark."""
+"""A bar chart of ratios with their targets, as SVG for light and dark backgrounds."""
 
+from collections.abc import Sequence
 from html import escape
-from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 WIDTH, LEFT, RIGHT, TOP, STEP, BAR = 760, 270, 60, 64, 28, 16
 
@@ -21,31 +21,32 @@ STYLE = """
 """
 
 
-def draw(results: dict[str, Any]) -> str:
-    """The chart as SVG."""
-    rows = results["rows"]
-    bottom = TOP + STEP * len(rows)
+class Ratio(NamedTuple):
+    title: str
+    value: float
+    target: float | None
+
+
+def draw(ratios: Sequence[Ratio], title: str, subtitle: str, footer: str) -> str:
+    bottom = TOP + STEP * len(ratios)
     height = bottom + 52
-    title = f"Speed beside the limit of the stack, at {results['widgets']:,} widgets"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}" role="img" aria-label="{escape(title)}">',
         f"<style>{STYLE}</style>",
         f'<rect class="page" width="{WIDTH}" height="{height}" rx="6"/>',
         f'<text class="title" x="20" y="30">{escape(title)}</text>',
-        '<text class="quiet" x="20" y="48">1.0 is the same bytes as a constant, '
-        "through the same server; a mark is a target</text>",
+        f'<text class="quiet" x="20" y="48">{escape(subtitle)}</text>',
         *_grid(bottom),
     ]
-    for number, row in enumerate(rows):
-        parts += _bar(row, TOP + STEP * number)
-    said = f"{results['date']}, {results['machine']['processor']}, {results['client']}"
-    parts.append(f'<text class="quiet" x="20" y="{height - 14}">{escape(said)}</text>')
+    for number, ratio in enumerate(ratios):
+        parts += _bar(ratio, TOP + STEP * number)
+    parts.append(f'<text class="quiet" x="20" y="{height - 14}">{escape(footer)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _x(ratio: float) -> float:
-    """Where on the chart a ratio is; a bar by chance longer than the whole ends at its edge."""
+    """The horizontal position of a ratio; bars above 1.1 are cut off."""
     return round(LEFT + min(ratio, 1.1) / 1.1 * (WIDTH - LEFT - RIGHT), 1)
 
 
@@ -61,20 +62,19 @@ def _grid(bottom: int) -> list[str]:
     return lines
 
 
-def _bar(row: dict[str, Any], top: int) -> list[str]:
-    ratio = median(a / b for a, b in zip(row["ours"], row["limit"], strict=True))
-    target = row["target"]
-    kind = "plain" if target is None else "bar" if ratio >= target else "missed"
-    y, end = top + (STEP - BAR) // 2, _x(ratio)
-    middle = y + BAR - 3
+def _bar(ratio: Ratio, top: int) -> list[str]:
+    title, value, target = ratio
+    kind = "plain" if target is None else "bar" if value >= target else "missed"
+    y, end = top + (STEP - BAR) // 2, _x(value)
+    text_y = y + BAR - 3
     parts = [
-        f'<text x="{LEFT - 12}" y="{middle}" text-anchor="end">{escape(row["title"])}</text>',
+        f'<text x="{LEFT - 12}" y="{text_y}" text-anchor="end">{escape(title)}</text>',
         f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{max(end - LEFT, 1):.1f}" '
         f'height="{BAR}" rx="2"/>',
     ]
     if target is not None:
         parts.append(f'<path class="target" d="M{_x(target)} {y - 3}v{BAR + 6}"/>')
     parts.append(
-        f'<text class="value" x="{WIDTH - 20}" y="{middle}" text-anchor="end">{ratio:.2f}</text>'
+        f'<text class="value" x="{WIDTH - 20}" y="{text_y}" text-anchor="end">{value:.2f}</text>'
     )
     return parts

@@ -1,196 +1,106 @@
-"""python -m bench: builds the catalogs, measures in interleaved rounds, writes the report."""
+"""Measure CPU time per request and rate of the service, and compare them with a constant response.
+
+Without options: every row, growth and other servers; the results are written to bench/. With
+options: only the rows; the results are written to bench/.work/.
+"""
 
 import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from bench import growth, machine, peers, report, workload
-from bench.answers import record, with_etag
-from bench.catalogs import Catalog, build
-from bench.load import Client, Load, LoadError, Outcome
-from bench.processes import ROOT, WORK, Server, StartError, fetch, our_service, the_limit
-from bench.rounds import BEGUN, Rounds
+from bench import machine, report, workload
+from bench.catalogs import CURRENT, build, extract
+from bench.comparison import Comparison
+from bench.growth import measure_growth
+from bench.load import Client, LoadError
+from bench.peers import measure_peers
+from bench.processes import ROOT, WORK, StartError
+from bench.rounds import STARTED, Rounds
 from bench.workload import Row
 
-CONNECTIONS = 8  # more callers than threads, as on a busy day
-PEER_CONNECTIONS = 4  # they answer so few in a second that those cut off at the end would count
-PEER_SECONDS = 3
-WARM_UP = 50
-WHOLE_RUN = 15 * 60  # seconds after which something must be wrong
-
-
-@dataclass(frozen=True)
-class Plan:
-    sizes: tuple[int, ...]
-    main_size: int
-    rounds: Rounds
-    peer_rounds: int
-    growth_rounds: Rounds | None
-    rows: Sequence[Row]
-    command: str
-    output: Path
-
-
-def full_plan() -> Plan:
-    rows = workload.rows(10_000)
-    sizes = (1_000, 10_000, 100_000)
-    return Plan(
-        sizes, 10_000, Rounds(5, 9, 330), 3, Rounds(3, 6, 480), rows, "make bench", ROOT / "bench"
-    )
-
-
-def quick_plan() -> Plan:
-    rows = [replace(row, seconds=1) for row in workload.rows(1_000) if row.key in workload.QUICK]
-    return Plan((1_000,), 1_000, Rounds(3, 3, 0), 0, None, rows, "make bench-quick", WORK / "quick")
+SIZES = (1_000, 10_000, 100_000)
+MAX_SECONDS = 15 * 60
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="1,000 widgets, a few rows")
-    parser.add_argument("--own-client", action="store_true", help="do not use wrk")
-    options = parser.parse_args()
+    if sys.platform != "linux":
+        sys.exit("The benchmark needs Linux: it reads the CPU time of the server processes.")
+    options = parse(sys.argv[1:])
+    # Raise an exception, so that every server is stopped on the way out.
     for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP):
-        signal.signal(number, _stop)  # an exception, so that every server is ended on the way out
-    signal.alarm(WHOLE_RUN)
+        signal.signal(number, _stop)
+    signal.alarm(MAX_SECONDS)
     try:
-        run(quick_plan() if options.quick else full_plan(), options.own_client)
+        run(options)
     except (LoadError, StartError) as error:
-        sys.exit(f"The benchmark stops: {error}")
+        sys.exit(f"The benchmark failed: {error}")
     except KeyboardInterrupt:
         sys.exit("Stopped.")
 
 
-def _stop(number: int, _: object) -> None:
-    raise SystemExit(f"Stopped by {signal.Signals(number).name}.")
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="1,000 widgets, few rows and requests")
+    parser.add_argument("--rows", metavar="KEY,…", type=lambda keys: keys.split(","))
+    parser.add_argument("--against", metavar="COMMIT", help="measure another commit in turn")
+    parser.add_argument("--no-wrk", action="store_true", help="use the built-in client")
+    options = parser.parse_args(arguments)
+    known = [row.key for row in workload.rows(SIZES[0])]
+    if unknown := set(options.rows or ()) - set(known):
+        parser.error(f"unknown rows: {', '.join(unknown)}; known rows: {', '.join(known)}")
+    options.is_full = not (options.quick or options.rows or options.against)
+    options.command = " ".join(["python -m bench", *arguments])
+    return options
 
 
-def run(plan: Plan, own_client: bool) -> None:
+def selected_rows(options: argparse.Namespace, size: int) -> list[Row]:
+    rows = workload.rows(size)
+    if options.quick:
+        rows = [replace(row, requests=row.requests[: workload.QUICK_REQUESTS]) for row in rows]
+    keys = options.rows or (workload.QUICK_ROWS if options.quick else [row.key for row in rows])
+    return [row for row in rows if row.key in keys]
+
+
+def run(options: argparse.Namespace) -> None:
     WORK.mkdir(exist_ok=True)
-    client = Client(WORK, own_client)
-    say(f"Load from {client.name}.")
+    client = Client(WORK, use_wrk=not options.no_wrk)
+    log(f"Load from {client.name}.")
     results: dict[str, Any] = {**machine.facts(), "client": client.name}
-    catalogs = {size: build(size, max(plan.sizes), say) for size in plan.sizes}
-    bench = Bench(plan, client, catalogs[plan.main_size])
-    with ExitStack() as stack:
-        bench.run(stack)
-    if plan.growth_rounds:
-        results["growth"] = growth.measure(catalogs, client, plan.growth_rounds, say)
+    size = SIZES[0] if options.quick else SIZES[1]
+    sizes = SIZES if options.is_full else (size,)
+    catalogs = {each: build(CURRENT, each, sizes[-1], log) for each in sizes}
+    others = [build(extract(options.against), size, size, log)] if options.against else []
+    comparison = Comparison(selected_rows(options, size), [catalogs[size], *others], client)
+    comparison.run(Rounds(3, 3, 0) if options.quick else Rounds(5, 9, 330), log)
     results |= {
-        "command": plan.command,
-        "widgets": plan.main_size,
-        "rounds": bench.done,
-        "connections": CONNECTIONS,
-        "rows": bench.rows(),
-        "peers": bench.peer_rows(),
-        "skipped": bench.skipped,
-        "memory": bench.memory,
-        "sizes": [catalog.facts() for catalog in catalogs.values()],
-        "minutes": round((time.perf_counter() - BEGUN) / 60, 1),
+        "widgets": size,
+        "rounds": comparison.rounds,
+        "connections": workload.CONNECTIONS,
+        "rows": comparison.results(),
+        "against": others[0].checkout.name if others else None,
     }
-    report.write(results, plan.output)
+    if options.is_full:
+        results["growth"] = measure_growth(catalogs, client, Rounds(3, 6, 480), log)
+        results["peers"], results["skipped"] = measure_peers(size, client, log)
+    results |= {
+        "catalogs": [catalog.facts() for catalog in (*catalogs.values(), *others)],
+        "command": options.command,
+        "minutes": round((time.perf_counter() - STARTED) / 60, 1),
+    }
+    report.write(results, ROOT / "bench" if options.is_full else WORK)
     print(report.summary(results))
 
 
-class Bench:
-    """The rounds at one size: each row by our service, then by the limit, then by the peers."""
-
-    def __init__(self, plan: Plan, client: Client, catalog: Catalog) -> None:
-        self.plan, self.client, self.catalog = plan, client, catalog
-        self.answers = WORK / "answers"
-        self.rates: dict[str, dict[str, list[float]]] = {}
-        self.memory: dict[str, int] = {}
-        self.skipped: list[str] = []
-        self.peers: list[peers.Peer] = []
-        self.done = 0
-
-    def run(self, stack: ExitStack) -> None:
-        with self.fresh() as server:
-            record(self.plan.rows, server, self.answers)
-        if self.plan.peer_rounds:
-            say("Starting the peers.")
-            self.peers, self.skipped = peers.start(self.plan.main_size, stack)
-            for line in self.skipped:
-                say(line)
-        limit = stack.enter_context(the_limit(self.answers))
-        for number in self.plan.rounds:
-            say(f"Round {number}.")
-            self.round(number, limit)
-            self.done = number
-        for peer in self.peers:
-            self.memory[peer.name] = peer.server.memory()
-        self.memory["the limit"] = limit.memory()
-
-    def round(self, number: int, limit: Server) -> None:
-        for row in self.plan.rows:
-            if row.cold:
-                with self.fresh(row.just_started) as server:
-                    self.pair(row, server, limit)
-        with self.fresh() as server:
-            for row in self.plan.rows:
-                if not row.cold:
-                    self.pair(row, server, limit)
-            self.catalog.memory = max(self.catalog.memory, server.memory())
-        if number <= self.plan.peer_rounds:
-            self.peers_round()
-
-    @contextmanager
-    def fresh(self, just_started: bool = False) -> Iterator[Server]:
-        """Our service, with every thread once used; in use for a while unless just started."""
-        with our_service(self.catalog.database) as server:
-            self.catalog.first_answers.append(server.seconds_to_first_answer)
-            self.send(server, Row("warm-up", "warm-up", workload.warm_up(), cold=True))
-            if not just_started:
-                used = workload.earlier_use()
-                self.send(server, Row("use", "earlier use", used, cold=True, seconds=5))
-            yield server
-
-    def pair(self, row: Row, server: Server, limit: Server) -> None:
-        row = with_etag(row, server)
-        status, _, _ = fetch(limit.url, "PUT", f"/answers/{row.key}")
-        if status != 204:
-            raise StartError(f"The limit has no answers for {row.title}.")
-        for name, each in (("ours", server), ("limit", limit)):
-            if not row.cold:
-                first = list(dict.fromkeys(row.requests))[:WARM_UP]
-                self.send(each, Row(row.key, row.title, first, cold=True, headers=row.headers))
-            rates = self.rates.setdefault(row.key, {"ours": [], "limit": []})
-            rates[name].append(self.send(each, row).rate)
-
-    def send(self, server: Server, row: Row) -> Outcome:
-        load = Load(CONNECTIONS, row.seconds, once=row.cold)
-        outcome = self.client.run(server.url, row.requests, load, row.headers)
-        server.settle()
-        return outcome
-
-    def peers_round(self) -> None:
-        queries = workload.cold_queries()
-        load = Load(PEER_CONNECTIONS, PEER_SECONDS, once=True)
-        for peer in self.peers:
-            outcome = self.client.run(peer.server.url, peer.requests(queries), load, {})
-            peer.server.settle()
-            self.rates.setdefault(peer.name, {"rate": []})["rate"].append(outcome.rate)
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [
-            {"key": row.key, "title": row.title, "target": row.target, **self.rates[row.key]}
-            for row in self.plan.rows
-        ]
-
-    def peer_rows(self) -> list[dict[str, Any]]:
-        return [
-            {"name": peer.name, "target": peer.target, **self.rates[peer.name]}
-            for peer in self.peers
-        ]
-
-
-def say(line: str) -> None:
+def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _stop(number: int, _: object) -> None:
+    raise SystemExit(f"Stopped by {signal.Signals(number).name}.")
 
 
 if __name__ == "__main__":

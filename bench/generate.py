@@ -1,4 +1,4 @@
-"""Catalogs of any size, always the same: the widget of a number is the same in all of them."""
+"""Generated catalogs: widget number n is the same in every catalog and in every run."""
 
 import hashlib
 import json
@@ -17,15 +17,16 @@ from bench.words import EVERYWHERE, WORDS, pick, some_words
 
 Json = dict[str, Any]
 
-# One scope and one widget that are the same at every size, so that growth alone can be seen.
+# One scope and one widget are the same at every size, to show the effect of the size alone.
 FIXED_SCOPE = "two-hundred"
 FIXED_SCOPE_SIZE = 200
-LONG_HISTORY = 200  # the number of the widget with many versions
+# The number of the widget with many versions.
+LONG_HISTORY = 200
 LONG_HISTORY_VERSIONS = 60
 USUAL_VERSIONS = 5
 
 SCOPES = tuple(f"{word}-labs" for word in WORDS[600:] if word.isascii() and len(word) < 7)[:49]
-_SCOPE_UP_TO = tuple(accumulate(1 / (rank + 5) for rank in range(len(SCOPES))))
+_CUMULATIVE_SCOPES = tuple(accumulate(1 / (rank + 5) for rank in range(len(SCOPES))))
 
 SDK_RANGES = (
     *("^0.8.0", "^0.9.1", "~0.9.4", ">=0.9.0", "0.x", "^0.9.0 || ^1.0.0"),
@@ -43,47 +44,47 @@ DAY = 86_400.0
 
 
 def document(number: int) -> Json:
-    """The widget document of this number."""
-    chance = Random(1_000_003 * (number + 1))
-    created = FIRST_DAY + chance.random() * 900 * DAY
-    scope, title = _scope(chance, number), _title(chance)
+    """The document of a widget."""
+    rng = Random(1_000_003 * (number + 1))
+    created = FIRST_DAY + rng.random() * 900 * DAY
+    scope, title = _scope(rng, number), _title(rng)
     name = f"{_slug(title)}-{number:x}"
     widget = {
         "scope": scope,
         "name": name,
         "displayName": title,
-        "description": _description(chance),
-        "icon": f"mdi:{pick(chance, ICONS)}" if chance.random() < 0.9 else None,
-        "isOfficial": None if chance.random() < 0.05 else chance.random() < 0.04,
-        "downloadCount": _download_count(chance),
+        "description": _description(rng),
+        "icon": f"mdi:{pick(rng, ICONS)}" if rng.random() < 0.9 else None,
+        "isOfficial": None if rng.random() < 0.05 else rng.random() < 0.04,
+        "downloadCount": _download_count(rng),
         "createdAt": _moment(created),
         "listed": True,
     }
     count = LONG_HISTORY_VERSIONS if number == LONG_HISTORY else USUAL_VERSIONS
-    return {"widget": widget, "versions": _versions(chance, scope, name, created, count)}
+    return {"widget": widget, "versions": _versions(rng, scope, name, created, count)}
 
 
 def documents(count: int) -> Iterator[Json]:
-    """The catalog of so many widgets; a smaller one is the beginning of a larger one."""
+    """The catalog of this size; a smaller catalog is the beginning of a larger one."""
     return map(document, range(count))
 
 
 def write_catalog(path: Path, count: int) -> None:
-    """Put the catalog of so many widgets into a file that can be imported."""
+    """Write the catalog of this size to a file for flask import."""
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", encoding="utf-8") as file:
-        for each in documents(count):
-            file.write(json.dumps(each, ensure_ascii=False) + "\n")
+        for widget in documents(count):
+            file.write(json.dumps(widget, ensure_ascii=False) + "\n")
     unfinished.replace(path)
 
 
-def _scope(chance: Random, number: int) -> str:
-    drawn = SCOPES[bisect(_SCOPE_UP_TO, chance.random() * _SCOPE_UP_TO[-1])]
-    return FIXED_SCOPE if number < FIXED_SCOPE_SIZE else drawn
+def _scope(rng: Random, number: int) -> str:
+    usual = SCOPES[bisect(_CUMULATIVE_SCOPES, rng.random() * _CUMULATIVE_SCOPES[-1])]
+    return FIXED_SCOPE if number < FIXED_SCOPE_SIZE else usual
 
 
-def _title(chance: Random) -> str:
-    words = some_words(chance, 1 + int(chance.random() * 3), first_rank=40)
+def _title(rng: Random) -> str:
+    words = some_words(rng, 1 + int(rng.random() * 3), first_rank=40)
     return " ".join(word[0].upper() + word[1:] for word in words)
 
 
@@ -92,9 +93,9 @@ def _slug(title: str) -> str:
     return re.sub("[^a-z]+", "-", plain).strip("-") or "widget"
 
 
-def _description(chance: Random) -> str:
-    words = some_words(chance, 7 + int(chance.random() * 14))
-    words.insert(int(chance.random() * (len(words) + 1)), EVERYWHERE)
+def _description(rng: Random) -> str:
+    words = some_words(rng, 7 + int(rng.random() * 14))
+    words.insert(int(rng.random() * (len(words) + 1)), EVERYWHERE)
     return _sentences(words)
 
 
@@ -104,48 +105,49 @@ def _sentences(words: list[str]) -> str:
     return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
-def _download_count(chance: Random) -> int | None:
-    # A few widgets have most of the installs, and many have a handful.
-    return None if chance.random() < 0.02 else int(40 / (1.0001 - chance.random()) ** 1.3)
+def _download_count(rng: Random) -> int | None:
+    # A Pareto distribution: a few widgets have most of the installs.
+    return None if rng.random() < 0.02 else int(40 / (1.0001 - rng.random()) ** 1.3)
 
 
-def _versions(chance: Random, scope: str, name: str, created: float, count: int) -> list[Json]:
+def _versions(rng: Random, scope: str, name: str, created: float, count: int) -> list[Json]:
     numbers, published, versions = [0, 1, 0], created, []
-    sdk = int(chance.random() * (len(SDK_RANGES) - 10))
+    sdk = int(rng.random() * (len(SDK_RANGES) - 10))
     for _ in range(count):
-        part = bisect((0.1, 0.5), chance.random())
+        part = bisect((0.1, 0.5), rng.random())
         numbers = [*numbers[:part], numbers[part] + 1, *(0 for _ in numbers[part + 1 :])]
-        published += (1 + chance.random() * 2 * 700 / count) * DAY
-        sdk = min(sdk + int(chance.random() * 4), len(SDK_RANGES) - 1)
+        published += (1 + rng.random() * 2 * 700 / count) * DAY
+        sdk = min(sdk + int(rng.random() * 4), len(SDK_RANGES) - 1)
         text = ".".join(map(str, numbers))
-        versions.append(_version(chance, scope, name, text, published, SDK_RANGES[sdk]))
-    return versions[::-1]  # newest first, as the service writes them
+        versions.append(_version(rng, scope, name, text, published, SDK_RANGES[sdk]))
+    # Newest first, as the service exports them.
+    return versions[::-1]
 
 
 def _version(
-    chance: Random, scope: str, name: str, text: str, published: float, sdk_range: str
+    rng: Random, scope: str, name: str, text: str, published: float, sdk_range: str
 ) -> Json:
     address = f"https://cdn.example.com/{scope}/{name}/{text}.js"
-    yanked, width = chance.random() < 0.02, 1 + int(chance.random() * 4)
+    yanked, width = rng.random() < 0.02, 1 + int(rng.random() * 4)
     return {
         "version": text,
         "bundleUrl": address,
-        "bundleSize": int(2_000 * 50 ** chance.random()),
+        "bundleSize": int(2_000 * 50 ** rng.random()),
         "sha256Hash": hashlib.sha256(address.encode()).hexdigest(),
         "publishedAt": _moment(published),
         "yanked": yanked,
-        "yankedReason": _sentences(some_words(chance, 6)) if yanked else None,
-        "deprecationMessage": "Please update." if chance.random() < 0.04 else None,
-        "releaseNotes": _sentences(some_words(chance, 8)) if chance.random() < 0.6 else None,
+        "yankedReason": _sentences(some_words(rng, 6)) if yanked else None,
+        "deprecationMessage": "Please update." if rng.random() < 0.04 else None,
+        "releaseNotes": _sentences(some_words(rng, 8)) if rng.random() < 0.6 else None,
         "displayName": None,
-        "description": _description(chance) if chance.random() < 0.05 else None,
+        "description": _description(rng) if rng.random() < 0.05 else None,
         "icon": None,
         "minSize": {"w": width, "h": 1},
         "maxSize": {"w": width + 4, "h": 6},
         "sdkVersion": sdk_range,
-        "configVersion": pick(chance, (None, 1, 1, 2)),
-        "permissions": [each for each in PERMISSIONS if chance.random() < 0.2],
-        "license": pick(chance, LICENSES),
+        "configVersion": pick(rng, (None, 1, 1, 2)),
+        "permissions": [each for each in PERMISSIONS if rng.random() < 0.2],
+        "license": pick(rng, LICENSES),
     }
 
 

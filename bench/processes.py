@@ -1,8 +1,7 @@
-"""The servers that are measured: on loopback, and ended by their own number whatever happens."""
+"""Server processes under test: started on the loopback interface, always stopped by their pid."""
 
 import http.client
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -12,114 +11,97 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from bench.workload import SEARCH
+from bench.workload import PAGE_BYTES, SEARCH, constant_path
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "bench" / ".work"
-THREADS = "8"  # what the service itself takes where nothing is said; the limit gets as many
-START_PATIENCE = 60
-SETTLE_PATIENCE = 5
+START_TIMEOUT = 60  # seconds
+SETTLE_TIMEOUT = 5  # seconds
+COMMAND_TIMEOUT = 300  # seconds
 
 
 class StartError(Exception):
-    """A server did not start; the message says what it said."""
+    """A command or a server failed to start; the message ends with its output."""
 
 
-def settings(database: Path) -> dict[str, str]:
-    """The environment of our service on this database, and of its commands."""
-    clean = {
+def settings(database: Path, port: int = 0) -> dict[str, str]:
+    """The environment of the service on this database, and of its commands."""
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("CATALOG_", "FLASK_"))
     }
-    return {
-        **clean,
-        "CATALOG_DATABASE": str(database),
-        "CATALOG_PORT": "0",
-        "CATALOG_THREADS": THREADS,
-    }
+    return {**inherited, "CATALOG_DATABASE": str(database), "CATALOG_PORT": str(port)}
 
 
 class Server:
-    """A process that serves; knows its address and how long its first answer took."""
+    """A running server process: its URL, its CPU time and its memory."""
 
     def __init__(
         self,
         name: str,
         command: Sequence[str | Path],
+        port: int,
         first_path: str,
+        directory: Path = ROOT,
         environment: Mapping[str, str] | None = None,
-        url: str | None = None,
     ) -> None:
         self.name = name
+        self.url = f"http://127.0.0.1:{port}"
         self._log = WORK / f"{name}.log"
-        begun = time.perf_counter()
+        started = time.perf_counter()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
-                cwd=ROOT,
+                cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         try:
-            self.url = url or self._address()
             self._wait_for(first_path)
         except BaseException:
             self.stop()
             raise
-        self.seconds_to_first_answer = time.perf_counter() - begun
+        self.start_seconds = time.perf_counter() - started
 
-    def _address(self) -> str:
-        """The address at the end of the line that says where it serves."""
-        end = time.perf_counter() + START_PATIENCE
-        while self._process.poll() is None and time.perf_counter() < end:
-            if said := re.search(r"(http://127\.0\.0\.1:\d+)\n", self._log.read_text()):
-                return said[1]
-            time.sleep(0.005)
-        raise self._failure()
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _wait_for(self, path: str) -> None:
-        end = time.perf_counter() + START_PATIENCE
-        while self._process.poll() is None and time.perf_counter() < end:
+        deadline = time.perf_counter() + START_TIMEOUT
+        while self._process.poll() is None and time.perf_counter() < deadline:
             try:
                 status, _, _ = fetch(self.url, "GET", path)
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.005)
                 continue
-            if status < 500:
+            if status < 500 and self._process.poll() is None:
                 return
             break
-        raise self._failure()
-
-    def _failure(self) -> StartError:
-        said = self._log.read_text(errors="replace")[-1000:]
-        return StartError(f"{self.name} does not answer. {said}")
+        output = self._log.read_text(errors="replace")[-1000:]
+        raise StartError(f"{self.name} does not respond. {output}")
 
     def memory(self) -> int:
-        """Bytes of memory that the process has now, or 0 where this machine does not say."""
-        try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text()
-        except FileNotFoundError:
-            return 0
+        """Resident memory in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
         return int(line.split()[1]) * 1024
 
-    def settle(self) -> None:
-        """Wait until it works on nothing that a load has left behind, so as to disturb no other."""
-        before, end = -1.0, time.perf_counter() + SETTLE_PATIENCE
-        while (used := self._processor_time()) != before and time.perf_counter() < end:
-            before = used
-            time.sleep(0.05)
+    def cpu_seconds(self) -> float:
+        """CPU time of all threads since the start."""
+        # The clock that clock_getcpuclockid(3) returns on Linux counts nanoseconds; /proc counts
+        # hundredths of a second.
+        return time.clock_gettime(~self.pid << 3 | 2)
 
-    def _processor_time(self) -> float:
-        """What it has used so far; 0 where this machine does not say."""
-        try:
-            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        except FileNotFoundError:
-            return 0
-        return sum(map(int, stat.rsplit(")", 1)[1].split()[11:13]))
+    def settle(self) -> None:
+        """Wait until the process is idle, so that the next measurement is not disturbed."""
+        previous, deadline = -1.0, time.perf_counter() + SETTLE_TIMEOUT
+        while (used := self.cpu_seconds()) != previous and time.perf_counter() < deadline:
+            previous = used
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self._process.terminate()
@@ -136,31 +118,57 @@ class Server:
         self.stop()
 
 
-def our_service(database: Path) -> Server:
-    """The service as `python app.py` starts it."""
-    return Server("ours", [sys.executable, "app.py"], SEARCH, settings(database))
+def run_flask(directory: Path, database: Path, *arguments: str) -> None:
+    """Run a command of the service that stands in the directory."""
+    result = subprocess.run(
+        [sys.executable, "-m", "flask", *arguments],
+        cwd=directory,
+        env=settings(database),
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT,
+    )
+    if result.returncode:
+        raise StartError(f"flask {arguments[0]} failed: {result.stderr}")
 
 
-def the_limit(answers: Path) -> Server:
-    command = [sys.executable, "-m", "bench.limit", answers, THREADS]
-    return Server("limit", command, "/")
+def create_database(directory: Path, database: Path) -> None:
+    """Replace the database by an empty one, with the schema of the code in the directory."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    run_flask(directory, database, "init")
+
+
+def start_service(name: str, directory: Path, database: Path) -> Server:
+    """The service that stands in the directory."""
+    port = free_port()
+    environment = settings(database, port)
+    return Server(name, [sys.executable, "app.py"], port, SEARCH, directory, environment)
+
+
+def start_baseline() -> Server:
+    """The baseline, on an empty database of its own."""
+    database, port = WORK / "baseline.db", free_port()
+    create_database(ROOT, database)
+    command = [sys.executable, "-m", "flask", "--app", "bench.baseline", "serve"]
+    first_path, environment = constant_path(PAGE_BYTES), settings(database, port)
+    return Server("baseline", command, port, first_path, ROOT, environment)
 
 
 def free_port() -> int:
-    """A port for a server that cannot choose one itself."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def fetch(
     url: str, method: str, path: str, headers: Mapping[str, str] | None = None
-) -> tuple[int, list[tuple[str, str]], bytes]:
-    """One answer: its status, headers and body."""
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Status, headers and body of one response."""
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
     try:
         connection.request(method, path, headers=dict(headers or {}))
-        answer = connection.getresponse()
-        return answer.status, answer.getheaders(), answer.read()
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
     finally:
         connection.close()

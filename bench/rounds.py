@@ -1,22 +1,22 @@
-"""How often everything is measured: often enough, and oftener while there is time."""
+"""The number of rounds: a minimum, and more while there is time."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-BEGUN = time.perf_counter()
+STARTED = time.perf_counter()
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """The numbers of the rounds: so many at least, and more up to a second of the whole run."""
+    """Round numbers from 1: at least the minimum, more until the run has taken so many seconds."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     seconds: float
 
     def __iter__(self) -> Iterator[int]:
-        for number in range(1, self.most + 1):
-            if number > self.least and time.perf_counter() - BEGUN > self.seconds:
+        for number in range(1, self.maximum + 1):
+            if number > self.minimum and time.perf_counter() - STARTED > self.seconds:
                 return
             yield number

@@ -1,4 +1,4 @@
-"""The words of a generated catalog: made from syllables, always the same, most frequent first."""
+"""The words of a generated catalog: made of syllables, always the same, most frequent first."""
 
 from bisect import bisect
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 SIZE = 6000
-EVERYWHERE = "dashboard"  # is in every description
+# Contained in every description.
+EVERYWHERE = "dashboard"
 
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p ph pl pr qu r s sc sh sk sl sm sn sp "
@@ -20,35 +21,35 @@ _CODAS = "b ck ct d ft g l ld ll m mp n n nd ng nt p r r rd rk rm rn rt s ss st 
 _ACCENTS = str.maketrans("aeioucn", "áéîöüçñ")
 _IDEOGRAPHS = "天気時計予定表示地図写真音楽電力水道交通新聞記事検索翻訳健康運動睡眠料理"
 
-# Of a hundred words, how many have at most one, two, three … syllables.
-_SYLLABLES = (8, 48, 85, 98, 100)
+# Percentages of the words that have at most one, two, three … syllables.
+_SYLLABLE_COUNTS = (8, 48, 85, 98, 100)
 
 
-def pick(chance: Random, choices: Sequence[Item]) -> Item:
-    # Random.random() alone is promised to give the same numbers in every version of Python.
-    return choices[int(chance.random() * len(choices))]
+def pick(rng: Random, choices: Sequence[Item]) -> Item:
+    # Random.random() is the only method that returns the same numbers in every Python version.
+    return choices[int(rng.random() * len(choices))]
 
 
-def _word(chance: Random, rank: int) -> str:
+def _word(rng: Random, rank: int) -> str:
     if rank % 89 == 88:
-        return "".join(pick(chance, _IDEOGRAPHS) for _ in range(2 + int(chance.random() * 3)))
-    # Words in frequent use are short in every language.
-    drawn = [_spoken(chance) for _ in range(5 if rank < 150 else 1)]
-    word = min(drawn, key=len)
+        return "".join(pick(rng, _IDEOGRAPHS) for _ in range(2 + int(rng.random() * 3)))
+    # Frequent words are short in every language.
+    candidates = [_syllables(rng) for _ in range(5 if rank < 150 else 1)]
+    word = min(candidates, key=len)
     return word.translate(_ACCENTS) if rank % 31 == 30 else word
 
 
-def _spoken(chance: Random) -> str:
-    count = 1 + bisect(_SYLLABLES, chance.random() * 100)
-    word = "".join(pick(chance, _ONSETS) + pick(chance, _VOWELS) for _ in range(count))
-    return word + pick(chance, _CODAS) if count == 1 or chance.random() < 0.6 else word
+def _syllables(rng: Random) -> str:
+    count = 1 + bisect(_SYLLABLE_COUNTS, rng.random() * 100)
+    word = "".join(pick(rng, _ONSETS) + pick(rng, _VOWELS) for _ in range(count))
+    return word + pick(rng, _CODAS) if count == 1 or rng.random() < 0.6 else word
 
 
 def _vocabulary() -> tuple[str, ...]:
-    chance = Random(1)
+    rng = Random(1)
     words: dict[str, None] = {}
     while len(words) < SIZE:
-        word = _word(chance, len(words))
+        word = _word(rng, len(words))
         if len(word) <= 16 and word not in EVERYWHERE:
             words.setdefault(word)
     return tuple(words)
@@ -56,12 +57,13 @@ def _vocabulary() -> tuple[str, ...]:
 
 WORDS = _vocabulary()
 
-# Zipf's law as Mandelbrot put it: the first few words are less frequent than 1/rank would have it.
-_UP_TO_RANK = tuple(accumulate(1 / (rank + 3.7) for rank in range(SIZE)))
+# Cumulative frequencies by the Zipf-Mandelbrot law, in which the first few words are less frequent
+# than 1/rank.
+_CUMULATIVE = tuple(accumulate(1 / (rank + 3.7) for rank in range(SIZE)))
 
 
-def some_words(chance: Random, count: int, first_rank: int = 0) -> list[str]:
-    """So many words, each as often as its rank says; none more frequent than the first rank."""
-    low = _UP_TO_RANK[first_rank - 1] if first_rank else 0.0
-    span = _UP_TO_RANK[-1] - low
-    return [WORDS[bisect(_UP_TO_RANK, low + chance.random() * span)] for _ in range(count)]
+def some_words(rng: Random, count: int, first_rank: int = 0) -> list[str]:
+    """Words drawn by the frequency of their rank, none of a lower rank than the first."""
+    low = _CUMULATIVE[first_rank - 1] if first_rank else 0.0
+    span = _CUMULATIVE[-1] - low
+    return [WORDS[bisect(_CUMULATIVE, low + rng.random() * span)] for _ in range(count)]

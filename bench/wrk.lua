@@ -1,37 +1,34 @@
--- Sends the requests of a file, a line each: method, path. Arguments: the file, then "once" to
--- stop when each was answered, or "cycle" to begin again until the time is up.
+-- Sends each request of a file once and then stops. Every line of the file is a method and a path.
 
-local requests, sent, answered = {}, 0, 0
-local once, checked = false, false
+local requests, sent, received = {}, 0, 0
+local checked = false
 
 function init(args)
   for line in io.lines(args[1]) do
     local method, path = line:match("^(%S+) (%S+)$")
     requests[#requests + 1] = wrk.format(method, path, nil, method == "POST" and "" or nil)
   end
-  once = args[2] == "once"
-  if not once then
-    response = nil -- reading every answer costs time that the server should have
-  end
 end
 
 function request()
   if not checked then
+    -- wrk calls this once before it starts, and does not send the result.
     checked = true
-    return requests[1] -- wrk asks for one before it begins, and does not send it
+    return requests[1]
   end
-  if once and sent == #requests then
-    return "" -- nothing is sent and the connection stays idle
+  if sent == #requests then
+    -- Nothing is sent, and the connection stays idle.
+    return ""
   end
   sent = sent + 1
-  return requests[(sent - 1) % #requests + 1]
+  return requests[sent]
 end
 
 function response()
-  answered = answered + 1
-  if answered == #requests then
+  received = received + 1
+  if received == #requests then
     wrk.thread:stop()
-    -- wrk itself sleeps until its time is up, unless it is interrupted.
+    -- The main thread of wrk sleeps until its time is up, unless it is interrupted.
     local ffi = require("ffi")
     ffi.cdef("int getpid(void); int kill(int, int);")
     ffi.C.kill(ffi.C.getpid(), 2)
@@ -40,9 +37,7 @@ end
 
 function done(summary, latency)
   local errors = summary.errors
-  io.write(string.format(
-    '\n{"requests": %d, "seconds": %.6f, "bytes": %d, "failed": %d, "p50": %.6f, "p99": %.6f}\n',
-    summary.requests, summary.duration / 1e6, summary.bytes,
-    errors.connect + errors.read + errors.write + errors.status + errors.timeout,
-    latency:percentile(50) / 1e6, latency:percentile(99) / 1e6))
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  io.write(string.format('\n{"seconds": %.6f, "succeeded": %d}\n',
+    summary.duration / 1e6, summary.requests - failed))
 end

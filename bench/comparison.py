@@ -1,0 +1,100 @@
+"""Rows measured in interleaved rounds: the service, the baseline and perhaps another commit."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any
+
+from bench import workload
+from bench.catalogs import Catalog
+from bench.load import Client, LoadError, Sample
+from bench.processes import Server, fetch, start_baseline
+from bench.rounds import Rounds
+from bench.workload import CONNECTIONS, Request, Row, constant_path
+
+WARM_UP_REQUESTS = 50
+# Servers take turns after each slice of a row, so that the load of other processes on the machine
+# affects them all alike.
+SLICES = 20
+BASELINE_REQUESTS = 100
+
+
+class Comparison:
+    """Samples of each row by the name of the server: "baseline", or that of a checkout."""
+
+    def __init__(self, rows: Sequence[Row], catalogs: Sequence[Catalog], client: Client) -> None:
+        self.rows, self.catalogs, self.client = rows, catalogs, client
+        self.rounds = 0
+        self.rng = Random(9)
+        names = [*(catalog.checkout.name for catalog in catalogs), "baseline"]
+        self.samples: dict[str, dict[str, list[Sample]]] = {
+            row.key: {name: [] for name in names} for row in rows
+        }
+
+    def run(self, rounds: Rounds, log: Callable[[str], None]) -> None:
+        with start_baseline() as baseline:
+            for number in rounds:
+                log(f"Round {number}.")
+                self._round(baseline)
+                self.rounds = number
+
+    def results(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": row.key,
+                "title": row.title,
+                "target": row.target,
+                "baseline_bytes": row.baseline_bytes,
+                "samples": self.samples[row.key],
+            }
+            for row in self.rows
+        ]
+
+    def _round(self, baseline: Server) -> None:
+        cold = [row for row in self.rows if row.cold]
+        others = [row for row in self.rows if not row.cold]
+        for rows in (*([row] for row in cold), others):
+            if rows:
+                with self._servers(rows[0].just_started) as servers:
+                    for row in rows:
+                        self._measure(row, servers, baseline)
+
+    @contextmanager
+    def _servers(self, just_started: bool) -> Iterator[dict[str, Server]]:
+        """New processes of the service, after some use unless just started."""
+        with ExitStack() as stack:
+            servers = {}
+            for catalog in self.catalogs:
+                server = stack.enter_context(catalog.serve())
+                servers[catalog.checkout.name] = server
+                self.client.measure(server, workload.warm_up(), CONNECTIONS)
+                if not just_started:
+                    self.client.measure(server, workload.earlier_use(), CONNECTIONS)
+            yield servers
+
+    def _measure(self, row: Row, servers: Mapping[str, Server], baseline: Server) -> None:
+        constant = [Request("GET", constant_path(row.baseline_bytes))] * BASELINE_REQUESTS
+        headers = {}
+        for name, server in servers.items():
+            headers[name] = row.headers | (validator(row, server) if row.revalidates else {})
+            if not row.cold:
+                distinct = list(dict.fromkeys(row.requests))[:WARM_UP_REQUESTS]
+                self.client.measure(server, distinct, CONNECTIONS, headers[name])
+        for number in range(min(SLICES, len(row.requests))):
+            requests = row.requests[number::SLICES]
+            turns = [(name, server, requests, headers[name]) for name, server in servers.items()]
+            turns.append(("baseline", baseline, constant, {}))
+            # In random order, because a turn can depend on the one before it.
+            for name, server, sent, fields in workload.shuffled(turns, self.rng):
+                sample = self.client.measure(server, sent, CONNECTIONS, fields)
+                self.samples[row.key][name].append(sample)
+
+
+def validator(row: Row, server: Server) -> dict[str, str]:
+    """The header that makes the server respond with 304."""
+    _, headers, _ = fetch(server.url, *row.requests[0])
+    validator = {"If-None-Match": headers["ETag"]}
+    status, _, _ = fetch(server.url, *row.requests[0], validator)
+    if status != 304:
+        raise LoadError(f"{row.title}: the status is {status}, not 304.")
+    return validator

@@ -73,7 +73,7 @@ def satisfies(version: str, range_: str) -> bool:
     return len(version) <= MAX_LENGTH and len(range_) <= MAX_LENGTH and _admits(range_, version)
 
 
-def alternatives(range_: str) -> tuple[tuple[Comparator, ...], ...]:
+def alternatives(range_: str) -> Iterable[tuple[Comparator, ...]]:
     """The alternatives of a range, none if it is invalid: comparators that must all hold."""
     return (len(range_) <= MAX_LENGTH and _parse_range(range_)) or ()
 

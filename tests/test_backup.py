@@ -21,6 +21,7 @@ from app import create_app
 from catalog import store
 from catalog.db import Database
 from catalog.documents import check_document
+from catalog.sqlite_file import SCHEMA_VERSION
 
 
 def make(path: Path, *documents: Json) -> Path:
@@ -298,7 +299,7 @@ def make_newer(path: Path, kept: Path) -> str:
     path.write_bytes(kept.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return f"{path} has schema version 99, and this release reads versions 1 to 3."
+    return f"{path} has schema version 99, and this release reads versions 1 to {SCHEMA_VERSION}."
 
 
 def make_damaged(path: Path, kept: Path) -> str:

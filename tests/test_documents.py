@@ -359,4 +359,4 @@ def test_what_is_accepted_fits_the_schema(
     tables.execute("BEGIN")
     counts = [tables.execute(sql, values).rowcount for sql, values in store.put_document(checked)]
     tables.execute("ROLLBACK")
-    assert counts == [1, 1]
+    assert counts == [1, 1, 1]

@@ -17,6 +17,7 @@ from app import create_app
 from catalog import store
 from catalog.db import Database
 from catalog.documents import check_document
+from catalog.sqlite_file import SCHEMA_VERSION
 
 
 def init(path: Path, *options: str) -> Result:
@@ -78,7 +79,7 @@ def make_newer(path: Path) -> str:
     Database(path).create()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    return "has schema version 99, and this release reads versions 1 to 3."
+    return f"has schema version 99, and this release reads versions 1 to {SCHEMA_VERSION}."
 
 
 def make_text(path: Path) -> str:

@@ -212,6 +212,12 @@ def test_every_relative_link_leads_to_a_file(name: str) -> None:
     assert missing == []
 
 
+def test_the_architecture_page_names_every_module() -> None:
+    modules = {path.stem for path in (ROOT / "catalog").glob("*[!_].py")}
+    table = page("docs/architecture.md").split("## Modules")[1].split("\n## ")[0]
+    assert modules <= set(re.findall(r"`(\w+)`", table))
+
+
 def test_make_help_lists_every_target_with_its_purpose() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", page("Makefile"), re.MULTILINE)
     ran = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -133,6 +133,7 @@ class Dispatcher:
         channel.is_next, channel.in_turn = False, True
         first = channel.requests[0]
         target = target_of(first)
+        cost = self._costs.get(target)
         begun = time.monotonic()
         self._database.set_deadline(LOOP_DEADLINE)
         aborted: DeadlineExceeded | None = None
@@ -146,7 +147,6 @@ class Dispatcher:
         self._spent_in_turn += seconds
         if seconds > COSTLY:
             self._allowance.spend(seconds)
-        cost = self._costs.get(target)
         if not aborted:
             if cost is None and seconds < COSTLY:
                 self._costs.set(target, Cost.FAST)

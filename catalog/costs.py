@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import OrderedDict
 from enum import Enum
 
 
@@ -18,30 +17,29 @@ class RecentCosts:
 
     def __init__(self, most: int, slow_seconds: float) -> None:
         self._most, self._slow_seconds = most, slow_seconds
-        self._costs: OrderedDict[int, tuple[Cost, float]] = OrderedDict()
+        # Apart, so that a client with many slow requests does not make the fast ones forgotten.
+        self._fast: dict[int, float] = {}
+        self._slow: dict[int, float] = {}
         self._lock = threading.Lock()
 
     def get(self, target: str) -> Cost | None:
         """What is known of the target; that it is slow is known for some seconds only."""
         key = hash(target)
-        cost, until = self._costs.get(key, (None, 0.0))
-        if cost is Cost.SLOW and until < time.monotonic():
-            return None
-        if cost is Cost.FAST:
-            with self._lock:
-                if key in self._costs:
-                    self._costs.move_to_end(key)
-        return cost
+        if key in self._fast:
+            return Cost.FAST
+        return Cost.SLOW if self._slow.get(key, 0.0) > time.monotonic() else None
 
     def set(self, target: str, cost: Cost | None) -> None:
-        """Keep what is known now, and forget what was used longest ago if that is too much."""
+        """Keep what is known now, and forget what was learnt longest ago if that is too much."""
         key = hash(target)
         with self._lock:
-            self._costs.pop(key, None)
+            self._fast.pop(key, None)
+            self._slow.pop(key, None)
             if cost:
-                self._costs[key] = cost, time.monotonic() + self._slow_seconds
-            if len(self._costs) > self._most:
-                self._costs.popitem(last=False)
+                costs = self._fast if cost is Cost.FAST else self._slow
+                costs[key] = time.monotonic() + self._slow_seconds
+                if len(costs) > self._most:
+                    del costs[next(iter(costs))]
 
 
 class Allowance:

@@ -47,7 +47,7 @@ class Database(OpenFile):
 
         At a final deadline the request ends with 503; at another it begins again in the pool.
         """
-        self.deadline.set(seconds, is_final=is_final)
+        self.deadline.set(seconds, is_final)
 
     def mark_io_thread(self) -> None:
         """Have this thread never wait: what would block raises WouldBlock, a DeadlineExceeded."""

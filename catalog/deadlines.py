@@ -18,7 +18,7 @@ class Deadline(threading.local):
     # The I/O thread serves every connection, so it never waits for another thread or process.
     on_io_thread = False
 
-    def set(self, seconds: float, *, is_final: bool) -> None:
+    def set(self, seconds: float, is_final: bool) -> None:
         """Let the deadline pass in so many seconds."""
         self.at, self.is_final = time.monotonic() + seconds, is_final
 

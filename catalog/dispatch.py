@@ -133,6 +133,7 @@ class Dispatcher:
         channel.is_next, channel.in_turn = False, True
         first = channel.requests[0]
         target = target_of(first)
+        cost = self._costs.get(target)
         begun = time.monotonic()
         self._database.set_deadline(LOOP_DEADLINE)
         aborted: DeadlineExceeded | None = None

@@ -363,15 +363,20 @@ def test_io_thread_does_not_wait_for_the_lock_of_a_file_that_takes_the_place(
         assert server.request("GET", "/api/health")[0].status == 200
 
 
-def test_reads_go_on_while_an_install_waits_for_another_process(database: Path) -> None:
+def test_reads_go_on_while_an_install_waits_for_another_process(
+    database: Path, limits: Limits
+) -> None:
+    # So that the installs still wait when all has been read.
+    longer = "catalog.open_file.BUSY_TIMEOUT_MS = catalog.db.BUSY_TIMEOUT_MS = 60_000"
+    settings = limits.run(f"import catalog.db, catalog.open_file\n{longer}\n")
     with (
-        serving(database, CATALOG_THREADS="1") as server,
+        serving(database, CATALOG_THREADS="1", **settings) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
     ):
         before = count(server)
         other.execute("BEGIN IMMEDIATE")
         waiting = [
-            http.client.HTTPConnection("127.0.0.1", server.port, timeout=10) for _ in range(3)
+            http.client.HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(3)
         ]
         for connection in waiting:
             connection.request("POST", CLOCK)

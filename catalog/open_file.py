@@ -139,10 +139,10 @@ class OpenFile:
                 raise WouldBlock
             if thread.connection:
                 thread.connection.close()
-            thread.connection = connection = self._connect()
+            connection = self._connect()
             self._bound_reads(connection)
             connection.lease.acquire()
-            thread.is_leased = True
+            thread.connection, thread.is_leased = connection, True
         return connection
 
     def _current_writer(self) -> Connection:

@@ -219,6 +219,7 @@ def test_export_that_fails_leaves_the_file_as_it_was(app_with: AppWith, tmp_path
     app, file = app_with(document("acme/a"), document("acme/b", version())), tmp_path / "out.jsonl"
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("DROP TRIGGER summary_version_changed")
         connection.execute("UPDATE version SET permissions = 'damaged'")
     file.write_bytes(b"the backup of yesterday\n")
     assert run(app, "export", file).exit_code == 1

@@ -16,7 +16,7 @@ from werkzeug.exceptions import (
 )
 
 from catalog import logs, server
-from catalog.answers import ResponseCache
+from catalog.answers import NO_SNIFFING, Ready, ResponseCache
 from catalog.bundles import Bundles
 from catalog.commands import commands
 from catalog.db import Database
@@ -169,7 +169,8 @@ def error_body(error: HTTPException) -> Response:
 
 def forbid_sniffing(response: Response) -> Response:
     """Have no browser guess that a response is something else than its Content-Type says."""
-    response.headers["X-Content-Type-Options"] = "nosniff"
+    if not isinstance(response, Ready):
+        response.headers.update(NO_SNIFFING)
     return response
 
 

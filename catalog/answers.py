@@ -12,7 +12,7 @@ from werkzeug.datastructures import Headers
 
 from catalog.db import Database
 from catalog.deadlines import Deadline
-from catalog.resources import HELD_BUNDLE_URL, json_text, with_bundle_urls
+from catalog.resources import HELD_BUNDLE_URL, json_escaped, with_bundle_urls
 from catalog.routing import public_url
 from catalog.sqlite_file import Connection, DataVersion, WouldBlock
 
@@ -70,7 +70,7 @@ class CachedResponse:
         """The length of the body for clients at the base URL."""
         if not self.held_bundles:
             return self.length
-        return self.length + self.held_bundles * len(json_text(url))
+        return self.length + self.held_bundles * len(json_escaped(url))
 
     def body_for(self, url: str) -> Pieces:
         """The body for clients at the base URL; a large one is not made on the I/O thread."""

@@ -59,8 +59,8 @@ class Deadline(threading.local):
 class ReadGate:
     """Lets long reads run side by side, and a checkpoint wait until none of them does.
 
-    SQLite can begin the WAL anew only in a moment in which nobody reads from it. Of long reads that
-    overlap there is no such moment, and the WAL would grow for as long as they come.
+    SQLite can restart the WAL only while no connection reads from it. Long reads that overlap leave
+    no such moment, and the WAL would grow for as long as they come.
     """
 
     def __init__(self) -> None:

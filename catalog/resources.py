@@ -73,10 +73,10 @@ HELD_BUNDLE_URL = b',"bundleUrl":"/'
 
 def with_bundle_urls(text: bytes, public_url: str) -> bytes:
     """The JSON with the absolute URL of each held bundle in place of its path."""
-    return text.replace(HELD_BUNDLE_URL, HELD_BUNDLE_URL[:-1] + json_text(public_url) + b"/")
+    return text.replace(HELD_BUNDLE_URL, HELD_BUNDLE_URL[:-1] + json_escaped(public_url) + b"/")
 
 
-def json_text(text: str) -> bytes:
+def json_escaped(text: str) -> bytes:
     """The text as it stands between the quotes of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode()
 

@@ -1,4 +1,4 @@
-"""Limits that connections share: whoever makes no progress makes room for the others."""
+"""Limits that connections share: those without progress make room for the others."""
 
 import http.client
 import select

@@ -74,10 +74,10 @@ def stop(server: Server, kept: socket.socket, ending: signal.Signals = signal.SI
     assert response(kept).headers["Connection"] == "close"
 
 
-def in_flight(server: Server) -> socket.socket:
-    """A connection whose POST the service is working on."""
+def in_flight(server: Server, then: bytes = b"") -> socket.socket:
+    """A connection whose POST the service is working on, with what was sent after it."""
     connection = connect(server)
-    connection.sendall(POST)
+    connection.sendall(POST + then)
     # What is sent later is answered: so the service has read what was sent before.
     assert server.request("GET", "/api/version")[0].status == 200
     return connection
@@ -115,22 +115,21 @@ def test_whoever_connected_in_time_is_answered(start: Callable[..., Server]) -> 
     assert server.process.wait(10) == 0
 
 
-def test_a_kept_connection_is_told_that_it_ends(start: Callable[..., Server]) -> None:
+def test_only_the_last_response_of_a_connection_says_that_it_closes(
+    start: Callable[..., Server], database: Path
+) -> None:
     server = start()
-    with connect(server) as connection:
-        connection.sendall(GET)
-        first = response(connection)
-        first.read()
-        server.process.send_signal(signal.SIGSTOP)
-        connection.sendall(GET * 3)
-        server.process.send_signal(signal.SIGTERM)
-        server.process.send_signal(signal.SIGCONT)
+    lock = locked(database)
+    with in_flight(server, then=GET * 2) as connection, connect(server) as kept:
+        stop(server, kept)
+        lock.execute("ROLLBACK")
         with connection.makefile("rb") as file:
-            answers = file.read()
-    assert first.headers["Connection"] is None
-    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 3
-    assert answers.count(b"Connection: close\r\n") == 1
-    assert b"Connection: close\r\n" in answers[answers.rindex(b"HTTP/1.1") :]
+            received = file.read()
+    lock.close()
+    responses = received.split(b"HTTP/1.1 ")[1:]
+    assert [response[:6] for response in responses] == [b"200 OK"] * 3
+    closing = [b"Connection: close\r\n" in response for response in responses]
+    assert closing == [False, False, True]
     assert server.process.wait(10) == 0
 
 

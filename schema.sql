@@ -16,7 +16,7 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL CHECK (strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS created_at),
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- display_name, and display_name with description, as search compares them (catalog/folding.py)
+    -- display_name, and display_name with description, as search compares them (catalog/text.py)
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
     UNIQUE (scope, name)
@@ -59,7 +59,7 @@ CREATE INDEX version_newest_available
 
 -- The JSON of each version as the API shows it (VersionEntry): what the version's manifest leaves out
 -- is taken from the widget. The URL of a bundle that this service holds is only a path, so that the
--- text is the same for every host name; see with_bundle_urls() in catalog/resources.py.
+-- text is the same for every host name; see with_bundle_urls() in catalog/store/json_sql.py.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
     'scope', widget.scope, 'name', widget.name,
@@ -80,7 +80,7 @@ FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
 -- The npm ranges that versions have had in sdk_version, each with the SDKs that it admits: those whose
 -- keys are in one of the intervals, from low up to but not including high. The keys sort as SemVer does
--- (catalog/sdk_intervals.py). A range that admits no SDK has no interval. The column intervals is JSON,
+-- (catalog/store/sdk_intervals.py). A range that admits no SDK has no interval. The column intervals is JSON,
 -- [[low, high], ...], so that one statement adds a range.
 CREATE TABLE sdk_range (
     id        INTEGER PRIMARY KEY,

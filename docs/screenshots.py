@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from app import create_app  # noqa: E402
-from catalog import store  # noqa: E402
-from catalog.catalog_files import read_catalog  # noqa: E402
-from catalog.db import Database  # noqa: E402
+from catalog.files.jsonl import read_catalog  # noqa: E402
+from catalog.store import writes  # noqa: E402
+from catalog.store.database import Database  # noqa: E402
 
 PICTURES = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),
@@ -33,7 +33,7 @@ def demo_catalog() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         database = Database(Path(directory) / "demo.db")
         with (ROOT / "seed" / "demo.jsonl").open("rb") as file:
-            database.create(store.put_documents(read_catalog([file])))
+            database.create(writes.put_documents(read_catalog([file])))
         app = create_app({"DATABASE": database.path})
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()

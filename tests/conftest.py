@@ -15,10 +15,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog import store, store_copies
-from catalog.catalog_files import read_catalog
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.files.jsonl import read_catalog
+from catalog.store import mirror_writes, writes
+from catalog.store.database import Database
 
 if TYPE_CHECKING:  # it is installed only where there is a Chromium
     from playwright.sync_api import Browser
@@ -40,7 +40,7 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 
     def make(*documents: dict[str, Any], **settings: Any) -> Flask:
         path = tmp_path / f"catalog-{len(databases)}.db"
-        statements = store.put_documents(check_document(document) for document in documents)
+        statements = writes.put_documents(check_document(document) for document in documents)
         Database(path).create(statements)
         app = create_app({"DATABASE": path, **settings})
         databases.append(app.extensions["database"])
@@ -69,15 +69,15 @@ def hold(app: Flask, *contents: bytes) -> None:
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
-        versions = [store_copies.Held(*row) for row in database.reader().execute(VERSIONS)]
+        versions = [mirror_writes.Held(*row) for row in database.reader().execute(VERSIONS)]
         held = [each for each in versions if bundles.holds(each.sha256)]
-        database.write(store_copies.hold_bundles(held))
+        database.write(mirror_writes.hold_bundles(held))
 
 
 def create_demo(path: Path) -> Path:
     """A database with the demo catalog in it, at the path."""
     with DEMO.open("rb") as file:
-        Database(path).create(store.put_documents(read_catalog([file])))
+        Database(path).create(writes.put_documents(read_catalog([file])))
     return path
 
 

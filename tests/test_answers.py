@@ -6,7 +6,7 @@ from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
 
-from catalog.answers import MAX_BYTES, CachedResponse, ResponseCache
+from catalog.api.response_cache import MAX_BYTES, CachedResponse, ResponseCache
 
 
 def entry(size: int) -> CachedResponse:

@@ -1,6 +1,5 @@
-"""The factory: settings, several services in one process, and which module may know which."""
+"""The factory: settings, and several services in one process."""
 
-import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,36 +13,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.db import Database
-
-MODULES = sorted((ROOT / "catalog").glob("*.py"))
-PURE = ["store", "search", "documents", "semver_ranges", "db", "folding", "resources"]
-PURE += ["atomic_files", "backups", "catalog_files", "checks", "logs", "publishing"]
-PURE += ["sqlite_file", "upgrades", "bundles", "packs", "store_copies", "tar_reader"]
-PURE += ["description", "details", "figures", "icons", "parameters", "sdk_intervals"]
-PURE += ["costs", "deadlines", "keeper", "open_file"]
-BLUEPRINTS = ["v1", "registry", "operations", "internal", "pages", "reference"]
-WEB = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
-
-
-def imports(module: str) -> set[str]:
-    """The names of what a module of the catalog imports, wherever in it that stands."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / "catalog" / f"{module}.py").read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = (
-                node.module or "" if node.level == 0 else f"catalog.{node.module or ''}".strip(".")
-            )
-            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return found
-
-
-def catalog_imports(module: str) -> set[str]:
-    """The modules of the catalog that a module of the catalog imports."""
-    names = {path.stem for path in MODULES}
-    return {name.split(".")[1] for name in imports(module) if name.startswith("catalog.")} & names
+from catalog.store.database import Database
 
 
 def names(client: FlaskClient) -> list[str]:
@@ -142,28 +112,6 @@ def test_a_database_may_be_named_with_two_slashes_in_front(tmp_path: Path) -> No
     app = create_app({"DATABASE": f"/{tmp_path}/plain.db"})
     assert app.test_client().get("/api/health").json == {"status": "ok"}
     app.extensions["database"].close()
-
-
-@pytest.mark.parametrize("module", PURE)
-def test_a_module_below_the_blueprints_knows_nothing_of_the_web(module: str) -> None:
-    assert {name.split(".")[0] for name in imports(module)} & WEB == set()
-    assert catalog_imports(module) <= set(PURE)
-
-
-@pytest.mark.parametrize("module", BLUEPRINTS)
-def test_blueprints_do_not_import_each_other(module: str) -> None:
-    assert catalog_imports(module) & {*BLUEPRINTS, "commands"} == set()
-
-
-def test_semver_ranges_stand_below_everything() -> None:
-    assert catalog_imports("semver_ranges") == set()
-
-
-def test_only_the_widget_api_speaks_of_cross_origin_requests() -> None:
-    speaking = [
-        path for path in [ROOT / "app.py", *MODULES] if "flask_cors" in path.read_text("utf-8")
-    ]
-    assert [path.name for path in speaking] == ["v1.py"]
 
 
 def test_every_route_of_the_api_belongs_to_the_blueprint_of_its_family() -> None:

@@ -18,14 +18,14 @@ from click.testing import Result
 from conftest import ROOT, Server, create_demo
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import SCHEMA_VERSION
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.sqlite import SCHEMA_VERSION
 
 
 def make(path: Path, *documents: Json) -> Path:
-    Database(path).create(store.put_documents(map(check_document, documents)))
+    Database(path).create(writes.put_documents(map(check_document, documents)))
     return path
 
 
@@ -126,7 +126,7 @@ def test_demo_catalog_comes_back_whole(tmp_path: Path) -> None:
 def installing(path: Path) -> Iterator[list[int]]:
     """Goes on counting an install of two widgets at a time; holds how often it has."""
     database, counted, stop = Database(path), [0], threading.Event()
-    both = [*store.count_install("acme", "a"), *store.count_install("acme", "b")]
+    both = [*writes.count_install("acme", "a"), *writes.count_install("acme", "b")]
 
     def count() -> None:
         while not stop.is_set():
@@ -333,7 +333,7 @@ def test_bad_backup_is_refused_and_nothing_changes(
 
 def test_log_of_a_lost_catalog_is_not_read_into_the_restored_one(catalog: Path, kept: Path) -> None:
     lost = Database(catalog)
-    lost.write(store.put_document(check_document(document("acme/late"))))
+    lost.write(writes.put_document(check_document(document("acme/late"))))
     log = files(catalog.parent)["catalog.db-wal"]
     lost.close()
     catalog.unlink()

@@ -7,10 +7,10 @@ from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from app import DEFAULTS
-from catalog.icons import find_icon, letter_avatar
-from catalog.pages import PAGE_SIZE
-from catalog.parameters import MAX_Q_LENGTH
+from catalog.settings import DEFAULTS
+from catalog.store.search_params import MAX_Q_LENGTH
+from catalog.web.icons import find_icon, letter_avatar
+from catalog.web.pages import PAGE_SIZE
 
 WEATHER = "/widgets/acme/weather"
 

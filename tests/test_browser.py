@@ -8,9 +8,9 @@ import pytest
 from builders import document, version
 from conftest import Server
 
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -72,7 +72,7 @@ def odd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         document("acme/marks", version(deprecationMessage="Old."), isOfficial=True),
     ]
     database = Database(tmp_path_factory.mktemp("odd") / "odd.db")
-    database.create(store.put_documents(map(check_document, documents)))
+    database.create(writes.put_documents(map(check_document, documents)))
     running = Server(database.path)
     yield running
     running.stop()

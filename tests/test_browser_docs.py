@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 from app import create_app
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 
 WEATHER = "/api/v1/widgets/acme/weather"
 
@@ -127,7 +127,7 @@ def bundles_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
     """A catalog with one widget, whose bundles are held."""
     app = create_app({"DATABASE": tmp_path_factory.mktemp("bundles") / "catalog.db"})
     clock = document("acme/clock", bundled("1.0.0", SHORT), bundled("2.0.0", LONG))
-    app.extensions["database"].create(store.put_documents([check_document(clock)]))
+    app.extensions["database"].create(writes.put_documents([check_document(clock)]))
     hold(app, SHORT, LONG)
     app.extensions["database"].close()
     with Server(app.config["DATABASE"]) as server:

@@ -8,8 +8,8 @@ from builders import bundled, document
 from conftest import Server, hold
 
 from app import create_app
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A catalog that holds a bundle, with the same origin as its pages."""
     app = create_app({"DATABASE": tmp_path_factory.mktemp("policy") / "catalog.db"})
     clock = document("acme/clock", bundled("1.0.0", BUNDLE))
-    app.extensions["database"].create(store.put_documents([check_document(clock)]))
+    app.extensions["database"].create(writes.put_documents([check_document(clock)]))
     hold(app, BUNDLE)
     app.extensions["database"].close()
     with Server(app.config["DATABASE"]) as running:

@@ -13,8 +13,8 @@ from conftest import Server, create_demo, hold
 from reverse_proxies import PREFIX
 
 from app import create_app
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request
@@ -34,7 +34,7 @@ def create_catalog(path: Path) -> Path:
     """The demo catalog, and a widget whose bundle is held."""
     app = create_app({"DATABASE": create_demo(path)})
     widget = document("acme/held", bundled("1.0.0", BUNDLE), displayName="Held", downloadCount=1)
-    app.extensions["database"].write(store.put_documents([check_document(widget)]))
+    app.extensions["database"].write(writes.put_documents([check_document(widget)]))
     hold(app, BUNDLE)
     app.extensions["database"].close()
     return path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from catalog.bundles import BundleError, Bundles
+from catalog.store.bundles import BundleError, Bundles
 
 CONTENT = b"export default () => 'tick'\n"
 SIZE = len(CONTENT)
@@ -131,7 +131,7 @@ def test_who_writes_waits_for_who_writes_already_and_says_so(bundles: Bundles) -
 HOLD_FOREVER = """
 import sys
 from pathlib import Path
-from catalog.bundles import Bundles
+from catalog.store.bundles import Bundles
 with Bundles(Path(sys.argv[1])).writing():
     print("locked", flush=True)
     sys.stdin.read()

@@ -18,9 +18,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog import store, store_copies
 from catalog.documents import check_document
-from catalog.sqlite_file import DeadlineExceeded
+from catalog.store import mirror_writes, writes
+from catalog.store.sqlite import DeadlineExceeded
 
 AppWith = Callable[..., Flask]
 CONTENT = b"export default () => 'tick'\n"
@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     app = create_app({"DATABASE": path})
     odd = document(ODD, bundled("1.0.0+x.y", CONTENT))
     documents = [check_document(each) for each in (CLOCK, odd)]
-    app.extensions["database"].create(store.put_documents(documents))
+    app.extensions["database"].create(writes.put_documents(documents))
     hold(app, CONTENT)
     app.extensions["database"].close()
     running = Server(path)
@@ -368,7 +368,7 @@ def test_running_service_shows_at_once_what_is_held_and_released(app_with: AppWi
     assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
     hold(app, CONTENT)
     assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
-    app.extensions["database"].write(store_copies.release_bundles([SHA256]))
+    app.extensions["database"].write(mirror_writes.release_bundles([SHA256]))
     assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
 
 
@@ -397,8 +397,8 @@ def test_version_with_another_size_is_not_said_to_be_held(app_with: AppWith) -> 
     bundles = app.extensions["bundles"]
     with bundles.writing():
         bundles.add(SHA256, len(CONTENT), [CONTENT])
-        held = store_copies.Held("acme", "clock", "1.0.0", SHA256, len(CONTENT))
-        assert app.extensions["database"].write(store_copies.hold_bundles([held])) == [0]
+        held = mirror_writes.Held("acme", "clock", "1.0.0", SHA256, len(CONTENT))
+        assert app.extensions["database"].write(mirror_writes.hold_bundles([held])) == [0]
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
 
 
@@ -413,8 +413,8 @@ def test_remembering_where_a_widget_came_from_changes_no_answer(app: Flask) -> N
     database = app.extensions["database"]
     before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
     for etag, counts in (('"1"', [1]), ('"1"', [0]), ('"2"', [1])):
-        mirrored = store_copies.Mirrored("acme", "clock", "https://a.example", etag, None)
-        assert database.write(store_copies.put_mirrored([mirrored])) == counts
+        mirrored = mirror_writes.Mirrored("acme", "clock", "https://a.example", etag, None)
+        assert database.write(mirror_writes.put_mirrored([mirrored])) == counts
     assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
 
 

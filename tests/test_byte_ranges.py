@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-from catalog.byte_ranges import FilePart, requested_part
+from catalog.api.byte_ranges import FilePart, requested_part
 
 WHOLE = None
 NOTHING: list[int] = []

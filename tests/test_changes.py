@@ -16,8 +16,8 @@ from click.testing import Result
 from conftest import ROOT
 from flask import Flask
 
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 
 AppWith = Callable[..., Flask]
 LATEST = "The latest version of acme/clock is now"
@@ -359,7 +359,9 @@ def test_delete_removes_nothing_that_came_to_the_catalog_before_the_answer(
             asked += process.stderr.read(1) or b"[y/N]: "
         # SQLite gives the new row the number of the one that is gone.
         said(app, "delete acme/clock --yes")
-        app.extensions["database"].write(store.put_document(check_document(document("acme/notes"))))
+        app.extensions["database"].write(
+            writes.put_document(check_document(document("acme/notes")))
+        )
         os.write(terminal, b"y\n")
         process.communicate(timeout=30)
     assert [each["widget"]["name"] for each in stored(app)] == ["notes"]

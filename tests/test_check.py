@@ -15,9 +15,9 @@ from conftest import DEMO, ROOT, create_demo
 from flask import Flask
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 AppWith = Callable[..., Flask]
 
@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> Path:
     """A listed widget with two versions, and an unlisted one."""
     clock = document("acme/clock", version("1.0.0"), version("1.10.0"), description="Time")
     notes = document("acme/notes", version("1.9.0"), listed=False)
-    statements = store.put_documents(map(check_document, (clock, notes)))
+    statements = writes.put_documents(map(check_document, (clock, notes)))
     Database(tmp_path / "catalog.db").create(statements)
     return tmp_path / "catalog.db"
 

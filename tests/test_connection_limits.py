@@ -13,9 +13,9 @@ from builders import bundled, document, version
 from conftest import Server, hold
 
 from app import create_app
-from catalog import store
-from catalog.displacement import ConnectionLimits, Rank
 from catalog.documents import check_document
+from catalog.serving.connection_limits import ConnectionLimits, Rank
+from catalog.store import writes
 
 CONTENT = bytes(8_000_000)
 BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
@@ -36,7 +36,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     notes = "x" * (MEGABYTES_OF_A_REGISTRY * 1024 * 1024)
     documents = [document(f"{scope}/clock", version(releaseNotes=notes)) for scope in SCOPES]
     documents.append(document("acme/clock", bundled("1.0.0", CONTENT)))
-    app.extensions["database"].create(store.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
     hold(app, CONTENT)
     app.extensions["database"].close()
     return path
@@ -243,9 +243,9 @@ def test_what_the_kernel_holds_of_a_response_ends_after_the_timeout_too(catalog:
 def little_memory(tmp_path: Path) -> str:
     """A PYTHONPATH with which a server has three megabytes for unsent bodies."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import catalog.displacement\n"
-        "catalog.displacement.MAX_UNSENT = 3 * 1024 * 1024\n"
-        "catalog.displacement.UNSENT_STEP = 1024 * 1024\n"
+        "import catalog.serving.connection_limits\n"
+        "catalog.serving.connection_limits.MAX_UNSENT = 3 * 1024 * 1024\n"
+        "catalog.serving.connection_limits.UNSENT_STEP = 1024 * 1024\n"
     )
     return f"{tmp_path}:."
 
@@ -282,7 +282,7 @@ def test_a_registry_larger_than_the_memory_for_unsent_bodies_is_sent_whole(
     app = create_app({"DATABASE": path})
     notes = "x" * 20_000
     documents = [document(f"acme/w{n:03}", version(releaseNotes=notes)) for n in range(600)]
-    app.extensions["database"].create(store.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
     app.extensions["database"].close()
     with serving(path) as (_, ask):
         body = read_rest(ask("/api/widgets/acme/registry.json"))

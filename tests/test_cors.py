@@ -13,9 +13,9 @@ from conftest import Server
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"
@@ -104,7 +104,7 @@ def cross_origin_headers(headers: Any) -> dict[str, list[str]]:
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     database = Database(tmp_path_factory.mktemp("cors") / "catalog.db")
     documents = [document("acme/clock", version()), document("acme/hidden", listed=False)]
-    database.create(store.put_documents(map(check_document, documents)))
+    database.create(writes.put_documents(map(check_document, documents)))
     app = create_app({"DATABASE": database.path})
     yield app.test_client()
     app.extensions["database"].close()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from builders import document, version
 
-from catalog import open_file, sqlite_file, store
-from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import (
+from catalog.store import open_file, sqlite, writes
+from catalog.store.database import Database
+from catalog.store.sqlite import (
     BUSY_TIMEOUT_MS,
     SCHEMA_VERSION,
     DatabaseError,
@@ -27,7 +27,7 @@ COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
 
 def put(*names: str) -> list[Statement]:
     given = (document(f"acme/{name}", version(), downloadCount=1) for name in names)
-    return store.put_documents(map(check_document, given))
+    return writes.put_documents(map(check_document, given))
 
 
 def set_count(value: str) -> Statement:
@@ -395,7 +395,7 @@ def test_no_increment_is_lost_between_threads(database: Database) -> None:
 
     def count(through: Database) -> None:
         for _ in range(25):
-            through.write(store.count_install("acme", "clock"))
+            through.write(writes.count_install("acme", "clock"))
 
     threads = [threading.Thread(target=count, args=(each,)) for each in (*others, *others)]
     for thread in threads:
@@ -418,7 +418,7 @@ def wal_size(database: Database) -> int:
 @pytest.fixture
 def small_wal(monkeypatch: pytest.MonkeyPatch) -> int:
     """Has databases that are made within the test shrink the WAL above so many bytes."""
-    monkeypatch.setattr(sqlite_file, "WAL_LIMIT", 1_000_000)
+    monkeypatch.setattr(sqlite, "WAL_LIMIT", 1_000_000)
     monkeypatch.setattr(open_file, "WAL_LIMIT", 1_000_000)
     return 1_000_000
 

@@ -16,8 +16,8 @@ from click.testing import Result
 from conftest import ROOT, hold
 from flask import Flask
 
-from catalog import store, store_copies
 from catalog.documents import check_document
+from catalog.store import mirror_writes, writes
 
 AppWith = Callable[..., Flask]
 FIRST, OTHER = b"export default 1\n", b"export default 2\n"
@@ -117,7 +117,7 @@ def test_what_an_import_prunes_counts_as_deleted(app: Flask, kept: Json) -> None
 
 def test_what_a_mirror_removes_counts_as_deleted(app: Flask) -> None:
     publish(app, FIRST)
-    following = store_copies.follow(check_document(document("acme/clock")), replaces=True)
+    following = mirror_writes.follow(check_document(document("acme/clock")), replaces=True)
     app.extensions["database"].write(following)
     assert_refused(app, publish(app, OTHER), stored(app))
 
@@ -172,7 +172,7 @@ def test_write_itself_refuses_other_bytes_and_changes_nothing(app: Flask, target
     before = stored(app)
     other = check_document(document("acme/clock", bundled("1.0.0", OTHER)))
     with pytest.raises(sqlite3.IntegrityError):
-        app.extensions["database"].write(store.publish(other))
+        app.extensions["database"].write(writes.publish(other))
     assert stored(app) == before
 
 
@@ -211,8 +211,8 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
     hold(app, FIRST)
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    copied = store_copies.Mirrored("acme", "clock", "https://upstream.example", None, None)
-    app.extensions["database"].write(store_copies.put_mirrored([copied]))
+    copied = mirror_writes.Mirrored("acme", "clock", "https://upstream.example", None, None)
+    app.extensions["database"].write(mirror_writes.put_mirrored([copied]))
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers.getlist("Cache-Control") == ["no-cache"]
         assert "Expires" not in response.headers
@@ -225,7 +225,7 @@ def test_every_bundle_that_a_number_has_had_is_remembered(app: Flask) -> None:
     done(app, "publish", *files(app, FIRST, "1.0.0"))
     done(app, "delete", "acme/clock@1.0.0", "--yes")
     other = document("acme/clock", bundled("1.0.0", OTHER))
-    app.extensions["database"].write(store.put_documents([check_document(other)]))
+    app.extensions["database"].write(writes.put_documents([check_document(other)]))
     done(app, "delete", "acme/clock@1.0.0", "--yes")
     for content in (FIRST, OTHER):
         assert publish(app, content).stderr == REFUSED

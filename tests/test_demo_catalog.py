@@ -9,7 +9,7 @@ from builders import Json
 from conftest import DEMO
 from flask.testing import FlaskClient
 
-from catalog.catalog_files import read_catalog
+from catalog.files.jsonl import read_catalog
 from catalog.semver_ranges import is_range
 
 CATALOG = {

@@ -18,9 +18,9 @@ import pytest
 from conftest import Server, create_demo
 
 from app import create_app
-from catalog import dispatch
-from catalog.db import Database
-from catalog.sqlite_file import DeadlineExceeded, snapshot
+from catalog.serving import dispatch
+from catalog.store.database import Database
+from catalog.store.sqlite import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -119,12 +119,12 @@ class Limits:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._code = "import catalog.dispatch\n"
+        self._code = "import catalog.serving.dispatch\n"
 
     def set(self, **constants: float) -> dict[str, str]:
         """Give constants of dispatch.py these values; returns the settings of such a server."""
         for name, value in constants.items():
-            self._code += f"catalog.dispatch.{name} = {value}\n"
+            self._code += f"catalog.serving.dispatch.{name} = {value}\n"
         return self.run("")
 
     def run(self, code: str) -> dict[str, str]:
@@ -213,8 +213,8 @@ def test_request_that_waited_too_long_is_refused(database: Path, limits: Limits)
 
 # A search for "slow" exceeds the deadline of the I/O thread, and in a pool waits for a lock.
 SLOW_SEARCH = """
-import fcntl, flask, catalog.answers
-rendered = catalog.answers.rendered
+import fcntl, flask, catalog.api.response_cache
+rendered = catalog.api.response_cache.rendered
 def slowly(key, make):
     if getattr(key, "q", "").startswith("slow"):
         connection = flask.current_app.extensions["database"].reader()
@@ -225,7 +225,7 @@ def slowly(key, make):
         with open({lock!r}) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
     return rendered(key, make)
-catalog.answers.rendered = slowly
+catalog.api.response_cache.rendered = slowly
 """
 
 
@@ -367,8 +367,10 @@ def test_reads_go_on_while_an_install_waits_for_another_process(
     database: Path, limits: Limits
 ) -> None:
     # So that the installs still wait when all has been read.
-    longer = "catalog.open_file.BUSY_TIMEOUT_MS = catalog.db.BUSY_TIMEOUT_MS = 60_000"
-    settings = limits.run(f"import catalog.db, catalog.open_file\n{longer}\n")
+    longer = (
+        "catalog.store.open_file.BUSY_TIMEOUT_MS = catalog.store.database.BUSY_TIMEOUT_MS = 60_000"
+    )
+    settings = limits.run(f"import catalog.store.database, catalog.store.open_file\n{longer}\n")
     with (
         serving(database, CATALOG_THREADS="1", **settings) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,

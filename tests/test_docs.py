@@ -18,7 +18,8 @@ from flask.testing import FlaskClient
 from markup import element, elements
 
 from app import create_app
-from catalog.description import (
+from catalog.web.docs import abridged, json_text
+from catalog.web.openapi import (
     DESCRIPTION,
     address,
     example_values,
@@ -28,7 +29,6 @@ from catalog.description import (
     schemas,
     type_words,
 )
-from catalog.reference import abridged, json_text
 
 OPERATIONS = {operation.id: operation for operation in operations()}
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Server, create_demo
 
-from app import DEFAULTS, create_app
+from app import create_app
+from catalog.settings import DEFAULTS
 
 URL = "http://127.0.0.1:8080"
 MARK = "--- end of output ---"
@@ -213,9 +214,13 @@ def test_every_relative_link_leads_to_a_file(name: str) -> None:
 
 
 def test_the_architecture_page_names_every_module() -> None:
-    modules = {path.stem for path in (ROOT / "catalog").glob("*[!_].py")}
-    table = page("docs/architecture.md").split("## Modules")[1].split("\n## ")[0]
-    assert modules <= set(re.findall(r"`(\w+)`", table))
+    paths = (path.relative_to(ROOT / "catalog") for path in (ROOT / "catalog").rglob("*[!_].py"))
+    modules = {str(path.with_suffix("")) for path in paths}
+    (tree,) = blocks(page("docs/architecture.md"), "text")
+    folders = re.findall(r"^  (\w+)/ +(.+(?:\n {14}.+)*)", tree, re.MULTILINE)
+    named = {f"{folder}/{name}" for folder, names in folders for name in re.findall(r"\w+", names)}
+    named |= set(re.findall(r"^  (\w+)\.py", tree, re.MULTILINE))
+    assert modules == named
 
 
 def test_make_help_lists_every_target_with_its_purpose() -> None:

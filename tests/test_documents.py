@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog import store
 from catalog.documents import DocumentError, check_document, shown
+from catalog.store import writes
 
 GREATEST = 2**53 - 1
 DIGEST = "0123456789abcdef" * 4
@@ -357,6 +357,6 @@ def test_what_is_accepted_fits_the_schema(
     except DocumentError:
         return
     tables.execute("BEGIN")
-    counts = [tables.execute(sql, values).rowcount for sql, values in store.put_document(checked)]
+    counts = [tables.execute(sql, values).rowcount for sql, values in writes.put_document(checked)]
     tables.execute("ROLLBACK")
     assert counts == [1, 1, 1]

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app import create_app
-from catalog.db import Database
+from catalog.store.database import Database
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"
@@ -295,7 +295,7 @@ def test_a_database_that_appears_is_served_without_a_restart(without_database: F
 def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
     catalog: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.sqlite_file.BUSY_TIMEOUT_MS", 1)
+    monkeypatch.setattr("catalog.store.sqlite.BUSY_TIMEOUT_MS", 1)
     other = sqlite3.connect(catalog.application.config["DATABASE"], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     response = catalog.post(CLOCK)

@@ -17,9 +17,9 @@ from conftest import DEMO, ROOT
 from flask import Flask
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 AppWith = Callable[..., Flask]
 
@@ -131,7 +131,7 @@ def imported(app: Flask, catalog: bytes) -> Flask:
 def awkward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
     """The app of the awkward catalog, for tests that leave it as it is."""
     path = tmp_path_factory.mktemp("awkward") / "awkward.db"
-    Database(path).create(store.put_documents(map(check_document, AWKWARD)))
+    Database(path).create(writes.put_documents(map(check_document, AWKWARD)))
     app = create_app({"DATABASE": path})
     yield app
     app.extensions["database"].close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders import version
 
-from catalog import figures
+from catalog.web import formatting
 
 BUNDLE = b"export default () => 'tick'"
 
@@ -25,7 +25,7 @@ BUNDLE = b"export default () => 'tick'"
     ],
 )
 def test_a_short_number_has_at_most_three_digits_up_to_billions(value: int, text: str) -> None:
-    assert figures.short_number(value) == text
+    assert formatting.short_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_short_number_has_at_most_three_digits_up_to_billions(value: int, text
     ],
 )
 def test_bytes_are_in_units_of_a_thousand(value: int, text: str) -> None:
-    assert figures.bytes_size(value) == text
+    assert formatting.bytes_size(value) == text
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_bytes_are_in_units_of_a_thousand(value: int, text: str) -> None:
     ],
 )
 def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
-    assert figures.day(timestamp) == text
+    assert formatting.day(timestamp) == text
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
     ],
 )
 def test_a_long_text_is_cut_at_a_word_if_it_has_one(text: str, cut: str) -> None:
-    assert figures.shortened(text, 10) == cut
+    assert formatting.shortened(text, 10) == cut
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_a_long_text_is_cut_at_a_word_if_it_has_one(text: str, cut: str) -> None
     [("1.0.0", False), ("1.0.0-rc.1", True), ("1.0.0+a-b", False), ("1.0.0-a+b", True)],
 )
 def test_a_prerelease_is_told_by_what_stands_before_the_build(number: str, is_one: bool) -> None:
-    assert figures.is_prerelease(number) is is_one
+    assert formatting.is_prerelease(number) is is_one
 
 
 def test_the_integrity_is_the_hash_in_base64() -> None:
     # Of the empty text, as browsers compute it.
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     expected = "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
-    assert figures.integrity(digest) == expected
+    assert formatting.integrity(digest) == expected
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_the_commands_fetch_the_bundle_and_find_its_hash_right(
     digest = hashlib.sha256(BUNDLE).hexdigest()
     url = bundles + path.replace(" ", "%20")
     entry = {**version("2.6.0", bundleUrl=url, sha256Hash=digest), "name": name}
-    script = f"{figures.fetch_command(entry)} -s && {figures.check_command(entry)}"
+    script = f"{formatting.fetch_command(entry)} -s && {formatting.check_command(entry)}"
     ran = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20
     )
@@ -141,7 +141,7 @@ def test_the_commands_fetch_the_bundle_and_find_its_hash_right(
 def test_a_pager_offers_both_ends_and_the_neighbours(
     page: int, last: int, numbers: list[int | None]
 ) -> None:
-    assert figures.page_numbers(page, last) == numbers
+    assert formatting.page_numbers(page, last) == numbers
 
 
 def released(*days: str, yanked: bool = False) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ def released(*days: str, yanked: bool = False) -> list[dict[str, Any]]:
 
 
 def test_a_chart_has_a_bar_for_each_month_of_a_short_history() -> None:
-    chart = figures.releases_chart(
+    chart = formatting.releases_chart(
         released("2024-11-30", "2024-12-01", "2024-12-31")
         + released("2024-12-15", "2025-02-01", yanked=True)
     )
@@ -176,18 +176,18 @@ def test_a_chart_has_a_bar_for_each_month_of_a_short_history() -> None:
 def test_a_chart_of_a_long_history_has_wider_bars(
     first: str, last: str, bars: int, label: str
 ) -> None:
-    chart = figures.releases_chart(released(first, last))
+    chart = formatting.releases_chart(released(first, last))
     assert chart is not None
     assert (len(chart.bars), chart.bars[0].label) == (bars, label)
 
 
 @pytest.mark.parametrize("days", [[], ["2025-01-02"], ["2025-01-02", "2025-01-30"]])
 def test_there_is_no_chart_where_there_is_no_time_to_show(days: list[str]) -> None:
-    assert figures.releases_chart(released(*days)) is None
+    assert formatting.releases_chart(released(*days)) is None
 
 
 def test_sizes_are_drawn_up_to_24_cells() -> None:
     entry = {"minSize": {"w": 0, "h": 30}, "maxSize": {"w": 24, "h": 2**53}}
-    assert figures.size_drawing(entry) == (0, 24, 24, 24, True)
+    assert formatting.size_drawing(entry) == (0, 24, 24, 24, True)
     entry = {"minSize": {"w": 1, "h": 2}, "maxSize": {"w": 3, "h": 24}}
-    assert figures.size_drawing(entry) == (1, 2, 3, 24, False)
+    assert formatting.size_drawing(entry) == (1, 2, 3, 24, False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.folding import fold
+from catalog.text import fold
 
 general = settings(derandomize=True, deadline=None, max_examples=200)
 

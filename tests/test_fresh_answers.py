@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import create_app
-from catalog import backups, store
-from catalog.checks import findings
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import backups, writes
+from catalog.store.database import Database
+from catalog.store.integrity import findings
 
 PATHS = [
     "/api/v1/widgets/search",
@@ -36,7 +36,7 @@ PATHS = [
 
 
 def put(*documents: dict[str, Any]) -> list[Any]:
-    return store.put_documents(check_document(each) for each in documents)
+    return writes.put_documents(check_document(each) for each in documents)
 
 
 def start() -> list[Any]:
@@ -66,32 +66,32 @@ def describe(database: Database, name: str, description: str | None, icon: str |
     with database.read() as connection:
         row = connection.execute("SELECT * FROM widget WHERE name = 'clock'").fetchone()
     before = {column: row[column] if row else None for column in columns}
-    return store.describe(
+    return writes.describe(
         ids(database)[0], before, dict(zip(columns, (name, description, icon), strict=True))
     )
 
 
 # Every kind of write that the service and its commands make.
 WRITES: dict[str, Callable[[Database], list[Any]]] = {
-    "install": lambda _: store.count_install("acme", "clock"),
-    "install another": lambda _: store.count_install("acme", "timer"),
-    "install many": lambda _: store.count_install("acme", "timer") * 120,
+    "install": lambda _: writes.count_install("acme", "clock"),
+    "install another": lambda _: writes.count_install("acme", "timer"),
+    "install many": lambda _: writes.count_install("acme", "timer") * 120,
     "recount": lambda _: put(document("acme/clock", version("1.0.0"), downloadCount=0)),
     "publish": lambda _: put(document("acme/clock", version("2.0.0"))),
     "new widget": lambda _: put(document("acme/sundial", version("0.1.0"), displayName="Clock")),
     "change": lambda _: put(document("acme/timer", version("1.0.0"), displayName="Egg Timer")),
-    "yank": lambda db: store.set_yanked(ids(db)[1], True, "It stops."),
-    "unyank": lambda db: store.set_yanked(ids(db)[1], False, None),
-    "deprecate": lambda db: store.set_deprecation([ids(db)[1]], "Please update."),
-    "undeprecate": lambda db: store.set_deprecation([ids(db)[1]], None),
-    "unlist": lambda db: store.set_listed(ids(db)[0], False),
-    "relist": lambda db: store.set_listed(ids(db)[0], True),
-    "official": lambda db: store.set_official(ids(db)[0], True),
-    "unofficial": lambda db: store.set_official(ids(db)[0], False),
+    "yank": lambda db: writes.set_yanked(ids(db)[1], True, "It stops."),
+    "unyank": lambda db: writes.set_yanked(ids(db)[1], False, None),
+    "deprecate": lambda db: writes.set_deprecation([ids(db)[1]], "Please update."),
+    "undeprecate": lambda db: writes.set_deprecation([ids(db)[1]], None),
+    "unlist": lambda db: writes.set_listed(ids(db)[0], False),
+    "relist": lambda db: writes.set_listed(ids(db)[0], True),
+    "official": lambda db: writes.set_official(ids(db)[0], True),
+    "unofficial": lambda db: writes.set_official(ids(db)[0], False),
     "describe": lambda db: describe(db, "World Clock", "Ticks.", "mdi:clock"),
-    "delete version": lambda db: store.delete_version(ids(db)[1]),
-    "delete widget": lambda db: store.delete_widget(ids(db)[0]),
-    "prune": lambda _: store.remove_all_but([check_document(document("acme/timer"))]),
+    "delete version": lambda db: writes.delete_version(ids(db)[1]),
+    "delete widget": lambda db: writes.delete_widget(ids(db)[0]),
+    "prune": lambda _: writes.remove_all_but([check_document(document("acme/timer"))]),
     "start again": lambda _: start(),
 }
 

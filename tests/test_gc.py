@@ -10,7 +10,7 @@ from click.testing import Result
 from conftest import hold
 from flask import Flask
 
-from catalog import store_copies
+from catalog.store import mirror_writes
 
 AppWith = Callable[..., Flask]
 OLD, NEW, HIDDEN = b"old", b"new!", b"hidden"
@@ -64,7 +64,7 @@ def test_bundle_of_a_deleted_version_goes(app: Flask) -> None:
 
 
 def test_bundle_that_is_named_but_not_held_stays(app: Flask) -> None:
-    app.extensions["database"].write(store_copies.release_bundles([HASHES[NEW]]))
+    app.extensions["database"].write(mirror_writes.release_bundles([HASHES[NEW]]))
     run(app, "gc")
     assert names(app) == {*HASHES.values()}
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waitress.adjustments import Adjustments
 
-from catalog.parsing import Parser
+from catalog.serving.http_parser import Parser
 from tests.hostile_heads import exchange
 
 CPU_LIMIT = 0.1  # seconds for a head of 32 kB; each of these took more than 10

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from conftest import DEMO
 
-from catalog.icons import SHIPPED, find_icon, icon_svg, letter_avatar
+from catalog.web.icons import SHIPPED, find_icon, icon_svg, letter_avatar
 
 PATH = '<path d="M0 0h4v4z"/>'
 Icons = Callable[..., str]

@@ -15,8 +15,9 @@ from conftest import DEMO, ROOT
 from flask import Flask
 
 from app import create_app
-from catalog import store
-from catalog.catalog_files import catalog_lines, read_catalog
+from catalog.files.jsonl import read_catalog
+from catalog.store import writes
+from catalog.store.export import catalog_lines
 
 AppWith = Callable[..., Flask]
 BOM = b"\xef\xbb\xbf"
@@ -245,7 +246,7 @@ def test_import_again_keeps_rows_and_writes_none(app_with: AppWith, tmp_path: Pa
     assert run(app, DEMO).exit_code == 0
     assert rows(app, ids) == before
     with DEMO.open("rb") as file:
-        statements = store.put_documents(read_catalog([file]))
+        statements = writes.put_documents(read_catalog([file]))
     assert set(app.extensions["database"].write(statements)) == {0}
 
 

@@ -14,10 +14,10 @@ from click.testing import Result
 from conftest import DEMO, ROOT
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import SCHEMA_VERSION
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.sqlite import SCHEMA_VERSION
 
 
 def init(path: Path, *options: str) -> Result:
@@ -53,7 +53,7 @@ def test_init_with_demo_holds_the_demo_catalog(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
 def test_init_leaves_a_catalog_that_exists(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "old.db"
-    Database(path).create(store.put_document(check_document(document("acme/clock", version()))))
+    Database(path).create(writes.put_document(check_document(document("acme/clock", version()))))
     before = path.read_bytes()
     result = init(path, *options)
     assert (result.exit_code, result.stderr) == (0, f"{path} exists already.\n")

@@ -10,8 +10,10 @@ from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app import DEFAULTS, create_app
-from catalog.catalog_files import catalog_lines, read_catalog
+from app import create_app
+from catalog.files.jsonl import read_catalog
+from catalog.settings import DEFAULTS
+from catalog.store.export import catalog_lines
 
 Catalog = Callable[..., FlaskClient]
 Apps = Callable[..., Flask]

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import create_app
-from catalog import store
-from catalog.catalog_files import catalog_lines
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.export import catalog_lines
 
 AppWith = Callable[..., Flask]
 
@@ -161,7 +161,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
         for n, name in enumerate(names)
     ]
     path = tmp_path_factory.mktemp("texts") / "texts.db"
-    Database(path).create(store.put_documents(map(check_document, documents)))
+    Database(path).create(writes.put_documents(map(check_document, documents)))
     app = create_app({"DATABASE": path})
     yield app
     app.extensions["database"].close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import Server, create_demo
 
-from catalog.logs import MAX_LINES, AccessLog, Lines, escaped, timestamp
+from catalog.serving.access_log import MAX_LINES, AccessLog, Lines, escaped, timestamp
 
 SEARCH = "/api/v1/widgets/search"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

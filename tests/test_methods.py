@@ -8,9 +8,9 @@ from conftest import Server
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 CLOCK = "/api/v1/widgets/acme/clock"
 GET_PATHS = [
@@ -38,7 +38,7 @@ def listed(allow: str | None) -> list[str]:
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     database = Database(tmp_path_factory.mktemp("methods") / "catalog.db")
     clock = check_document(document("acme/clock", version(), downloadCount=7))
-    database.create(store.put_documents([clock]))
+    database.create(writes.put_documents([clock]))
     app = create_app({"DATABASE": database.path})
     yield app.test_client()
     app.extensions["database"].close()

@@ -34,8 +34,8 @@ from upstreams import (
 )
 
 from app import create_app
-from catalog.catalog_files import catalog_lines
-from catalog.workers import BATCH
+from catalog.mirror.workers import BATCH
+from catalog.store.export import catalog_lines
 
 AT = "2025-01-01T00:00:00.000Z"
 CLOCK = document("acme/clock", version("1.0.0"), version("2.0.0"), downloadCount=7, createdAt=AT)
@@ -45,7 +45,7 @@ TIDE = document("lab/tide", createdAt=AT)
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.upstream.BACKOFF", 0)
+    monkeypatch.setattr("catalog.mirror.upstream.BACKOFF", 0)
 
 
 @pytest.fixture
@@ -479,7 +479,7 @@ def test_what_is_no_catalog_is_refused_and_nothing_is_made(
     fault: Fault,
     why: str,
 ) -> None:
-    monkeypatch.setattr("catalog.upstream.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("catalog.mirror.upstream.MAX_ANSWER_BYTES", 1000)
     upstream.fail(SEARCH, fault)
     result = mirror(app, upstream)
     assert (result.exit_code, result.stdout) == (1, "")

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from upstreams import FakeUpstream, Fault, Handler, body, cut, endless, redirect, status
 
 from app import create_app
-from catalog import store_copies
+from catalog.store import mirror_writes
 
 CONTENT = b"export default () => 'tick';\n" * 100
 OTHER = b"export default () => 'tock';\n"
@@ -24,7 +24,7 @@ OWN = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.upstream.BACKOFF", 0)
+    monkeypatch.setattr("catalog.mirror.upstream.BACKOFF", 0)
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_bundle_that_is_here_but_not_offered_is_offered_without_being_asked_for(
 ) -> None:
     said(app, upstream)
     hashes = app.extensions["bundles"].hashes()
-    app.extensions["database"].write(store_copies.release_bundles(hashes))  # as a kill leaves it
+    app.extensions["database"].write(mirror_writes.release_bundles(hashes))  # as a kill leaves it
     upstream.requests.clear()
     assert said(app, upstream) == "Bundles: 0 fetched, 2 here already, 0 failed."
     assert served(client, urls(client)["1.0.0"]) == CONTENT

@@ -14,7 +14,7 @@ from builders import document
 from upstreams import SEARCH, FakeUpstream, dribble, status
 
 from app import create_app
-from catalog.upstream import Upstream, UpstreamError
+from catalog.mirror.upstream import Upstream, UpstreamError
 
 CLOCK = "/api/v1/widgets/acme/clock"
 BUNDLE = "/bundles/1.0.0.js"
@@ -143,7 +143,7 @@ def test_next_address_is_tried_where_one_refuses(
 def test_retries_end_at_a_deadline_of_their_own(
     fake: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.upstream.MAX_RETRY_SECONDS", 0)
+    monkeypatch.setattr("catalog.mirror.upstream.MAX_RETRY_SECONDS", 0)
     monkeypatch.setattr("urllib3.util.retry.time.sleep", fake.released.wait)
     fake.fail(CLOCK, status(503, Retry_After="1"), status(503, Retry_After="1"))
     with (

@@ -21,10 +21,10 @@ from upstreams import FakeUpstream
 from app import create_app
 from bench import generate
 from bench.words import WORDS
-from catalog import store
-from catalog.catalog_files import catalog_lines
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.export import catalog_lines
 
 WIDGETS = 2000
 SEARCHES = 200
@@ -88,7 +88,7 @@ class Relay:
 
 
 def create(path: Path, documents: Iterable[Json]) -> Path:
-    Database(path).create(store.put_documents(map(check_document, documents)))
+    Database(path).create(writes.put_documents(map(check_document, documents)))
     return path
 
 

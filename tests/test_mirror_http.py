@@ -12,8 +12,8 @@ from builders import document
 from upstreams import FakeUpstream, Fault, body, cut, endless, hang_up, redirect, silent, status
 from urllib3 import HTTPResponse, Retry, Timeout
 
-from catalog import upstream as client
-from catalog.upstream import Upstream, UpstreamError, base_address
+from catalog.mirror import upstream as client
+from catalog.mirror.upstream import Upstream, UpstreamError, base_address
 
 CLOCK = "/api/v1/widgets/acme/clock"
 BUNDLE = "/bundles/1.0.0.js"

@@ -20,9 +20,12 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import catalog
-from app import DEFAULTS, create_app
-from catalog import documents, semver_ranges, v1
-from catalog.description import (
+from app import create_app
+from catalog import documents, semver_ranges
+from catalog.api import v1
+from catalog.settings import DEFAULTS
+from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT, MAX_Q_LENGTH, parse_search
+from catalog.web.openapi import (
     DESCRIPTION,
     address,
     example_body,
@@ -30,7 +33,6 @@ from catalog.description import (
     operations,
     resolved,
 )
-from catalog.parameters import DEFAULT_LIMIT, MAX_LIMIT, MAX_Q_LENGTH, parse_search
 
 SCHEMAS = DESCRIPTION["components"]["schemas"]
 OPERATIONS = {operation.id: operation for operation in operations()}
@@ -352,7 +354,7 @@ def test_compatible_version_is_described_as_there_only_when_asked_for(demo: Flas
 def test_description_is_served_as_it_is_written_but_for_the_address(server: Server) -> None:
     answer, body = server.request("GET", "/openapi.json", Origin="https://dashboard.example")
     assert answer.status == 200
-    written = (ROOT / "catalog" / "openapi.json").read_bytes()
+    written = (ROOT / "catalog" / "web" / "openapi.json").read_bytes()
     assert body == written.replace(b'"url": "/"', b'"url": "%b"' % server.url.encode())
     assert [str(error) for error in OpenAPIV31SpecValidator(json.loads(body)).iter_errors()] == []
     assert answer.headers["Content-Type"] == "application/json"

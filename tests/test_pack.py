@@ -19,7 +19,7 @@ from conftest import DEMO, ROOT, Server, hold
 from flask import Flask
 
 from app import create_app
-from catalog import store, store_copies
+from catalog.store import mirror_writes, writes
 
 AppWith = Callable[..., Flask]
 Parts = dict[str, bytes]
@@ -38,8 +38,8 @@ FIXED = {"createdAt": "2025-01-02T03:04:05.000Z"}
 for each in DOCUMENTS:
     each["widget"] |= FIXED
 MIRRORED = [
-    store_copies.Mirrored("acme", "clock", "https://up.example", '"e1"', 10),
-    store_copies.Mirrored("acme", "same", "https://up.example", None, None),
+    mirror_writes.Mirrored("acme", "clock", "https://up.example", '"e1"', 10),
+    mirror_writes.Mirrored("acme", "same", "https://up.example", None, None),
 ]
 
 
@@ -48,7 +48,7 @@ def app(app_with: AppWith) -> Flask:
     """A catalog with every kind of thing that a pack holds."""
     made = app_with(*DOCUMENTS)
     hold(made, TICK, TOCK)
-    made.extensions["database"].write(store_copies.put_mirrored(MIRRORED))
+    made.extensions["database"].write(mirror_writes.put_mirrored(MIRRORED))
     return made
 
 
@@ -166,7 +166,7 @@ def with_a_past(app_with: AppWith) -> Flask:
         assert run(app, *line.split()).exit_code == 0
     hold(app, TOCK, TICK)
     wrong = [each._replace(etag='"old"', upstream_count=1) for each in MIRRORED]
-    database.write(store_copies.put_mirrored([*reversed(wrong), *MIRRORED]))
+    database.write(mirror_writes.put_mirrored([*reversed(wrong), *MIRRORED]))
     return app
 
 
@@ -179,7 +179,7 @@ def test_same_catalog_gives_the_same_bytes_whatever_its_history(
     run(elsewhere, "unpack", tmp_path / "one.pack")
     assert packed(elsewhere, tmp_path / "again.pack") == pack
     database = elsewhere.extensions["database"]
-    database.write(store.count_install("acme", "clock"))
+    database.write(writes.count_install("acme", "clock"))
     assert packed(elsewhere, tmp_path / "counted.pack") != pack
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.folding import fold
-from catalog.parameters import ParameterError, parse_search
+from catalog.store.search_params import ParameterError, parse_search
+from catalog.text import fold
 
 GREATEST = 2**53 - 1
 

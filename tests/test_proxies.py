@@ -34,7 +34,9 @@ def seen() -> Flask:
     return app
 
 
-SERVE_SEEN = "from catalog import server; from test_proxies import seen; server.serve(seen())"
+SERVE_SEEN = (
+    "from catalog.serving import server; from test_proxies import seen; server.serve(seen())"
+)
 
 
 def what_is_seen() -> object:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from catalog import catalog_files, details, registry, store, v1
-from catalog.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
+from catalog.api import registry, v1
+from catalog.store import detail, export, writes
+from catalog.store.sqlite import APPLICATION_ID, SCHEMA_VERSION
 
 MOMENT = "2025-01-02T03:04:05.000Z"
 WIDGET = {
@@ -256,12 +257,12 @@ def test_text_of_a_widget_is_found_only_while_it_is_listed(catalog: sqlite3.Conn
 
 def test_install_leaves_the_summary_alone(catalog: sqlite3.Connection) -> None:
     catalog.execute("UPDATE summary SET head = 'as it was'")
-    catalog.execute(store.COUNT_INSTALL, {"scope": "acme", "name": "clock"})
+    catalog.execute(writes.COUNT_INSTALL, {"scope": "acme", "name": "clock"})
     assert catalog.execute("SELECT head FROM summary").fetchall() == [("as it was",)]
 
 
 def test_range_that_is_added_has_its_intervals_in_rows(catalog: sqlite3.Connection) -> None:
-    catalog.execute(*store.add_ranges(["^1.0.0", ">1.2.3 <2.0.0 || 3.0.0-rc.1", "none"]))
+    catalog.execute(*writes.add_ranges(["^1.0.0", ">1.2.3 <2.0.0 || 3.0.0-rc.1", "none"]))
     rows = catalog.execute(
         "SELECT range, low, high FROM sdk_range LEFT JOIN sdk_interval ON range_id = id "
         "ORDER BY id, low"
@@ -285,14 +286,14 @@ def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connecti
 
 
 STATEMENTS = {
-    "detail": details.DETAIL,
-    "detail unchanged": details.UNCHANGED,
+    "detail": detail.DETAIL,
+    "detail unchanged": detail.UNCHANGED,
     "registry": registry.PIECE,
-    "install": store.COUNT_INSTALL,
+    "install": writes.COUNT_INSTALL,
     "held bundle": v1.HELD_BUNDLE,
-    "put version": store.PUT_VERSION,
-    "publish version": store.PUBLISH_VERSION,
-    "export": catalog_files.VERSIONS,
+    "put version": writes.PUT_VERSION,
+    "publish version": writes.PUBLISH_VERSION,
+    "export": export.VERSIONS,
 }
 
 

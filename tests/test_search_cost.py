@@ -11,10 +11,10 @@ from builders import Json, document, version
 from flask import Flask
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import DeadlineExceeded
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.sqlite import DeadlineExceeded
 
 SEARCH = "/api/v1/widgets/search"
 # As the server gives to a request on its I/O thread.
@@ -57,8 +57,8 @@ def app(
     ranges = [range_(number) for number in range(widgets * versions)]
     values = {"ranges": json.dumps(ranges), "widgets": widgets}
     database = Database(tmp_path_factory.mktemp("cost") / "catalog.db")
-    statements = store.put_documents(map(check_document, documents))
-    database.create([*statements, store.add_ranges(ranges), (ADD_VERSIONS, values)])
+    statements = writes.put_documents(map(check_document, documents))
+    database.create([*statements, writes.add_ranges(ranges), (ADD_VERSIONS, values)])
     app = create_app({"DATABASE": database.path})
     yield app
     app.extensions["database"].close()

@@ -6,9 +6,9 @@ import pytest
 from builders import document, version
 from flask import Flask
 
-from catalog.parameters import parse_search
-from catalog.search import PageRevision, find_widgets, still_holds
-from catalog.sqlite_file import Connection
+from catalog.store.search import PageRevision, find_widgets, still_holds
+from catalog.store.search_params import parse_search
+from catalog.store.sqlite import Connection
 
 
 @pytest.fixture

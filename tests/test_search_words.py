@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -242,7 +242,7 @@ def test_search_follows_a_change_of_text_and_of_listing(app_with: Callable[..., 
     changes += [({"displayName": "Gamma"}, ""), ({"displayName": "Gamma", "listed": True}, "gamma")]
     for fields, findable in changes:
         checked = check_document(document(**fields))
-        app.extensions["database"].write(store.put_document(checked))
+        app.extensions["database"].write(writes.put_document(checked))
         words = ("alpha", "beta", "gamma", "a")
         hits = [word for word in words if "clock" in found(app.test_client(), q=word)]
         assert hits == ([findable, "a"] if findable else [])

@@ -19,9 +19,9 @@ from click import ClickException
 from conftest import ROOT, Server
 
 from app import create_app
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 PROGRAMS = {
     "python app.py": [sys.executable, str(ROOT / "app.py")],
@@ -34,7 +34,7 @@ TIMES_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
 
 
 def create(path: Path, *documents: dict[str, object]) -> Path:
-    Database(path).create(store.put_documents(map(check_document, documents)))
+    Database(path).create(writes.put_documents(map(check_document, documents)))
     return path
 
 

@@ -11,11 +11,11 @@ from builders import document, version
 from conftest import hold
 from flask import Flask
 
-from catalog import store
-from catalog.catalog_files import catalog_lines
-from catalog.db import Database
 from catalog.documents import check_document
-from catalog.sqlite_file import Statement
+from catalog.store import writes
+from catalog.store.database import Database
+from catalog.store.export import catalog_lines
+from catalog.store.sqlite import Statement
 
 SEARCH = "/api/v1/widgets/search"
 OLD = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")
@@ -30,7 +30,7 @@ CATALOG = [
 
 
 def put(*documents: dict[str, object]) -> list[Statement]:
-    return store.put_documents(map(check_document, documents))
+    return writes.put_documents(map(check_document, documents))
 
 
 CHANGES: dict[str, list[Statement]] = {
@@ -48,9 +48,9 @@ CHANGES: dict[str, list[Statement]] = {
     "widget, official": put(document("acme/clock", displayName="Clock", isOfficial=True)),
     "new widget": put(document("acme/new", OLD, NEWEST, NEW)),
     "new widget, unlisted": put(document("acme/new", OLD, listed=False)),
-    "installed": store.count_install("acme", "clock"),
+    "installed": writes.count_install("acme", "clock"),
     "counted": put(document("acme/clock", displayName="Clock", downloadCount=0)),
-    "pruned": store.remove_all_but([check_document(document("acme/clock", OLD))]),
+    "pruned": writes.remove_all_but([check_document(document("acme/clock", OLD))]),
     **{
         name: [(sql, {})]
         for name, sql in {

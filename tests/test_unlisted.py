@@ -9,9 +9,9 @@ import pytest
 from builders import document, version
 from conftest import Server
 
-from catalog import store
-from catalog.db import Database
 from catalog.documents import check_document
+from catalog.store import writes
+from catalog.store.database import Database
 
 V1 = "/api/v1/widgets/"
 LISTED = [
@@ -72,7 +72,7 @@ def server(catalog: Database) -> Iterator[Server]:
 
 
 def put(*documents: dict[str, Any]) -> list[tuple[str, Any]]:
-    return store.put_documents(map(check_document, documents))
+    return writes.put_documents(map(check_document, documents))
 
 
 def hidden(path: str, *versions: dict[str, Any], **fields: Any) -> dict[str, Any]:

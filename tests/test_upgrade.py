@@ -8,10 +8,10 @@ import pytest
 from conftest import Server, create_demo
 
 from app import create_app
-from catalog import backups
-from catalog.checks import findings
-from catalog.db import Database
-from catalog.sqlite_file import SCHEMA_VERSION, DatabaseError
+from catalog.store import backups
+from catalog.store.database import Database
+from catalog.store.integrity import findings
+from catalog.store.sqlite import SCHEMA_VERSION, DatabaseError
 
 DATA = Path(__file__).parent / "data"
 PATHS = [

@@ -2,12 +2,12 @@
 
 from catalog.commands import (  # noqa: F401, each adds its own
     bundles,
-    changes,
-    files,
+    edit,
+    import_export,
+    list_show,
+    maintenance,
     mirror,
     publish,
-    reading,
-    upkeep,
 )
 from catalog.commands.base import commands
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from flask import Blueprint, current_app
 
-from catalog.bundles import Bundles
-from catalog.catalog_files import CatalogFileError
-from catalog.db import Database
 from catalog.documents import Document, DocumentError, identifier, shown, text
-from catalog.packs import PackError
+from catalog.files.jsonl import CatalogFileError
+from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
-from catalog.sqlite_file import DatabaseError
+from catalog.store.bundles import Bundles
+from catalog.store.database import Database
+from catalog.store.sqlite import DatabaseError
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Named(NamedTuple):
         return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
 
 
-class NameType(click.ParamType):
+class NameType(click.ParamType):  # type: ignore[type-arg]
     """An argument of the form scope/name, or scope/name@version."""
 
     def __init__(self, form: str, *, version: bool | None) -> None:
@@ -151,7 +151,7 @@ class NameType(click.ParamType):
             self.fail(f"{shown(value)} is not of the form {self.name}.", parameter, context)
 
 
-class TextType(click.ParamType):
+class TextType(click.ParamType):  # type: ignore[type-arg]
     """Text that the catalog can hold; a shell can hand over bytes that are none."""
 
     name = "text"

@@ -5,7 +5,6 @@ from typing import BinaryIO
 
 import click
 
-from catalog import packs, store_copies
 from catalog.commands.base import (
     Refusal,
     bundles,
@@ -17,7 +16,9 @@ from catalog.commands.base import (
     progress,
     say,
 )
-from catalog.commands.files import opened_to_write
+from catalog.commands.import_export import opened_to_write
+from catalog.files import packs
+from catalog.store import mirror_writes
 
 NAMED = "SELECT DISTINCT sha256_hash FROM version"
 
@@ -46,7 +47,7 @@ def gc(release: bool, dry_run: bool) -> None:
         size = sum(bundles().path(sha256).stat().st_size for sha256 in whole)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
         run = database().rehearse if dry_run else database().write
-        released = sum(run(store_copies.release_bundles(missing)))
+        released = sum(run(mirror_writes.release_bundles(missing)))
         if not dry_run:
             for sha256 in sorted(whole | begun):
                 bundles().remove(sha256)

@@ -10,17 +10,17 @@ import click
 from flask import current_app
 
 from catalog.commands.base import Refusal, bundles, command, database, is_watched, plural, say
-from catalog.commands.tables import plain
+from catalog.commands.terminal import plain
 from catalog.documents import MAX_PROBLEMS, identifier, shown
-from catalog.mirror import MirrorError, Report, Wish, mirror
-from catalog.mirror_bundles import BundleReport, bring_bundles
-from catalog.upstream import Upstream, UpstreamError, base_address
-from catalog.workers import OnProgress
+from catalog.mirror.bundles import BundleReport, bring_bundles
+from catalog.mirror.sync import MirrorError, Report, Wish, mirror
+from catalog.mirror.upstream import Upstream, UpstreamError, base_address
+from catalog.mirror.workers import OnProgress
 
 INTERRUPTED = 130  # what shells make of SIGINT
 
 
-class CheckedType(click.ParamType):
+class CheckedType(click.ParamType):  # type: ignore[type-arg]
     """An argument that a function takes or refuses with what is allowed."""
 
     def __init__(self, name: str, check: Callable[[str], str]) -> None:

@@ -9,13 +9,13 @@ from typing import Any, BinaryIO
 import click
 from flask import current_app
 
-from catalog import resources, store, store_copies
 from catalog.commands.base import Named, Refusal, bundles, command, database, say
-from catalog.commands.finding import FIND_WIDGET, say_latest
-from catalog.commands.tables import json_text
+from catalog.commands.lookup import FIND_WIDGET, say_latest
+from catalog.commands.terminal import json_text
 from catalog.documents import MAX_VERSIONS, Document, Row, identifier
-from catalog.publishing import differences, publication
-from catalog.sqlite_file import Statement
+from catalog.files.manifests import differences, publication
+from catalog.store import json_sql, mirror_writes, writes
+from catalog.store.sqlite import Statement
 
 STDIN = "<stdin>"
 
@@ -51,7 +51,7 @@ def publish(
         raise Refusal(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
     known = known_widget(described)
     content = bundle.read()
-    document = publication(described, content, template, known and known["display_name"])
+    document = publication(described, content, template, known["display_name"] if known else None)
     widget, (version,) = document.widget, document.versions
     named = Named(widget["scope"], widget["name"], version["version"])
 
@@ -67,7 +67,8 @@ def publish(
         click.echo(json_text(stored))
         return
     if not dry_run:
-        with kept(named, version, content) if keep else nullcontext([]) as holding:
+        keeping = kept(named, version, content) if keep else nullcontext(list[Statement]())
+        with keeping as holding:
             is_new = is_new and added(named, document, holding)
             if holding and not is_new:
                 database().write(holding)
@@ -85,7 +86,7 @@ def publish(
 def url_template(given: str | None, keep: bool) -> str:
     """Where the bundle is loaded, as it was given or, for one that is kept here, from here."""
     template: str = given or current_app.config["BUNDLE_URL"]
-    public_url = current_app.config["PUBLIC_URL"]
+    public_url: str = current_app.config["PUBLIC_URL"]
     if not template and keep and public_url:
         return public_url + "/api/v1/widgets/{scope}/{name}/{version}/bundle.js"
     if not template:
@@ -98,13 +99,13 @@ def url_template(given: str | None, keep: bool) -> str:
 def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]]:
     """Keep the bundle; gives the statements that have the version loaded from here."""
     sha256, size = version["sha256_hash"], version["bundle_size"]
-    held = store_copies.Held(named.scope, named.name, version["version"], sha256, size)
+    held = mirror_writes.Held(named.scope, named.name, version["version"], sha256, size)
     with bundles().writing():
         is_new = not bundles().holds(sha256)
         bundles().add(sha256, size, [content])
         bundles().sync()
         try:
-            yield store_copies.hold_bundles([held])
+            yield mirror_writes.hold_bundles([held])
         except BaseException:
             if is_new:
                 bundles().remove(sha256)
@@ -114,7 +115,7 @@ def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]
 def added(named: Named, document: Document, holding: list[Statement]) -> bool:
     """Add the version; False where another process has published just this since we looked."""
     try:
-        database().write([*store.publish(document), *holding])
+        database().write([*writes.publish(document), *holding])
     except sqlite3.IntegrityError:
         if not is_published(named, document):
             raise
@@ -122,15 +123,15 @@ def added(named: Named, document: Document, holding: list[Statement]) -> bool:
     return True
 
 
-def as_json(table: str, row: Row) -> resources.Json:
+def as_json(table: str, row: Row) -> json_sql.Json:
     """How a row that is not stored yet would be shown."""
-    shape = {"widget": resources.WIDGET, "version": resources.DOCUMENT_VERSION}[table]
+    shape = {"widget": json_sql.WIDGET, "version": json_sql.DOCUMENT_VERSION}[table]
     columns = ", ".join(f":{column} AS {column}" for column in row)
     with database().read() as connection:
         (text,) = connection.execute(
             f"SELECT {shape} FROM (SELECT {columns}) AS {table}", row
         ).fetchone()
-    shown_as: resources.Json = json.loads(text)
+    shown_as: json_sql.Json = json.loads(text)
     return shown_as
 
 
@@ -140,7 +141,8 @@ def known_widget(described: Any) -> sqlite3.Row | None:
     except (TypeError, LookupError, ValueError):
         return None  # what is wrong with it is said later, with all else that is
     with database().read() as connection:
-        return connection.execute(FIND_WIDGET, sought).fetchone()
+        known: sqlite3.Row | None = connection.execute(FIND_WIDGET, sought).fetchone()
+    return known
 
 
 COUNT_VERSIONS = """

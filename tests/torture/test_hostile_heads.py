@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app import create_app
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 from tests.builders import bundled, document
 from tests.conftest import Server, hold
 from tests.hostile_heads import exchange, hostile_requests
@@ -17,7 +17,7 @@ LIMIT = 0.5  # seconds of CPU time
 def test_no_head_is_expensive(tmp_path: Path, figures: Callable[..., None]) -> None:
     app = create_app({"DATABASE": tmp_path / "catalog.db"})
     clock = check_document(document("acme/clock", bundled("1.0.0", CONTENT)))
-    app.extensions["database"].create(store.put_documents([clock]))
+    app.extensions["database"].create(writes.put_documents([clock]))
     hold(app, CONTENT)
     app.extensions["database"].close()
     server = Server(app.config["DATABASE"], CATALOG_TRUSTED_PROXY="127.0.0.1")

@@ -28,9 +28,9 @@ PAGE = ("GET", "/")
 
 # Each search that is not cached reads for 0.2 seconds from one state of the catalog.
 SLOW_SEARCH = """
-import time, flask, catalog.answers
-from catalog.sqlite_file import snapshot
-rendered = catalog.answers.rendered
+import time, flask, catalog.api.response_cache
+from catalog.store.sqlite import snapshot
+rendered = catalog.api.response_cache.rendered
 def slowly(key, make):
     if getattr(key, "q", ""):
         connection = flask.current_app.extensions["database"].reader()
@@ -40,7 +40,7 @@ def slowly(key, make):
                 connection.execute("SELECT count(*) FROM version").fetchone()
                 connection.check_deadline()
     return rendered(key, make)
-catalog.answers.rendered = slowly
+catalog.api.response_cache.rendered = slowly
 """
 
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from app import create_app
-from catalog import store
 from catalog.documents import check_document
+from catalog.store import writes
 from tests.builders import bundled, document, version
 from tests.conftest import Server, hold
 
@@ -25,7 +25,7 @@ REGISTRIES, MEGABYTES = 20, 20
 
 def serve(path: Path, *documents: dict[str, object]) -> Server:
     app = create_app({"DATABASE": path})
-    app.extensions["database"].create(store.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
     hold(app, BUNDLE)
     app.extensions["database"].close()
     return Server(path)

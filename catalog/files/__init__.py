@@ -1,0 +1,1 @@
+"""What a catalog is exchanged as: JSON Lines, packs and manifests."""

@@ -1,0 +1,1 @@
+"""The process: waitress, its threads, its connections and its log."""

@@ -1,0 +1,135 @@
+"""Request parser: waitress's interface, with the head and chunked bodies read by our own code.
+
+Waitress reads heads with regular expressions that need seconds for a run of digits or spaces, and
+accepts some requests that another server on the way could read differently.
+"""
+
+import time
+
+from waitress.adjustments import Adjustments
+from waitress.buffers import OverflowableBuffer
+from waitress.parser import HTTPRequestParser
+from waitress.receiver import FixedStreamReceiver
+from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
+
+from catalog.serving.chunked_bodies import ChunkedReceiver
+from catalog.serving.http_syntax import (
+    MalformedRequestError,
+    check_host,
+    content_length,
+    parse_fields,
+    percent_encoded,
+    split_request_line,
+    split_target,
+)
+
+HEAD_END = b"\r\n\r\n"
+MAX_EMPTY_LINES = 8  # before a request line; RFC 9112, section 2.2, asks for at least one
+
+
+class URITooLong(RequestHeaderFieldsTooLarge):
+    code = 414
+    reason = "URI Too Long"
+
+
+class RequestTimeout(BadRequest):
+    code = 408
+    reason = "Request Timeout"
+
+
+class Parser(HTTPRequestParser):
+    """One request as it is received; `error` says why it is refused."""
+
+    begun = 0.0  # time.perf_counter() when the head was complete
+    command = request_uri = path = query = ""
+    first_line = b""
+
+    def __init__(self, adj: Adjustments) -> None:
+        super().__init__(adj)
+        self.url_scheme = adj.url_scheme
+        self.header_plus = bytearray()
+        self.empty_lines = 0
+
+    def received(self, data: bytes) -> int:
+        """Take the data and return how many bytes of it belong to this request."""
+        in_head = self.body_rcv is None and not self.completed
+        try:
+            return self._receive_head(data) if in_head else super().received(data)
+        except MalformedRequestError as error:
+            self._refuse(BadRequest(str(error)))
+            return len(data)
+
+    def _receive_head(self, data: bytes) -> int:
+        head = self.header_plus
+        head += data
+        while head.startswith(b"\r\n"):
+            del head[:2]
+            self.empty_lines += 1
+            if self.empty_lines > MAX_EMPTY_LINES:
+                raise MalformedRequestError(
+                    "there are too many empty lines before the request line"
+                )
+        # What came before this data has been searched, but for the beginning of an end.
+        end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
+        size = len(head) if end < 0 else end + len(HEAD_END)
+        if size >= self.adj.max_request_header_size:
+            self._refuse_large_head(bytes(head[:size]))
+        elif end >= 0:
+            self.headers_finished = True
+            self.header_bytes_received = size
+            self.parse_header(bytes(head[:end]))
+        else:
+            return len(data)
+        self.header_plus = bytearray()
+        return len(data) - (len(head) - size)
+
+    def _refuse_large_head(self, head: bytes) -> None:
+        self.first_line, end, _ = head.partition(b"\r\n")
+        is_line_too_long = not end or len(self.first_line) >= self.adj.max_request_header_size
+        self._refuse((URITooLong if is_line_too_long else RequestHeaderFieldsTooLarge)(""))
+
+    def _refuse(self, error: BadRequest) -> None:
+        self.error = error
+        self.completed = True
+        self.expect_continue = False
+
+    def parse_header(self, head: bytes) -> None:
+        """Read a whole head, without the empty line at its end; raises MalformedRequestError."""
+        self.begun = time.perf_counter()
+        self.first_line, _, section = head.partition(b"\r\n")
+        self.command, target, self.version = split_request_line(self.first_line)
+        self.request_uri = percent_encoded(target)
+        authority, self.path, self.query = split_target(self.command, target)
+        self.headers = parse_fields(section)
+        check_host(self.headers.get("HOST"), self.version)
+        if authority is not None:
+            self.headers["HOST"] = authority
+        self._expect_body()
+
+    def _expect_body(self) -> None:
+        """Decide from the fields whether a body follows, and how its end is found."""
+        encoding = self.headers.pop("TRANSFER_ENCODING", None)
+        length = self.headers.get("CONTENT_LENGTH")
+        if encoding is not None:
+            if encoding.lower() != "chunked" or self.version != "1.1":
+                raise MalformedRequestError(
+                    "Transfer-Encoding must be chunked, once, and in HTTP/1.1"
+                )
+            if length is not None:
+                raise MalformedRequestError(
+                    "Transfer-Encoding and Content-Length exclude each other"
+                )
+            self.chunked = True
+            self.body_rcv = ChunkedReceiver(OverflowableBuffer(self.adj.inbuf_overflow))
+        elif length is not None and (size := content_length(length)):
+            self.content_length = size
+            if size >= self.adj.max_request_body_size:
+                self._refuse(RequestEntityTooLarge(""))
+                return
+            self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
+        # Without a body there is nothing to continue with, and the request is complete.
+        self.completed = self.body_rcv is None
+        expect = self.headers.get("EXPECT", "").lower()
+        self.expect_continue = (
+            expect == "100-continue" and self.version == "1.1" and not self.completed
+        )

@@ -1,0 +1,1 @@
+"""The SQLite file: everything that reads or writes it."""

@@ -1,0 +1,183 @@
+"""A reading of the whole database, and of the bundles, that names everything wrong in them."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from catalog.documents import DocumentError, check_document, shown
+from catalog.store.bundles import BundleError, Bundles
+from catalog.store.database import Database
+from catalog.store.export import WIDGETS, document
+from catalog.store.mirror_writes import Held, bundle_path
+from catalog.store.sdk_intervals import sdk_intervals
+from catalog.store.writes import version_rows, widget_row
+
+# The index's own comparison with the text it was made from; it writes nothing.
+CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+
+
+def findings(database: Database) -> Iterator[str]:
+    """A sentence for each thing wrong; none where all is well."""
+    try:
+        with database.read() as connection:
+            for (found,) in connection.execute("PRAGMA integrity_check"):
+                if found != "ok":
+                    yield f"The file is damaged: {found}."
+            for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+                # Rows of a table without rowids have no number.
+                child = "A row" if row_id is None else f"Row {row_id}"
+                yield f"{child} of {table} refers to no {parent}."
+            yield from _search_findings(connection)
+            for row in connection.execute(WIDGETS).fetchall():
+                yield from _widget_findings(connection, row)
+    except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
+        yield f"The database cannot be read to the end: {error}."
+        return
+    try:
+        database.write([(CHECK_INDEX, {})])
+    except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
+        yield f"The search index does not match the widgets: {error}."
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    # Python's own complaints, as of text that is not UTF-8, have no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise error
+
+
+MISLISTED = """
+WITH should AS (
+    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
+           folded_text
+    FROM widget WHERE listed
+)
+SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
+UNION
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM should)
+"""
+
+UNUSED_SUMMARIES = """
+SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
+"""
+
+RANGES = """
+SELECT range, iif(json_valid(intervals), intervals, 'null'), (
+    SELECT json_group_array(json_array(low, high)) FROM (
+        SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
+FROM sdk_range ORDER BY range
+"""
+
+MISSING_RANGES = """
+SELECT scope || '/' || name, version FROM version JOIN widget ON widget.id = widget_id
+WHERE sdk_version NOT IN (SELECT range FROM sdk_range)
+ORDER BY scope, name, version
+"""
+
+
+def _search_findings(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is wrong in the tables that search reads beside the widgets."""
+    for (path,) in connection.execute(MISLISTED):
+        yield f"{path}: what search reads of it differs from the widget."
+    for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
+        yield f"Search has a summary for widget {widget_id}, which is not listed."
+    for path, version in connection.execute(MISSING_RANGES):
+        yield f"{path}: version {version}: its sdkVersion is not in sdk_range."
+    for text, *stored in connection.execute(RANGES):
+        intervals = [list(interval) for interval in sdk_intervals(text)]
+        if any(json.loads(each) != intervals for each in stored):
+            yield f"SDK range {shown(text)}: its intervals differ from what it admits."
+
+
+HELD = """
+SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
+JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL
+ORDER BY scope, name, version
+"""
+
+
+def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
+    """A sentence for each bundle that is missing or has other bytes than its name says."""
+    wrong = dict(_wrong_bundles(bundles))
+    for sha256, problem in wrong.items():
+        yield f"Bundle {sha256} in {bundles.name}: {problem}."
+    try:
+        held = database.reader().execute(HELD).fetchall()
+    except sqlite3.DatabaseError as error:
+        _raise_unless_damaged(error)
+        return  # findings() has said so
+    for *named, path in held:
+        version = Held(*named)
+        where = f"{version.scope}/{version.name}: version {version.version}"
+        if path != bundle_path(version):
+            yield f"{where}: its bundle is said to be at {shown(path)}, where it is not served."
+        if version.sha256 in wrong:
+            yield f"{where}: its bundle {version.sha256} has the wrong bytes."
+        elif not bundles.holds(version.sha256, version.size):
+            yield (
+                f"{where}: its bundle {version.sha256} of {version.size} bytes is not in "
+                f"{bundles.name}."
+            )
+
+
+def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
+    for sha256 in bundles.hashes():
+        try:
+            with bundles.checked(sha256):
+                pass
+        except BundleError as error:
+            yield sha256, str(error)
+
+
+UNREADABLE_PERMISSIONS = """
+SELECT version, permissions FROM version
+WHERE widget_id = :id AND iif(
+    json_valid(permissions),
+    json_type(permissions) <> 'array'
+    OR EXISTS (SELECT 1 FROM json_each(permissions) WHERE type IN ('array', 'object')),
+    1)
+"""
+
+
+WRONG_SUMMARY = """
+SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
+WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
+    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
+"""
+
+
+def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
+    path = f"{row['scope']}/{row['name']}"
+    unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
+    for version, permissions in unreadable:
+        yield (
+            f"{path}: version {version}: permissions must be an array of strings, "
+            f"not {shown(permissions)}."
+        )
+    # Rendering the summary would fail on them too.
+    if unreadable:
+        return
+    if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
+        yield f"{path}: its summary in search results differs from the widget."
+    try:
+        checked = check_document(document(connection, row))
+    except (DocumentError, ValueError) as error:
+        for problem in getattr(error, "problems", [str(error)]):
+            yield f"{path}: {problem}."
+        return
+    for warning in checked.warnings:
+        yield f"{path}: {warning}."
+    widget = widget_row(checked)
+    if (row["folded_name"], row["folded_text"]) != (widget["folded_name"], widget["folded_text"]):
+        yield f"{path}: its text for search differs from its name and description."
+    stored = dict(
+        connection.execute(
+            "SELECT version, precedence FROM version WHERE widget_id = :id", {"id": row["id"]}
+        ).fetchall()
+    )
+    for version in version_rows(checked):
+        if stored[version["version"]] != version["precedence"]:
+            yield f"{path}: version {version['version']} is sorted at the wrong place."

@@ -1,0 +1,270 @@
+"""Every write, as statements for Database.write(). Nothing here reads or runs anything."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from catalog.documents import Document, Row
+from catalog.semver_ranges import precedence
+from catalog.store.sdk_intervals import sdk_intervals
+from catalog.store.sqlite import Statement
+from catalog.text import fold
+
+ADD_WIDGET = """
+INSERT INTO widget (
+    scope, name, display_name, description, icon, is_official, download_count,
+    created_at, listed, folded_name, folded_text
+) VALUES (
+    :scope, :name, :display_name, :description, :icon, :is_official, :download_count,
+    coalesce(:created_at, :default_created_at), coalesce(:listed, 1), :folded_name, :folded_text
+)
+"""
+
+# A document that says nothing of downloadCount, createdAt or listed leaves them as they are:
+# importing an old description must not lose a count or show what was unlisted. A row that would
+# not change is not written.
+PUT_WIDGET = f"""{ADD_WIDGET}
+ON CONFLICT (scope, name) DO UPDATE SET
+    display_name = :display_name, description = :description, icon = :icon,
+    is_official = :is_official,
+    download_count = iif(:states_download_count, :download_count, download_count),
+    created_at = coalesce(:created_at, created_at), listed = coalesce(:listed, listed),
+    folded_name = :folded_name, folded_text = :folded_text
+WHERE (
+    display_name, description, icon, is_official, download_count, created_at, listed,
+    folded_name, folded_text
+) IS NOT (
+    :display_name, :description, :icon, :is_official,
+    iif(:states_download_count, :download_count, download_count),
+    coalesce(:created_at, created_at), coalesce(:listed, listed), :folded_name, :folded_text
+)
+"""
+
+_ADD_VERSION = """
+INSERT INTO version (
+    widget_id, version, precedence, bundle_url, bundle_size, sha256_hash, published_at,
+    yanked, yanked_reason, deprecation_message, release_notes, display_name, description, icon,
+    min_w, min_h, max_w, max_h, sdk_version, config_version, permissions, license
+) VALUES (
+    (SELECT id FROM widget WHERE scope = :scope AND name = :name{condition}),
+    :version, :precedence, :bundle_url, :bundle_size, :sha256_hash, :published_at,
+    :yanked, :yanked_reason, :deprecation_message, :release_notes, :display_name, :description,
+    :icon, :min_w, :min_h, :max_w, :max_h, :sdk_version, :config_version, :permissions, :license
+)
+"""
+
+# Without an id the row is refused, and the transaction with it: no other statement can come between
+# this look at what was deleted and the write.
+PUBLISH_VERSION = _ADD_VERSION.format(
+    condition="""
+        AND NOT EXISTS (
+            SELECT 1 FROM deleted_version AS deleted
+            WHERE (deleted.scope, deleted.name, deleted.version) = (:scope, :name, :version)
+              AND deleted.sha256_hash <> :sha256_hash)"""
+)
+
+# Other bytes than those that were held have to be held anew.
+PUT_VERSION = f"""{_ADD_VERSION.format(condition="")}
+ON CONFLICT (widget_id, version) DO UPDATE SET
+    precedence = :precedence, bundle_url = :bundle_url, bundle_size = :bundle_size,
+    sha256_hash = :sha256_hash, published_at = :published_at, yanked = :yanked,
+    yanked_reason = :yanked_reason, deprecation_message = :deprecation_message,
+    release_notes = :release_notes, display_name = :display_name, description = :description,
+    icon = :icon, min_w = :min_w, min_h = :min_h, max_w = :max_w, max_h = :max_h,
+    sdk_version = :sdk_version, config_version = :config_version, permissions = :permissions,
+    license = :license,
+    bundle_path = iif(
+        (sha256_hash, bundle_size) = (:sha256_hash, :bundle_size), bundle_path, NULL
+    )
+WHERE (
+    precedence, bundle_url, bundle_size, sha256_hash, published_at, yanked, yanked_reason,
+    deprecation_message, release_notes, display_name, description, icon, min_w, min_h, max_w,
+    max_h, sdk_version, config_version, permissions, license
+) IS NOT (
+    :precedence, :bundle_url, :bundle_size, :sha256_hash, :published_at, :yanked, :yanked_reason,
+    :deprecation_message, :release_notes, :display_name, :description, :icon, :min_w, :min_h,
+    :max_w, :max_h, :sdk_version, :config_version, :permissions, :license
+)
+"""
+
+
+# A range that is there already has the same intervals.
+ADD_RANGES = """
+INSERT INTO sdk_range (range, intervals) SELECT key, value FROM json_each(:ranges) WHERE true
+ON CONFLICT DO NOTHING
+"""
+
+
+def add_ranges(ranges: Iterable[str]) -> Statement:
+    """Add the SDK ranges of versions, which must be there before the versions."""
+    members = ",".join(map(_range_member, dict.fromkeys(ranges)))
+    return ADD_RANGES, {"ranges": f"{{{members}}}"}
+
+
+# Most versions have one of a few ranges.
+@lru_cache(maxsize=256)
+def _range_member(range_: str) -> str:
+    return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"
+
+
+def put_documents(documents: Iterable[Document]) -> list[Statement]:
+    """Add what the documents hold and update what is there already."""
+    return [statement for document in documents for statement in put_document(document)]
+
+
+def put_document(document: Document) -> list[Statement]:
+    """Add one widget with its versions, or update those that are there already."""
+    return [
+        add_ranges(version["sdk_version"] for version in document.versions),
+        (PUT_WIDGET, widget_row(document)),
+        *((PUT_VERSION, row) for row in version_rows(document)),
+    ]
+
+
+def publish(document: Document) -> list[Statement]:
+    """Add the document's versions, and its widget if it is new.
+
+    Fails with an IntegrityError on a version that is there, or was deleted with other bytes.
+    """
+    return [
+        add_ranges(version["sdk_version"] for version in document.versions),
+        (f"{ADD_WIDGET} ON CONFLICT (scope, name) DO NOTHING", widget_row(document)),
+        *((PUBLISH_VERSION, row) for row in version_rows(document)),
+    ]
+
+
+def widget_row(document: Document) -> Row:
+    """The columns of the document's widget."""
+    widget = document.widget
+    return {**widget, **_folded(widget["display_name"], widget["description"])}
+
+
+def _folded(display_name: str, description: str | None) -> Row:
+    name = " ".join(fold(display_name).split())
+    return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}
+
+
+def version_rows(document: Document) -> Iterator[Row]:
+    """The columns of the document's versions, and the scope and name of their widget."""
+    for version in document.versions:
+        yield {
+            **version,
+            "scope": document.widget["scope"],
+            "name": document.widget["name"],
+            "precedence": precedence(version["version"]),
+        }
+
+
+REMOVE_OTHER_WIDGETS = """
+DELETE FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:kept))
+"""
+
+REMOVE_OTHER_VERSIONS = """
+DELETE FROM version
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+  AND version NOT IN (SELECT value FROM json_each(:kept))
+"""
+
+
+def remove_all_but(documents: Sequence[Document]) -> list[Statement]:
+    """Remove the widgets that no document names, then the versions that its own lacks."""
+    kept = json.dumps([document.path for document in documents])
+    statements: list[Statement] = [(REMOVE_OTHER_WIDGETS, {"kept": kept})]
+    return statements + [remove_other_versions(document) for document in documents]
+
+
+def remove_other_versions(document: Document) -> Statement:
+    """Remove the versions of its widget that the document lacks."""
+    kept = json.dumps([row["version"] for row in document.versions])
+    scope, name = document.widget["scope"], document.widget["name"]
+    return REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}
+
+
+MANY = 1000  # widgets added or changed, after which it is worth it
+TIDY_SEARCH = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
+
+
+def tidy_search() -> list[Statement]:
+    """Make one piece of the text index, which grows a piece more with each large write.
+
+    A search looks into every piece: after an import of ten thousand widgets, seven of them.
+    """
+    return [(TIDY_SEARCH, {})]
+
+
+# Up to the greatest whole number that JavaScript holds exactly.
+COUNT_INSTALL = """
+UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, 9007199254740991)
+WHERE scope = :scope AND name = :name
+"""
+
+
+def count_install(scope: str, name: str) -> list[Statement]:
+    """Add one to the widget's download counter; changes no row where there is no such widget."""
+    return [(COUNT_INSTALL, {"scope": scope, "name": name})]
+
+
+SET_YANKED = """
+UPDATE version SET yanked = :yanked, yanked_reason = :reason
+WHERE id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
+"""
+
+
+def set_yanked(version_id: int, yanked: bool, reason: str | None) -> list[Statement]:
+    """Withdraw a version from being offered, or offer it again."""
+    return [(SET_YANKED, {"id": version_id, "yanked": yanked, "reason": reason})]
+
+
+SET_DEPRECATION = """
+UPDATE version SET deprecation_message = :message
+WHERE id = :id AND deprecation_message IS NOT :message
+"""
+
+
+def set_deprecation(version_ids: Iterable[int], message: str | None) -> list[Statement]:
+    """Set the warning that users of these versions see, or take it away."""
+    return [(SET_DEPRECATION, {"id": id_, "message": message}) for id_ in version_ids]
+
+
+SET_LISTED = "UPDATE widget SET listed = :listed WHERE id = :id AND listed IS NOT :listed"
+
+
+def set_listed(widget_id: int, listed: bool) -> list[Statement]:
+    """Show a widget to the public, or hide it."""
+    return [(SET_LISTED, {"id": widget_id, "listed": listed})]
+
+
+SET_OFFICIAL = """
+UPDATE widget SET is_official = :official WHERE id = :id AND is_official IS NOT :official
+"""
+
+
+def set_official(widget_id: int, official: bool) -> list[Statement]:
+    """Mark a widget as the operator's own, or as not."""
+    return [(SET_OFFICIAL, {"id": widget_id, "official": official})]
+
+
+DESCRIBE = """
+UPDATE widget
+SET display_name = :display_name, description = :description, icon = :icon,
+    folded_name = :folded_name, folded_text = :folded_text
+WHERE id = :id
+  AND (display_name, description, icon) IS (:old_display_name, :old_description, :old_icon)
+"""
+
+
+def describe(widget_id: int, before: Row, after: Row) -> list[Statement]:
+    """Set how a widget presents itself, if it still is as it was before."""
+    old = {f"old_{key}": value for key, value in before.items()}
+    folded = _folded(after["display_name"], after["description"])
+    return [(DESCRIBE, {"id": widget_id, **old, **after, **folded})]
+
+
+def delete_widget(widget_id: int) -> list[Statement]:
+    """Remove a widget with all its versions."""
+    return [("DELETE FROM widget WHERE id = :id", {"id": widget_id})]
+
+
+def delete_version(version_id: int) -> list[Statement]:
+    """Remove one version."""
+    return [("DELETE FROM version WHERE id = :id", {"id": version_id})]

@@ -1,0 +1,80 @@
+"""The layout: which folder may import which."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "catalog"
+# From the top to the bottom: a part imports from the layers below it, and from its own folder.
+LAYERS = [
+    {"application"},
+    {"commands"},
+    {"api", "web", "files", "mirror", "serving"},
+    {"store"},
+    {"routing", "settings", "documents", "text", "semver_ranges", "atomic_files"},
+]
+FOLDERS = {"api", "web", "commands", "files", "mirror", "serving", "store"}
+WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
+
+
+def imports(path: Path) -> set[str]:
+    """The dotted names that a module imports, wherever in it that stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def part_of(path: Path) -> str:
+    """The folder of a module, or the module itself where it lies in none."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def layer_of(part: str) -> int:
+    return next(number for number, parts in enumerate(LAYERS) if part in parts)
+
+
+def imported_parts(path: Path) -> set[str]:
+    dotted = [name.split(".") for name in imports(path) if name.startswith("catalog.")]
+    return {names[1] for names in dotted} - {"__version__"}
+
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_its_own_folder_and_from_below(path: Path) -> None:
+    others = imported_parts(path) - {part_of(path)}
+    upward = {part for part in others if layer_of(part) < layer_of(part_of(path))}
+    beside = {part for part in others if layer_of(part) == layer_of(part_of(path))}
+    allowed = LAYERS[-1] if part_of(path) in LAYERS[-1] else set()
+    assert (upward, beside - allowed) == (set(), set())
+
+
+@pytest.mark.parametrize("folder", ["store", "files", "mirror"])
+def test_the_catalog_itself_does_not_depend_on_the_web_framework(folder: str) -> None:
+    modules = [*(PACKAGE / folder).rglob("*.py"), PACKAGE / "documents.py", PACKAGE / "text.py"]
+    packages = {name.split(".")[0] for path in modules for name in imports(path)}
+    assert packages & WEB_PACKAGES == set()
+
+
+def test_the_store_imports_only_rules_without_a_framework() -> None:
+    parts = set().union(*(imported_parts(path) for path in (PACKAGE / "store").rglob("*.py")))
+    assert parts - {"store"} <= {"documents", "text", "semver_ranges", "atomic_files"}
+
+
+def test_the_package_shows_seven_folders_and_fewer_than_ten_modules() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == FOLDERS
+    assert len(list(PACKAGE.glob("*.py"))) < 10
+
+
+def test_only_the_widget_api_imports_flask_cors() -> None:
+    importing = [path for path in MODULES if "flask_cors" in path.read_text(encoding="utf-8")]
+    assert importing == [PACKAGE / "api" / "v1.py"]

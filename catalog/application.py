@@ -16,13 +16,13 @@ from werkzeug.exceptions import (
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
+from catalog import V1_PREFIX
 from catalog.api.internal import internal
 from catalog.api.operations import operations
 from catalog.api.registry import registry
 from catalog.api.response_cache import NO_SNIFFING, Ready, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
-from catalog.routing import V1_PREFIX
 from catalog.serving.proxies import TrustedProxy
 from catalog.settings import DEFAULTS, check_settings, trusted_networks
 from catalog.store.bundles import Bundles

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from catalog.semver_ranges import is_range, is_version
+from catalog.semver_ranges import MAX_SAFE_INTEGER, is_range, is_version
+from catalog.text import quoted
 
-# The greatest whole number that JavaScript, and so every dashboard, holds exactly.
-MAX_SAFE_INTEGER = 2**53 - 1
 MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
 # A host name has at most 253 characters; a port and a user may stand beside it.
@@ -25,6 +24,7 @@ MAX_PROBLEMS = 20
 # memory when it is parsed, and as few as 3 before.
 MAX_JSON_SEPARATORS = 2_000_000
 
+Json = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -66,7 +66,7 @@ def check_document(document: object) -> Document:
     if given_versions is None:
         given_versions = []
     if not isinstance(given_versions, list):
-        raise DocumentError([f"versions must be an array, not {shown(given_versions)}"])
+        raise DocumentError([f"versions must be an array, not {quoted(given_versions)}"])
     if len(given_versions) > MAX_VERSIONS:
         raise DocumentError(
             [f"versions has {len(given_versions)} entries, more than the {MAX_VERSIONS} allowed"]
@@ -88,29 +88,12 @@ def check_document(document: object) -> Document:
         (row["published_at"] for row in versions), default=_canonical(datetime.now(UTC))
     )
     warnings = [
-        f"version {row['version']}: sdkVersion {shown(row['sdk_version'])} is not an npm range; "
+        f"version {row['version']}: sdkVersion {quoted(row['sdk_version'])} is not an npm range; "
         "no SDK will match it"
         for row in versions
         if not is_range(row["sdk_version"])
     ]
     return Document(widget, versions, warnings)
-
-
-SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
-
-
-def shown(value: object) -> str:
-    """The value as JSON on one line, cut where it would drown the sentence it stands in."""
-    # Cut first: the value may be many megabytes, and each of its problems shows it.
-    text = ""
-    for part in SHOWN.iterencode(value[:80] if isinstance(value, str) else value):
-        text += part
-        if len(text) >= 80:
-            break
-    if isinstance(value, str):  # in single quotes, which need no escape in a JSON error body
-        text = "'" + text[1:-1].replace('\\"', '"') + "'"
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:80])
-    return text if len(text) < 80 else text[:77] + "..."
 
 
 def identifier(value: object) -> str:
@@ -294,13 +277,13 @@ def _columns(
             try:
                 row[field.column] = field.check(value)
             except ValueError as allowed:
-                problems.append(f"{where}{field.key} must be {allowed}, not {shown(value)}")
+                problems.append(f"{where}{field.key} must be {allowed}, not {quoted(value)}")
     return row
 
 
 def _version_columns(given: object, widget: Row, index: int, problems: list[str]) -> Row:
     if not isinstance(given, Mapping):
-        problems.append(f"versions[{index}] must be an object, not {shown(given)}")
+        problems.append(f"versions[{index}] must be an object, not {quoted(given)}")
         return {}
     named = given.get("version")
     valid = isinstance(named, str) and is_version(named)
@@ -309,8 +292,8 @@ def _version_columns(given: object, widget: Row, index: int, problems: list[str]
     for key in ("scope", "name"):
         if given.get(key) is not None and given[key] != widget.get(key, given[key]):
             problems.append(
-                f"{where}{key} must be the widget's own, {shown(widget[key])}, "
-                f"not {shown(given[key])}"
+                f"{where}{key} must be the widget's own, {quoted(widget[key])}, "
+                f"not {quoted(given[key])}"
             )
     if "min_size" in row and "max_size" in row:
         row["min_w"], row["min_h"] = row.pop("min_size")

@@ -12,9 +12,8 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import MapAdapter, Rule
 from werkzeug.sansio.utils import get_host
 
-from catalog.documents import shown
+from catalog.text import quoted
 
-V1_PREFIX = "/api/v1/widgets/"
 METHODS = ("GET", "HEAD", "POST")
 
 
@@ -52,7 +51,7 @@ def options_or_405(methods: list[str]) -> Response:
         del response.headers["Content-Type"]
         return response
     raise MethodNotAllowed(
-        allowed, f"This path takes {', '.join(allowed)}, not {shown(request.method)}."
+        allowed, f"This path takes {', '.join(allowed)}, not {quoted(request.method)}."
     )
 
 

@@ -18,7 +18,8 @@ from semver import Version
 MAX_VERSION_LENGTH = 256  # characters
 MAX_RANGE_LENGTH = 4096  # characters
 MAX_CACHED_LENGTH = 64  # characters
-MAX_NUMBER = 2**53 - 1
+# The greatest whole number that JavaScript holds exactly.
+MAX_SAFE_INTEGER = 2**53 - 1
 
 # Major, minor and patch; then the identifiers of the prerelease, none for a release.
 Parts = tuple[tuple[int, ...], tuple[str, ...]]
@@ -107,7 +108,7 @@ def _parse_short_version(text: str) -> Parts | None:
         return None
     core = (version.major, version.minor, version.patch)
     # Only these three have a limit: a number in a prerelease may be of any size.
-    if max(core) > MAX_NUMBER:
+    if max(core) > MAX_SAFE_INTEGER:
         return None
     return core, tuple(version.prerelease.split(".")) if version.prerelease else ()
 
@@ -249,6 +250,6 @@ def _lower(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comp
 
 
 def _bound(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comparators:
-    if max(core) > MAX_NUMBER:
+    if max(core) > MAX_SAFE_INTEGER:
         raise ValueError(core)
     return ((_SIGNS[op], (core, identifiers)),)

@@ -8,8 +8,9 @@ from typing import Any
 
 from click import ClickException
 
-from catalog.documents import shown, web_address
+from catalog.documents import web_address
 from catalog.semver_ranges import is_version
+from catalog.text import quoted
 
 LOG_LEVELS = ("info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -93,7 +94,7 @@ def base_url(address: str) -> str:
 
 
 def bad_setting(name: str, allowed: str, value: str) -> ClickException:
-    return ClickException(f"CATALOG_{name} must be {allowed}, not {shown(value)}.")
+    return ClickException(f"CATALOG_{name} must be {allowed}, not {quoted(value)}.")
 
 
 def trusted_networks(text: str) -> list[IPv4Network | IPv6Network]:

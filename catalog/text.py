@@ -1,17 +1,54 @@
-"""Text as search compares it: without case, accents or compatibility forms."""
+"""Text: as search compares it, and as messages quote it."""
 
+import json
+import os
 import unicodedata
+from pathlib import Path
+
+MAX_QUOTED_LENGTH = 80  # characters
+
+_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def fold(text: str) -> str:
-    """The text in lower case and without marks, so that "meteo" finds "Météo"."""
+    """Return the text in lower case and without marks, so that "meteo" finds "Météo"."""
     if text.isascii():
         return text.lower()
-    # Marks go before as well: normalizing sorts each run of them, in time by the square of its
-    # length. What is decomposed afterwards has runs of a few marks only.
-    decomposed = unicodedata.normalize("NFKD", _unmarked(text))
-    return _unmarked(decomposed).casefold()
+    # Normalizing sorts each run of marks in quadratic time, so remove them before as well as
+    # after it: the decomposition itself adds only a few marks to each character.
+    decomposed = unicodedata.normalize("NFKD", _without_marks(text))
+    return _without_marks(decomposed).casefold()
 
 
-def _unmarked(text: str) -> str:
+def _without_marks(text: str) -> str:
     return "".join(c for c in text if not unicodedata.category(c).startswith("M"))
+
+
+def quoted(value: object) -> str:
+    """Return the value as JSON on one line, cut to MAX_QUOTED_LENGTH, for use in a message."""
+    # The value may be many megabytes, so encode only as much of it as is used.
+    text = ""
+    for part in _encoder.iterencode(value[:MAX_QUOTED_LENGTH] if isinstance(value, str) else value):
+        text += part
+        if len(text) >= MAX_QUOTED_LENGTH:
+            break
+    if isinstance(value, str):
+        # Single quotes need no escape in a JSON error body.
+        text = "'" + text[1:-1].replace('\\"', '"') + "'"
+    text = escape_unprintable(text[:MAX_QUOTED_LENGTH])
+    return text if len(text) < MAX_QUOTED_LENGTH else text[: MAX_QUOTED_LENGTH - 3] + "..."
+
+
+def escape_unprintable(text: str) -> str:
+    """Return the text with control characters, line ends and the like as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def path_text(path: Path) -> str:
+    """Return the path as text, with escapes for bytes that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return the count with its noun, such as 1 widget or 2 widgets."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -14,8 +14,9 @@ from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.documents import DocumentError, check_document, shown
+from catalog.documents import DocumentError, check_document
 from catalog.store import writes
+from catalog.text import quoted
 
 GREATEST = 2**53 - 1
 DIGEST = "0123456789abcdef" * 4
@@ -170,7 +171,7 @@ def test_refusal_names_field_value_and_what_is_allowed(
     (problem,) = problems_of(given)
     # What is allowed may be said at greater length than here.
     assert problem.startswith(f"{'version 1.0.0: ' * (part == 'version')}{key} must be {allowed}")
-    assert problem.endswith(f", not {shown(value)}")
+    assert problem.endswith(f", not {quoted(value)}")
 
 
 BAD_VERSIONS = ["", "1", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-٣", 1, True]
@@ -179,7 +180,7 @@ BAD_VERSIONS = ["", "1", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-
 @pytest.mark.parametrize("text", BAD_VERSIONS, ids=brief)
 def test_version_must_be_semver(text: object) -> None:
     (problem,) = problems_of(document("acme/clock", {**version(), "version": text}))
-    assert problem.endswith(f": version must be a SemVer version such as 1.4.0, not {shown(text)}")
+    assert problem.endswith(f": version must be a SemVer version such as 1.4.0, not {quoted(text)}")
 
 
 ACCEPTED = [

@@ -42,7 +42,7 @@ def layer_of(part: str) -> int:
 
 def imported_parts(path: Path) -> set[str]:
     dotted = [name.split(".") for name in imports(path) if name.startswith("catalog.")]
-    return {names[1] for names in dotted} - {"__version__"}
+    return {names[1] for names in dotted} - {"__version__", "V1_PREFIX"}
 
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

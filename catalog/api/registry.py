@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from flask import Blueprint, Response, abort
 
 from catalog.api.response_cache import Made, respond
-from catalog.documents import shown
 from catalog.store import json_sql
 from catalog.store.sqlite import Connection, snapshot
+from catalog.text import quoted
 
 # Rendered by one statement. More at once would have SQLite and Python hold a copy each of a body
 # that can be as large as the catalog.
@@ -39,7 +39,7 @@ def make_registry(connection: Connection, scope: str) -> Made:
         (content,) = connection.execute("SELECT content FROM revision").fetchone()
         pieces = list(widget_pieces(connection, scope))
     if not pieces:
-        abort(404, f"There is no widget in the scope {shown(scope)}.")
+        abort(404, f"There is no widget in the scope {quoted(scope)}.")
     name = json.dumps(scope, ensure_ascii=False).encode()
     pieces[0] = b'{"scope":%b,"widgets":[%b' % (name, pieces[0])
     pieces[-1] += b"]}\n"

@@ -10,10 +10,10 @@ from werkzeug.exceptions import RequestedRangeNotSatisfiable
 from werkzeug.http import parse_date
 from werkzeug.wsgi import wrap_file
 
+from catalog import V1_PREFIX
 from catalog.api.byte_ranges import FilePart, requested_part
 from catalog.api.response_cache import Made, respond
-from catalog.documents import shown
-from catalog.routing import V1_PREFIX, catch_all, known_methods, options_or_405
+from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.store import detail as detail_sql
 from catalog.store import writes
 from catalog.store.bundles import Bundles
@@ -21,6 +21,7 @@ from catalog.store.database import Database
 from catalog.store.search import find_widgets, still_holds
 from catalog.store.search_params import ParameterError, Search, parse_search
 from catalog.store.sqlite import Connection
+from catalog.text import quoted
 
 # What flask-cors would say in the end: it finds it said, and a tenth of the time is saved.
 OPEN = {"Access-Control-Allow-Origin": "*"}
@@ -110,7 +111,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
         if wanted and is_whole and is_unchanged(response):
             send_part(response, path, wanted)
     except (FileNotFoundError, NotADirectoryError):
-        abort(404, f"No bundle of {shown(f'{scope}/{name}@{version}')} is held here.")
+        abort(404, f"No bundle of {quoted(f'{scope}/{name}@{version}')} is held here.")
     response.cache_control.immutable = not row["is_copy"]
     return response
 
@@ -145,7 +146,7 @@ def send_part(response: Response, path: Path, wanted: str) -> None:
 
 
 def no_widget(scope: str, name: str) -> str:
-    return f"There is no widget {shown(f'{scope}/{name}')}."
+    return f"There is no widget {quoted(f'{scope}/{name}')}."
 
 
 def unmatched() -> Response:

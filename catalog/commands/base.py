@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from flask import Blueprint, current_app
 
-from catalog.documents import Document, DocumentError, identifier, shown, text
+from catalog.documents import Document, DocumentError, identifier, text
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
+from catalog.text import plural, quoted
 
 T = TypeVar("T")
 
@@ -112,10 +113,6 @@ def counted(documents: Sequence[Document]) -> str:
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 class Named(NamedTuple):
     """A widget, or with a version or range behind @ some of its versions."""
 
@@ -148,7 +145,7 @@ class NameType(click.ParamType):  # type: ignore[type-arg]
                 raise ValueError
             return Named(identifier(scope), identifier(name), version if at else None)
         except ValueError:
-            self.fail(f"{shown(value)} is not of the form {self.name}.", parameter, context)
+            self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
 
 
 class TextType(click.ParamType):  # type: ignore[type-arg]
@@ -162,7 +159,7 @@ class TextType(click.ParamType):  # type: ignore[type-arg]
         try:
             return text(value)
         except ValueError as allowed:
-            self.fail(f"{shown(value)} is not {allowed}.", parameter, context)
+            self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
 TEXT = TextType()

@@ -12,13 +12,13 @@ from catalog.commands.base import (
     confirm,
     counted,
     database,
-    plural,
     progress,
     say,
 )
 from catalog.commands.import_export import opened_to_write
 from catalog.files import packs
 from catalog.store import mirror_writes
+from catalog.text import plural
 
 NAMED = "SELECT DISTINCT sha256_hash FROM version"
 

@@ -9,10 +9,11 @@ from typing import BinaryIO
 import click
 
 from catalog.atomic_files import replacing
-from catalog.commands.base import Refusal, command, counted, database, plural, progress, say
+from catalog.commands.base import Refusal, command, counted, database, progress, say
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.export import catalog_lines
+from catalog.text import plural
 
 DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
 

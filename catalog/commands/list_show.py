@@ -5,13 +5,13 @@ import sqlite3
 
 import click
 
-from catalog.commands.base import TEXT, WIDGET, Named, command, database, plural, say
+from catalog.commands.base import TEXT, WIDGET, Named, command, database, say
 from catalog.commands.lookup import find_widget
 from catalog.commands.terminal import json_text, plain, table
+from catalog.documents import Json
 from catalog.store import json_sql
 from catalog.store.export import document
-from catalog.store.json_sql import Json
-from catalog.text import fold
+from catalog.text import fold, plural
 
 LIST = f"""
 SELECT widget.*, {json_sql.WIDGET} AS json,

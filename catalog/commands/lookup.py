@@ -3,9 +3,9 @@
 import sqlite3
 
 from catalog.commands.base import Named, Refusal, database, say
-from catalog.documents import shown
 from catalog.semver_ranges import is_range, is_version, satisfies
 from catalog.store import json_sql
+from catalog.text import quoted
 
 FIND_WIDGET = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
@@ -36,7 +36,7 @@ def find_versions(named: Named) -> list[sqlite3.Row]:
     find_widget(named)
     wanted = named.version or ""
     if not wanted or not (is_version(wanted) or is_range(wanted)):
-        raise Refusal(f"{shown(wanted)} is neither a version nor a range of versions.")
+        raise Refusal(f"{quoted(wanted)} is neither a version nor a range of versions.")
     with database().read() as connection:
         versions = connection.execute(FIND_VERSIONS, named._asdict()).fetchall()
     if is_version(wanted):
@@ -50,7 +50,7 @@ def find_versions(named: Named) -> list[sqlite3.Row]:
 
 def find_version(named: Named) -> sqlite3.Row:
     if not is_version(named.version or ""):
-        raise Refusal(f"{shown(named.version)} is not a version such as 1.4.0.")
+        raise Refusal(f"{quoted(named.version)} is not a version such as 1.4.0.")
     (version,) = find_versions(named)
     return version
 

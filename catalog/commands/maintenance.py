@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 from flask import current_app
 
-from catalog.commands.base import Refusal, bundles, command, confirm, database, plural, say
+from catalog.commands.base import Refusal, bundles, command, confirm, database, say
 from catalog.commands.terminal import plain
 from catalog.serving import server
 from catalog.store import backups
 from catalog.store.integrity import bundle_findings, findings
+from catalog.text import plural
 
 
 @command("check")

@@ -9,13 +9,14 @@ from typing import Any
 import click
 from flask import current_app
 
-from catalog.commands.base import Refusal, bundles, command, database, is_watched, plural, say
+from catalog.commands.base import Refusal, bundles, command, database, is_watched, say
 from catalog.commands.terminal import plain
-from catalog.documents import MAX_PROBLEMS, identifier, shown
+from catalog.documents import MAX_PROBLEMS, identifier
 from catalog.mirror.bundles import BundleReport, bring_bundles
 from catalog.mirror.sync import MirrorError, Report, Wish, mirror
 from catalog.mirror.upstream import Upstream, UpstreamError, base_address
 from catalog.mirror.workers import OnProgress
+from catalog.text import plural, quoted
 
 INTERRUPTED = 130  # what shells make of SIGINT
 
@@ -33,7 +34,7 @@ class CheckedType(click.ParamType):  # type: ignore[type-arg]
         try:
             return self.check(value)
         except ValueError as allowed:
-            self.fail(f"{shown(value)} is not {allowed}.", parameter, context)
+            self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
 @command("mirror")

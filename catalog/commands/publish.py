@@ -9,10 +9,11 @@ from typing import Any, BinaryIO
 import click
 from flask import current_app
 
+from catalog import V1_PREFIX
 from catalog.commands.base import Named, Refusal, bundles, command, database, say
 from catalog.commands.lookup import FIND_WIDGET, say_latest
 from catalog.commands.terminal import json_text
-from catalog.documents import MAX_VERSIONS, Document, Row, identifier
+from catalog.documents import MAX_VERSIONS, Document, Json, Row, identifier
 from catalog.files.manifests import differences, publication
 from catalog.store import json_sql, mirror_writes, writes
 from catalog.store.sqlite import Statement
@@ -88,7 +89,7 @@ def url_template(given: str | None, keep: bool) -> str:
     template: str = given or current_app.config["BUNDLE_URL"]
     public_url: str = current_app.config["PUBLIC_URL"]
     if not template and keep and public_url:
-        return public_url + "/api/v1/widgets/{scope}/{name}/{version}/bundle.js"
+        return f"{public_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
     if not template:
         settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if keep else "CATALOG_BUNDLE_URL"
         raise Refusal(f"Give --bundle-url, or set {settings}: where is the bundle loaded?")
@@ -123,7 +124,7 @@ def added(named: Named, document: Document, holding: list[Statement]) -> bool:
     return True
 
 
-def as_json(table: str, row: Row) -> json_sql.Json:
+def as_json(table: str, row: Row) -> Json:
     """How a row that is not stored yet would be shown."""
     shape = {"widget": json_sql.WIDGET, "version": json_sql.DOCUMENT_VERSION}[table]
     columns = ", ".join(f":{column} AS {column}" for column in row)
@@ -131,7 +132,7 @@ def as_json(table: str, row: Row) -> json_sql.Json:
         (text,) = connection.execute(
             f"SELECT {shape} FROM (SELECT {columns}) AS {table}", row
         ).fetchone()
-    shown_as: json_sql.Json = json.loads(text)
+    shown_as: Json = json.loads(text)
     return shown_as
 
 

@@ -10,8 +10,8 @@ from catalog.documents import (
     DocumentError,
     check_document,
     parse_json,
-    shown,
 )
+from catalog.text import quoted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Twice what flask mirror takes of a widget.
@@ -76,6 +76,6 @@ def _parsed(line: bytes) -> object:
 def _named(given: Any) -> str:
     try:
         widget = given["widget"]
-        return f", {shown(widget['scope'] + '/' + widget['name'])[1:-1]}"
+        return f", {quoted(widget['scope'] + '/' + widget['name'])[1:-1]}"
     except (LookupError, TypeError):
         return ""

@@ -12,8 +12,8 @@ from catalog.documents import (
     DocumentError,
     Row,
     check_document,
-    shown,
 )
+from catalog.text import quoted
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
@@ -36,7 +36,7 @@ def publication(
     if unknown:
         raise DocumentError(
             [
-                f"The manifest has {', '.join(map(shown, unknown))}; "
+                f"The manifest has {', '.join(map(quoted, unknown))}; "
                 f"a manifest may have {', '.join(MANIFEST_KEYS)}."
             ]
         )

@@ -22,7 +22,6 @@ from catalog.documents import (
     Document,
     identifier,
     parse_json,
-    shown,
     text,
     web_address,
     whole_number,
@@ -35,6 +34,7 @@ from catalog.store.database import Database
 from catalog.store.export import catalog_lines
 from catalog.store.mirror_writes import Held, Mirrored
 from catalog.store.sqlite import Statement
+from catalog.text import quoted
 
 SUMS, CATALOG, MIRRORED, BUNDLES = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "bundles/"
 LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
@@ -141,7 +141,7 @@ def unpack(
                 for sha256 in hashes:
                     _take_bundle(parts, bundles, sha256, added)
             if (part := next(parts, None)) is not None:
-                raise PackError(f"The pack goes on after its end, with {shown(part.name)}.")
+                raise PackError(f"The pack goes on after its end, with {quoted(part.name)}.")
             if sums:
                 bundles.sync()
             held = [each for each in versions if bundles.holds(each.sha256, each.size)]
@@ -154,7 +154,7 @@ def unpack(
             added.clear()  # from here on they have their place
     except NotAFileError as error:
         raise PackError(
-            f"The pack has {shown(str(error))} in it, which is no plain file."
+            f"The pack has {quoted(str(error))} in it, which is no plain file."
         ) from error
     except ArchiveError as error:
         raise PackError(f"This is not a whole pack: {error}.") from error
@@ -172,7 +172,7 @@ def _put(statements: list[Statement], database: Database) -> Path | None:
 def _next(parts: Iterator[Member], name: str) -> Member:
     part = next(parts, None)
     if part is None or part.name != name:
-        found = "ends" if part is None else f"has {shown(part.name)}"
+        found = "ends" if part is None else f"has {quoted(part.name)}"
         raise PackError(f"The pack {found} where {name} should be.")
     return part
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from catalog.documents import Document, DocumentError, check_document, identifier, parse_json, shown
+from catalog import V1_PREFIX
+from catalog.documents import Document, DocumentError, check_document, identifier, parse_json
 from catalog.mirror.upstream import RefusedError, Upstream, UpstreamError
-from catalog.mirror.widget_list import PAGE, WIDGETS, Name, count, walk
+from catalog.mirror.widget_list import PAGE, Name, count, walk
 from catalog.mirror.workers import OnProgress, ahead, batches, counted, pool
 from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
 from catalog.store.sqlite import Statement
+from catalog.text import quoted
 
 MAX_WALKS = 5
 GIVE_UP_AFTER = 25  # requests in a row without an answer
@@ -154,7 +156,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
     except ValueError as allowed:
         return Copy(name, failure=f"scope and name must be {allowed}")
     try:
-        answer = upstream.get(f"{WIDGETS}/{path}", etag)
+        answer = upstream.get(f"{V1_PREFIX}{path}", etag)
         if answer.status == 404:
             return Copy(name, is_missing=True)
         if answer.status == 304:
@@ -170,7 +172,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
     except ValueError as error:
         return Copy(name, failure=f"the answer is not JSON in UTF-8 ({error})")
     if document.path != str(name):
-        return Copy(name, failure=f"the answer is about {shown(document.path)}")
+        return Copy(name, failure=f"the answer is about {quoted(document.path)}")
     return Copy(name, document, answer.etag)
 
 

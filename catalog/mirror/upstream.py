@@ -19,9 +19,10 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
-from catalog.documents import shown, web_address
+from catalog.documents import web_address
 from catalog.mirror.exchanges import exchange_deadline, pool_manager
 from catalog.store.bundles import private
+from catalog.text import quoted
 
 TIMEOUT = Timeout(connect=10, read=30)
 BACKOFF = 0.5  # seconds: none before the second try, then this doubled at each
@@ -183,7 +184,7 @@ def _host(url: str) -> str:
     try:
         return urlsplit(web_address(url)).netloc
     except ValueError as allowed:
-        raise UpstreamError(f"{shown(url)} is not {allowed}") from None
+        raise UpstreamError(f"{quoted(url)} is not {allowed}") from None
 
 
 def _following(url: str, response: BaseHTTPResponse, patience: Retry) -> str | None:
@@ -193,9 +194,9 @@ def _following(url: str, response: BaseHTTPResponse, patience: Retry) -> str | N
         try:
             target = urljoin(url, location)
         except ValueError:
-            raise UpstreamError(f"{_host(url)} redirects to {shown(location)}, no URL") from None
+            raise UpstreamError(f"{_host(url)} redirects to {quoted(location)}, no URL") from None
         if urlsplit(url).scheme == "https" and not target.startswith("https:"):
-            raise UpstreamError(f"{_host(url)} redirects from https to {shown(target)}")
+            raise UpstreamError(f"{_host(url)} redirects from https to {quoted(target)}")
         return target
     seconds = _asked_wait(response, patience)
     wait = response.headers.get("Retry-After")
@@ -204,7 +205,7 @@ def _following(url: str, response: BaseHTTPResponse, patience: Retry) -> str | N
     if seconds > LONGEST_WAIT:
         raise UpstreamError(
             f"{_host(url)} answers {response.status} and asks to come back later "
-            f"(Retry-After: {shown(wait)[1:-1]})"
+            f"(Retry-After: {quoted(wait)[1:-1]})"
         )
     return url
 

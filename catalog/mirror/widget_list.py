@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from catalog import V1_PREFIX
 from catalog.documents import parse_json
 from catalog.mirror.upstream import Upstream, UpstreamError
 
-WIDGETS = "/api/v1/widgets"
 PAGE = 100
 # What a server may make of a limit of 100: the specification's default, and no less.
 SMALLEST_PAGE = 20
@@ -74,7 +74,7 @@ def _walk_scope(
 
 def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tuple[list[Name], int]:
     asked = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
-    answer = upstream.get(f"{WIDGETS}/search?{urlencode(asked)}")
+    answer = upstream.get(f"{V1_PREFIX}search?{urlencode(asked)}")
     try:
         found: Any = parse_json(answer.body)
         names = [Name(entry["scope"], entry["name"]) for entry in found["widgets"]]

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from threading import Event, Thread
 from typing import TextIO
 
+from catalog.text import escape_unprintable
+
 MAX_LINES = 10_000  # that wait for a slow reader; some megabytes
 MAX_TARGET = 2_000  # characters of an address; beyond that it is no help to read
 PAUSE = 0.05  # seconds in which lines gather, to be written at once
@@ -160,17 +162,16 @@ class ErrorFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         when = timestamp(record.created)
-        message = _printable(record.getMessage())
+        message = escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self._form == "json":
             said = {"time": when, "level": record.levelname.lower(), "message": message}
             return json.dumps(said | ({"traceback": trace} if trace else {}))
-        lines = [f"{when} {record.levelname} {message}", *map(_printable, trace.splitlines())]
+        lines = [
+            f"{when} {record.levelname} {message}",
+            *map(escape_unprintable, trace.splitlines()),
+        ]
         return "\n ".join(lines)
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class ErrorHandler(logging.Handler):

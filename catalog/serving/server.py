@@ -24,6 +24,7 @@ from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
 from catalog.settings import trusted_networks
 from catalog.store.sqlite import DatabaseError
+from catalog.text import plural
 
 SWITCH_INTERVAL = 0.0005  # seconds
 SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
@@ -195,7 +196,7 @@ def end_overdue(sockets: Sockets) -> None:
             channel.end()
 
 
-def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
+def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
     """Answer every request that has been sent, for as long as is allowed, and end."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds:
@@ -207,9 +208,11 @@ def drain(sockets: Sockets, listeners: list[Listener], seconds: float) -> None:
         take_turn(0.05, sockets, listeners)
         end_overdue(sockets)
     else:
-        left = f"{len(busy)} connection{'s were' if len(busy) > 1 else ' was'}"
-        after = f"{seconds} second{'s' if seconds > 1 else ''} after the stop"
-        logger.warning("%s not finished %s.", left, after)
+        logger.warning(
+            "%s not finished %s after the stop.",
+            f"{plural(len(busy), 'connection')} {'was' if len(busy) == 1 else 'were'}",
+            plural(seconds, "second"),
+        )
     listeners[0].task_dispatcher.shutdown(timeout=0.5)
     wasyncore.close_all(sockets)
 

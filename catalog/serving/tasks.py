@@ -8,7 +8,7 @@ from waitress.channel import ClientDisconnected
 from waitress.parser import HTTPRequestParser
 from waitress.utilities import build_http_date
 
-from catalog.routing import V1_PREFIX
+from catalog import V1_PREFIX
 
 ONE_PIECE = 48 * 1024  # bytes up to which head and body are put together: that is a copy too
 

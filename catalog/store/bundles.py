@@ -10,6 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from catalog.atomic_files import sync_directory
+from catalog.text import path_text
 
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"
@@ -25,7 +26,7 @@ class Bundles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         # For messages: a name that is not Unicode can be printed too.
-        self.name = os.fsencode(directory).decode("utf-8", "backslashreplace")
+        self.name = path_text(directory)
         # Called once before waiting for another process that writes to the directory.
         self.on_wait: Callable[[], None] | None = None
 

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
+from catalog.documents import Json
 from catalog.store import json_sql
 
 WIDGETS = f"SELECT *, {json_sql.WIDGET} AS json FROM widget ORDER BY scope, name"
@@ -21,7 +22,7 @@ def catalog_lines(connection: sqlite3.Connection) -> Iterator[str]:
         yield json.dumps(document(connection, row), ensure_ascii=False) + "\n"
 
 
-def document(connection: sqlite3.Connection, row: sqlite3.Row) -> json_sql.Json:
+def document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
     """The widget document of a row of widget."""
     versions = connection.execute(VERSIONS, {"id": row["id"]})
     return {

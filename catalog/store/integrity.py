@@ -4,13 +4,14 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from catalog.documents import DocumentError, check_document, shown
+from catalog.documents import DocumentError, check_document
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
 from catalog.store.export import WIDGETS, document
 from catalog.store.mirror_writes import Held, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.writes import version_rows, widget_row
+from catalog.text import quoted
 
 # The index's own comparison with the text it was made from; it writes nothing.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
@@ -88,7 +89,7 @@ def _search_findings(connection: sqlite3.Connection) -> Iterator[str]:
     for text, *stored in connection.execute(RANGES):
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
-            yield f"SDK range {shown(text)}: its intervals differ from what it admits."
+            yield f"SDK range {quoted(text)}: its intervals differ from what it admits."
 
 
 HELD = """
@@ -113,7 +114,7 @@ def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
         version = Held(*named)
         where = f"{version.scope}/{version.name}: version {version.version}"
         if path != bundle_path(version):
-            yield f"{where}: its bundle is said to be at {shown(path)}, where it is not served."
+            yield f"{where}: its bundle is said to be at {quoted(path)}, where it is not served."
         if version.sha256 in wrong:
             yield f"{where}: its bundle {version.sha256} has the wrong bytes."
         elif not bundles.holds(version.sha256, version.size):
@@ -155,7 +156,7 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
     for version, permissions in unreadable:
         yield (
             f"{path}: version {version}: permissions must be an array of strings, "
-            f"not {shown(permissions)}."
+            f"not {quoted(permissions)}."
         )
     # Rendering the summary would fail on them too.
     if unreadable:

@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-Json = dict[str, Any]
-
 # What is newer, of the rows of version. The indexes of schema.sql are in this order.
 NEWEST_FIRST = "published_at DESC, precedence DESC, version DESC"
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote
 
+from catalog import V1_PREFIX
 from catalog.documents import Document
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.sqlite import Statement
 from catalog.store.writes import put_document, remove_other_versions
 
@@ -34,7 +36,7 @@ def hold_bundles(versions: Iterable[Held]) -> list[Statement]:
 def bundle_path(held: Held) -> str:
     """Where v1.bundle() serves the bundle, as it stands in a URL."""
     segments = (quote(part, safe="") for part in held[:3])
-    return f"/api/v1/widgets/{'/'.join(segments)}/bundle.js"
+    return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
 
 
 RELEASE_BUNDLE = """
@@ -73,12 +75,12 @@ def put_mirrored(widgets: Iterable[Mirrored]) -> list[Statement]:
 
 # What was counted here, beyond what the upstream had counted when last seen, is kept; as long as
 # that is nothing, an upstream that says nothing of its count is followed in that too.
-FOLLOW_COUNT = """
+FOLLOW_COUNT = f"""
 UPDATE widget SET download_count = iif(
     :download_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
     NULL,
     min(coalesce(:download_count, 0)
-        + max(coalesce(download_count, 0) - coalesce(upstream_count, 0), 0), 9007199254740991)
+        + max(coalesce(download_count, 0) - coalesce(upstream_count, 0), 0), {MAX_SAFE_INTEGER})
 )
 FROM mirrored
 WHERE widget_id = widget.id AND scope = :scope AND name = :name

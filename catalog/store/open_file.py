@@ -23,6 +23,7 @@ from catalog.store.sqlite import (
     is_busy,
     truncate_wal,
 )
+from catalog.text import path_text
 
 # A sixth of the time of a new search is asking the system for pages.
 IO_THREAD_CACHE_KIB = 32_000
@@ -51,7 +52,7 @@ class OpenFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         # For messages: a name that is not Unicode can be printed too.
-        self.name = os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        self.name = path_text(self.path)
         self.deadline = Deadline()
         # As text, which the system takes sooner: it is looked at for every request.
         self._path = os.fspath(self.path)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalog.documents import MAX_SAFE_INTEGER, shown
-from catalog.semver_ranges import is_version
-from catalog.text import fold
+from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
+from catalog.text import fold, quoted
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
@@ -65,14 +64,14 @@ def _official(value: str | None) -> bool | None:
     if not value:
         return None
     if value.lower() not in ("true", "false"):
-        raise ParameterError(f"official must be true or false, not {shown(value)}.")
+        raise ParameterError(f"official must be true or false, not {quoted(value)}.")
     return value.lower() == "true"
 
 
 def _compat_sdk(value: str | None) -> str | None:
     if value is not None and not is_version(value):
         raise ParameterError(
-            f"compatSdk must be a valid semver string such as 1.4.0, not {shown(value)}; "
+            f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "
             "a + in it must be sent as %2B."
         )
     return value
@@ -86,5 +85,5 @@ def _positive(name: str, value: str | None, default: int) -> int:
     # The length comes before int(), which refuses more than 4,300 digits.
     if not (is_number and 0 < len(digits) <= 16 and int(digits) <= MAX_SAFE_INTEGER):
         allowed = f"a whole number from 1 to {MAX_SAFE_INTEGER}"
-        raise ParameterError(f"{name} must be {allowed}, not {shown(value)}.")
+        raise ParameterError(f"{name} must be {allowed}, not {quoted(value)}.")
     return int(digits)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from catalog.documents import Document, Row
-from catalog.semver_ranges import precedence
+from catalog.semver_ranges import MAX_SAFE_INTEGER, precedence
 from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.sqlite import Statement
 from catalog.text import fold
@@ -192,9 +192,8 @@ def tidy_search() -> list[Statement]:
     return [(TIDY_SEARCH, {})]
 
 
-# Up to the greatest whole number that JavaScript holds exactly.
-COUNT_INSTALL = """
-UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, 9007199254740991)
+COUNT_INSTALL = f"""
+UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
 WHERE scope = :scope AND name = :name
 """
 

@@ -8,7 +8,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from catalog.store.json_sql import Json, with_bundle_urls
+from catalog.documents import Json
+from catalog.store.json_sql import with_bundle_urls
 from catalog.store.search import find_widgets
 from catalog.store.search_params import Search, parse_search
 from catalog.store.sqlite import Connection

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from flask import Blueprint, Response, current_app, render_template, request
 from werkzeug.http import generate_etag
 
-from catalog.routing import V1_PREFIX, public_url
+from catalog import V1_PREFIX
+from catalog.documents import Json
+from catalog.routing import public_url
 from catalog.store.database import Database
 from catalog.store.detail import find_widget
-from catalog.store.json_sql import Json, with_bundle_urls
+from catalog.store.json_sql import with_bundle_urls
 from catalog.store.sqlite import Connection, DatabaseError
 from catalog.web import openapi
 from catalog.web.browsing import search_page

@@ -12,9 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from catalog.documents import shown
-
-Json = dict[str, Any]
+from catalog.documents import Json
+from catalog.text import quoted
 
 SHIPPED = Path(__file__).parent / "iconify"
 
@@ -150,7 +149,7 @@ def _safe_body(identity: str, body: object) -> str:
         root = ElementTree.fromstring(f"<svg>{body}</svg>")  # noqa: S314, it declares no entities
         for element in root.iter():
             if element is not root and element.tag not in ELEMENTS:
-                raise IconError(f"its body has the element {shown(element.tag)}.")
+                raise IconError(f"its body has the element {quoted(element.tag)}.")
             element.text = element.tail = None  # no shape has text
             for attribute, value in element.attrib.items():
                 element.set(attribute, _safe_value(identity, attribute, value))
@@ -161,12 +160,12 @@ def _safe_body(identity: str, body: object) -> str:
 
 def _safe_value(identity: str, attribute: str, value: str) -> str:
     if attribute not in ATTRIBUTES:
-        raise IconError(f"its body has the attribute {shown(attribute)}.")
+        raise IconError(f"its body has the attribute {quoted(attribute)}.")
     if attribute == "id":
         return f"{identity}-{value}"  # icons share a page, and so its ids
     rest = COLOUR.sub("", LOCAL.sub("", value))
     if "(" in rest and attribute not in TRANSFORMS:
-        raise IconError(f"its body refers to {shown(value)}.")
+        raise IconError(f"its body refers to {quoted(value)}.")
     return LOCAL.sub(rf"url(#{identity}-\1)", value)
 
 

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from catalog.documents import MAX_SAFE_INTEGER
-from catalog.store.json_sql import Json
+from catalog.documents import Json
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 
 TEXT = (Path(__file__).parent / "openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(TEXT)

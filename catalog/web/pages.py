@@ -7,13 +7,14 @@ from pathlib import Path
 from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
 from markupsafe import Markup
 
-from catalog.documents import shown
+from catalog.documents import Json
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store.database import Database
 from catalog.store.detail import compatible_versions, find_widget
-from catalog.store.json_sql import Json, with_bundle_urls
+from catalog.store.json_sql import with_bundle_urls
 from catalog.store.search_params import ParameterError, parse_search
 from catalog.store.sqlite import Connection
+from catalog.text import quoted
 from catalog.web import formatting
 from catalog.web.browsing import search_page, widgets_named
 from catalog.web.icons import icon_svg
@@ -148,7 +149,7 @@ def scopes(connection: Connection, chosen: str) -> list[str]:
 def widget(scope: str, name: str) -> tuple[str, int]:
     found = find_widget(reader(), scope, name)
     if found is None:
-        abort(404, f"There is no widget {shown(f'{scope}/{name}')}.")
+        abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
     detail = json.loads(with_bundle_urls(found[1], public_url()))
     typed = request.args.get("compatSdk", "").strip()
     errors = field_errors({"compatSdk": typed} if typed else {})

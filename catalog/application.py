@@ -20,14 +20,14 @@ from catalog import V1_PREFIX
 from catalog.api.internal import internal
 from catalog.api.operations import operations
 from catalog.api.registry import registry
-from catalog.api.response_cache import NO_SNIFFING, Ready, ResponseCache
+from catalog.api.response_cache import NO_SNIFFING, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
 from catalog.serving.proxies import TrustedProxy
 from catalog.settings import DEFAULTS, check_settings, trusted_networks
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
-from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_fault_of_the_file
+from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 from catalog.web.docs import reference
 from catalog.web.pages import error_page, pages
 
@@ -149,14 +149,14 @@ def error_body(error: HTTPException) -> Response:
 
 def forbid_sniffing(response: Response) -> Response:
     """Have no browser guess that a response is something else than its Content-Type says."""
-    if not isinstance(response, Ready):
+    if not isinstance(response, PreparedResponse):
         response.headers.update(NO_SNIFFING)
     return response
 
 
 def unavailable(error: Exception) -> Response:
     """A database that cannot be read or written now may be in a moment."""
-    if isinstance(error, sqlite3.Error) and not is_fault_of_the_file(error):
+    if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error  # a fault of ours
     current_app.logger.error("The database cannot be used: %s", error)
     return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))

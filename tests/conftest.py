@@ -69,7 +69,7 @@ def hold(app: Flask, *contents: bytes) -> None:
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
-        versions = [mirror_writes.Held(*row) for row in database.reader().execute(VERSIONS)]
+        versions = [mirror_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
         held = [each for each in versions if bundles.holds(each.sha256)]
         database.write(mirror_writes.hold_bundles(held))
 

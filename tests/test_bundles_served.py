@@ -397,7 +397,7 @@ def test_version_with_another_size_is_not_said_to_be_held(app_with: AppWith) -> 
     bundles = app.extensions["bundles"]
     with bundles.writing():
         bundles.add(SHA256, len(CONTENT), [CONTENT])
-        held = mirror_writes.Held("acme", "clock", "1.0.0", SHA256, len(CONTENT))
+        held = mirror_writes.HeldBundle("acme", "clock", "1.0.0", SHA256, len(CONTENT))
         assert app.extensions["database"].write(mirror_writes.hold_bundles([held])) == [0]
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
 
@@ -413,7 +413,7 @@ def test_remembering_where_a_widget_came_from_changes_no_answer(app: Flask) -> N
     database = app.extensions["database"]
     before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
     for etag, counts in (('"1"', [1]), ('"1"', [0]), ('"2"', [1])):
-        mirrored = mirror_writes.Mirrored("acme", "clock", "https://a.example", etag, None)
+        mirrored = mirror_writes.MirroredWidget("acme", "clock", "https://a.example", etag, None)
         assert database.write(mirror_writes.put_mirrored([mirrored])) == counts
     assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
 

@@ -211,7 +211,7 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
     hold(app, FIRST)
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    copied = mirror_writes.Mirrored("acme", "clock", "https://upstream.example", None, None)
+    copied = mirror_writes.MirroredWidget("acme", "clock", "https://upstream.example", None, None)
     app.extensions["database"].write(mirror_writes.put_mirrored([copied]))
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers.getlist("Cache-Control") == ["no-cache"]

@@ -214,7 +214,7 @@ def test_request_that_waited_too_long_is_refused(database: Path, limits: Limits)
 # A search for "slow" exceeds the deadline of the I/O thread, and in a pool waits for a lock.
 SLOW_SEARCH = """
 import fcntl, flask, catalog.api.response_cache
-rendered = catalog.api.response_cache.rendered
+rendered = catalog.api.response_cache.render_and_cache
 def slowly(key, make):
     if getattr(key, "q", "").startswith("slow"):
         connection = flask.current_app.extensions["database"].reader()
@@ -225,7 +225,7 @@ def slowly(key, make):
         with open({lock!r}) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
     return rendered(key, make)
-catalog.api.response_cache.rendered = slowly
+catalog.api.response_cache.render_and_cache = slowly
 """
 
 

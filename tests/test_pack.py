@@ -38,8 +38,8 @@ FIXED = {"createdAt": "2025-01-02T03:04:05.000Z"}
 for each in DOCUMENTS:
     each["widget"] |= FIXED
 MIRRORED = [
-    mirror_writes.Mirrored("acme", "clock", "https://up.example", '"e1"', 10),
-    mirror_writes.Mirrored("acme", "same", "https://up.example", None, None),
+    mirror_writes.MirroredWidget("acme", "clock", "https://up.example", '"e1"', 10),
+    mirror_writes.MirroredWidget("acme", "same", "https://up.example", None, None),
 ]
 
 

@@ -5,7 +5,7 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
-from catalog.api.response_cache import Made, respond_unconditionally
+from catalog.api.response_cache import RenderResult, respond_without_etag
 from catalog.store.database import Database
 from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
 from catalog.store.sqlite import Connection, DatabaseError, DeadlineExceeded, snapshot
@@ -75,14 +75,14 @@ REVISION = "SELECT content, downloads FROM revision"
 
 @operations.get("/stats")
 def stats() -> Response:
-    return respond_unconditionally("stats", is_current, make_stats)
+    return respond_without_etag("stats", is_current, render_stats)
 
 
 def is_current(connection: Connection, seen: Revision) -> Revision | None:
     return seen if revision(connection) == seen else None
 
 
-def make_stats(connection: Connection) -> Made:
+def render_stats(connection: Connection) -> RenderResult:
     with snapshot(connection):
         seen = revision(connection)
         counts = connection.execute(STATS).fetchone()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response, abort
 
-from catalog.api.response_cache import Made, respond
+from catalog.api.response_cache import RenderResult, respond
 from catalog.store import json_sql
 from catalog.store.sqlite import Connection, snapshot
 from catalog.text import quoted
@@ -21,8 +21,8 @@ registry = Blueprint("registry", __name__)
 def scope_registry(scope: str) -> Response:
     return respond(
         ("registry", scope),
-        still_holds,
-        lambda connection: make_registry(connection, scope),
+        revalidate_registry,
+        lambda connection: render_registry(connection, scope),
         can_be_large=True,
     )
 
@@ -30,11 +30,11 @@ def scope_registry(scope: str) -> Response:
 UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
 
 
-def still_holds(connection: Connection, seen: dict[str, int]) -> dict[str, int] | None:
+def revalidate_registry(connection: Connection, seen: dict[str, int]) -> dict[str, int] | None:
     return seen if connection.execute(UNCHANGED, seen).fetchone() else None
 
 
-def make_registry(connection: Connection, scope: str) -> Made:
+def render_registry(connection: Connection, scope: str) -> RenderResult:
     with snapshot(connection):
         (content,) = connection.execute("SELECT content FROM revision").fetchone()
         pieces = list(widget_pieces(connection, scope))

@@ -32,10 +32,10 @@ MAX_COPY = 1024 * 1024  # bytes
 # A body in one piece, or in several where it is too large to be copied into one.
 Pieces = tuple[bytes, ...]
 # The revision of the catalog that a response shows, and its JSON with the end of its line.
-Made = tuple[Any, Pieces]
+RenderResult = tuple[Any, Pieces]
 # Given the revision of a cached response, the one that it is valid at now; None if it is stale.
-Look = Callable[[Connection, Any], Any]
-Make = Callable[[Connection], Made]
+Revalidate = Callable[[Connection, Any], Any]
+Render = Callable[[Connection], RenderResult]
 
 
 @dataclass
@@ -131,16 +131,16 @@ class ResponseCache:
 
 def respond(
     key: Hashable,
-    look: Look,
-    make: Make,
+    revalidate: Revalidate,
+    render: Render,
     headers: Mapping[str, str] | None = None,
     can_be_large: bool = False,
 ) -> Response:
-    """The response for the key, rendered if look() finds none valid; 304 if the client has it."""
+    """Return the cached response for the key, or render it; 304 if the client has it already."""
     if can_be_large:
-        entry = cached(key, look) or rendered_alone(key, look, make)
+        entry = find_valid(key, revalidate) or render_exclusively(key, revalidate, render)
     else:
-        entry = cached(key, look) or rendered(key, make)
+        entry = find_valid(key, revalidate) or render_and_cache(key, render)
     # The proxies of Flask cost 2 µs at each use: a tenth of a hot request in all.
     environ = request.environ
     url = public_url() if entry.held_bundles else ""
@@ -149,30 +149,30 @@ def respond(
     if "HTTP_IF_NONE_MATCH" in environ and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers, mimetype="application/json")
     headers |= {"Content-Length": str(entry.length_for(url)), **NO_SNIFFING}
-    response = Ready(headers=headers, mimetype="application/json")
+    response = PreparedResponse(headers=headers, mimetype="application/json")
     if environ["REQUEST_METHOD"] != "HEAD":
         response.response = entry.body_for(url)
     return response
 
 
-def respond_unconditionally(key: Hashable, look: Look, make: Make) -> Response:
-    """The response for the key without an ETag, rendered if look() finds none valid."""
-    entry = cached(key, look) or rendered(key, make)
+def respond_without_etag(key: Hashable, revalidate: Revalidate, render: Render) -> Response:
+    """The response for the key without an ETag, rendered if revalidate() finds none valid."""
+    entry = find_valid(key, revalidate) or render_and_cache(key, render)
     return Response(b"".join(entry.pieces), mimetype="application/json")
 
 
-class Ready(Response):
+class PreparedResponse(Response):
     """A response that is sent with the headers it has: for this one, there are no others."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
         return self.headers
 
 
-def cached(key: Hashable, look: Look) -> CachedResponse | None:
-    """The cached response, if look() finds it valid.
+def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
+    """The cached response, if revalidate() finds it valid.
 
-    Where this connection has seen it valid and nothing was committed since, look() is not called:
-    its statement costs more than reading the data version.
+    revalidate() is called only if something was committed since this connection last found the
+    response valid: its statement costs more than reading the data version.
     """
     extensions = current_app.extensions
     cache: ResponseCache = extensions["response_cache"]
@@ -181,13 +181,13 @@ def cached(key: Hashable, look: Look) -> CachedResponse | None:
     connection = database.reader()
     if entry is None:
         return None
-    # Before look(): it must not be newer than the revision.
+    # Before revalidate(): it must not be newer than the revision.
     data_version = connection.data_version()
     if entry.data_version == data_version:
         return entry
     if entry.generation != connection.generation:
         return None
-    revision = look(connection, entry.revision)
+    revision = revalidate(connection, entry.revision)
     if revision is None:
         cache.forget_large(key)
         return None
@@ -196,13 +196,13 @@ def cached(key: Hashable, look: Look) -> CachedResponse | None:
     return entry
 
 
-def rendered(key: Hashable, make: Make) -> CachedResponse:
+def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
     """The response as it is now, which is cached."""
     cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
     connection = database.reader()
     data_version = connection.data_version()
-    revision, pieces = make(connection)
+    revision, pieces = render(connection)
     digest = sha1(usedforsecurity=False)
     for piece in pieces:
         digest.update(piece)
@@ -222,15 +222,15 @@ def rendered(key: Hashable, make: Make) -> CachedResponse:
     return entry
 
 
-def rendered_alone(key: Hashable, look: Look, make: Make) -> CachedResponse:
-    """The response as rendered() gives it, without another thread rendering the same bytes.
+def render_exclusively(key: Hashable, revalidate: Revalidate, render: Render) -> CachedResponse:
+    """The response as render_and_cache() gives it, without another thread rendering the same bytes.
 
     The I/O thread must not wait, and its deadline keeps what it renders small.
     """
     cache: ResponseCache = current_app.extensions["response_cache"]
     deadline = current_app.extensions["database"].deadline
     if deadline.on_io_thread:
-        return rendered(key, make)
+        return render_and_cache(key, render)
     with deadline.holding(cache.render_lock):
         deadline.extend(RENDER_DEADLINE)
-        return cached(key, look) or rendered(key, make)
+        return find_valid(key, revalidate) or render_and_cache(key, render)

@@ -12,14 +12,14 @@ from werkzeug.wsgi import wrap_file
 
 from catalog import V1_PREFIX
 from catalog.api.byte_ranges import FilePart, requested_part
-from catalog.api.response_cache import Made, respond
+from catalog.api.response_cache import RenderResult, respond
 from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.store import detail as detail_sql
 from catalog.store import writes
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
-from catalog.store.search import find_widgets, still_holds
-from catalog.store.search_params import ParameterError, Search, parse_search
+from catalog.store.search import find_widgets, revalidate
+from catalog.store.search_params import ParameterError, SearchQuery, parse_search
 from catalog.store.sqlite import Connection
 from catalog.text import quoted
 
@@ -41,13 +41,13 @@ def search() -> Response:
         abort(400, str(error))
     return respond(
         wanted,
-        look=lambda connection, seen: still_holds(connection, wanted, seen),
-        make=lambda connection: make_search(connection, wanted),
+        revalidate=lambda connection, seen: revalidate(connection, wanted, seen),
+        render=lambda connection: render_search(connection, wanted),
         headers=ASK_AGAIN,
     )
 
 
-def make_search(connection: Connection, wanted: Search) -> Made:
+def render_search(connection: Connection, wanted: SearchQuery) -> RenderResult:
     revision, body = find_widgets(connection, wanted)
     return revision, (body,)
 
@@ -56,14 +56,14 @@ def make_search(connection: Connection, wanted: Search) -> Made:
 def detail(scope: str, name: str) -> Response:
     return respond(
         ("detail", scope, name),
-        look=lambda connection, seen: detail_sql.still_holds(connection, scope, name, seen),
-        make=lambda connection: make_detail(connection, scope, name),
+        revalidate=lambda connection, seen: detail_sql.revalidate(connection, scope, name, seen),
+        render=lambda connection: render_detail(connection, scope, name),
         headers=ASK_AGAIN,
     )
 
 
-def make_detail(connection: sqlite3.Connection, scope: str, name: str) -> Made:
-    made = detail_sql.find_widget(connection, scope, name)
+def render_detail(connection: sqlite3.Connection, scope: str, name: str) -> RenderResult:
+    made = detail_sql.find_detail(connection, scope, name)
     if made is None:
         abort(404, no_widget(scope, name))
     revision, body = made
@@ -128,7 +128,7 @@ def is_unchanged(response: Response) -> bool:
 
 
 def send_part(response: Response, path: Path, wanted: str) -> None:
-    """Make of a response with a whole file one with the part that was asked for.
+    """Render of a response with a whole file one with the part that was asked for.
 
     The server takes it from the file while sending: no part of it is in memory for longer.
     """

@@ -24,7 +24,7 @@ T = TypeVar("T")
 commands = Blueprint("commands", __name__, cli_group=None)
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """What was asked cannot be done, and the sentence says why; exit code 1."""
 
 
@@ -52,9 +52,9 @@ class Command(click.Command):
             raise  # whoever read the output has had enough
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
-            raise Refusal(f"{file}{error.strerror}.") from error
+            raise CommandError(f"{file}{error.strerror}.") from error
         except (DatabaseError, CatalogFileError, DocumentError, PackError, sqlite3.Error) as error:
-            raise Refusal(str(error)) from error
+            raise CommandError(str(error)) from error
 
 
 def _remember_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
@@ -91,29 +91,29 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Refusal(f"{question} There is no terminal to answer at; give --yes to go on.")
+        raise CommandError(f"{question} There is no terminal to answer at; give --yes to go on.")
     if not click.confirm(question, err=True):
-        raise Refusal("Nothing was changed.")
+        raise CommandError("Nothing was changed.")
 
 
 def progress(items: list[T], label: str = "Writing") -> AbstractContextManager[Iterable[T]]:
     """The items, with a bar that follows them where a person watches."""
-    return click.progressbar(items, label=label, file=sys.stderr, hidden=not is_watched())
+    return click.progressbar(items, label=label, file=sys.stderr, hidden=not is_interactive())
 
 
-def is_watched() -> bool:
+def is_interactive() -> bool:
     """Whether a person sees what a command says while it works."""
     quiet = click.get_current_context().meta.get("quiet")
     return sys.stderr is not None and sys.stderr.isatty() and not quiet
 
 
-def counted(documents: Sequence[Document]) -> str:
+def count_text(documents: Sequence[Document]) -> str:
     """How many widgets and versions the documents hold, in words."""
     versions = sum(len(document.versions) for document in documents)
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
 
 
-class Named(NamedTuple):
+class WidgetName(NamedTuple):
     """A widget, or with a version or range behind @ some of its versions."""
 
     scope: str
@@ -133,7 +133,7 @@ class NameType(click.ParamType):  # type: ignore[type-arg]
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Named:
+    ) -> WidgetName:
         widget, at, version = str(value).rpartition("@")
         # A scope or name may hold an @ of its own.
         is_name = "/" in version or widget.endswith("/")
@@ -143,7 +143,7 @@ class NameType(click.ParamType):  # type: ignore[type-arg]
         try:
             if self.version not in (None, bool(at)):
                 raise ValueError
-            return Named(identifier(scope), identifier(name), version if at else None)
+            return WidgetName(identifier(scope), identifier(name), version if at else None)
         except ValueError:
             self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
 

@@ -6,11 +6,11 @@ from typing import BinaryIO
 import click
 
 from catalog.commands.base import (
-    Refusal,
+    CommandError,
     bundles,
     command,
     confirm,
-    counted,
+    count_text,
     database,
     progress,
     say,
@@ -41,12 +41,12 @@ def gc(release: bool, dry_run: bool) -> None:
             held = [sha256 for (sha256,) in connection.execute(packs.HELD)]
         whole, begun = ({*found} - named for found in (bundles().hashes(), bundles().partials()))
         if whole and not named:
-            raise Refusal(
+            raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
             )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in whole)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
-        run = database().rehearse if dry_run else database().write
+        run = database().dry_run if dry_run else database().write
         released = sum(run(mirror_writes.release_bundles(missing)))
         if not dry_run:
             for sha256 in sorted(whole | begun):
@@ -93,6 +93,6 @@ def unpack(file: BinaryIO, yes: bool) -> None:
     if unpacked.aside:
         say(f"What was there could not be opened; it is now {unpacked.aside}.")
     say(
-        f"Unpacked {counted(unpacked.documents)} into {database().name}, with "
+        f"Unpacked {count_text(unpacked.documents)} into {database().name}, with "
         f"{plural(unpacked.bundles, 'bundle')}."
     )

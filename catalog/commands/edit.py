@@ -7,8 +7,8 @@ from catalog.commands.base import (
     VERSION,
     WIDGET,
     WIDGET_OR_VERSION,
-    Named,
-    Refusal,
+    CommandError,
+    WidgetName,
     command,
     confirm,
     database,
@@ -28,7 +28,7 @@ from catalog.store import writes
 @command("yank")
 @click.argument("version", type=VERSION)
 @click.option("--reason", type=TEXT, help="Why, for the people who use it.")
-def yank(version: Named, reason: str | None) -> None:
+def yank(version: WidgetName, reason: str | None) -> None:
     """Withdraw a version.
 
     It can still be read, but is no longer offered as the latest or as compatible.
@@ -44,7 +44,7 @@ def yank(version: Named, reason: str | None) -> None:
 
 @command("unyank")
 @click.argument("version", type=VERSION)
-def unyank(version: Named) -> None:
+def unyank(version: WidgetName) -> None:
     """Offer a yanked version again."""
     if any(database().write(writes.set_yanked(find_version(version)["id"], False, None))):
         say(f"{version} is offered again.")
@@ -56,14 +56,14 @@ def unyank(version: Named) -> None:
 @command("deprecate")
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
 @click.argument("message", type=TEXT)
-def deprecate(versions: tuple[Named, ...], message: str) -> None:
+def deprecate(versions: tuple[WidgetName, ...], message: str) -> None:
     """Warn the users of some versions.
 
     Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; prereleases
     are in a range only where it names one. MESSAGE is what their users see.
     """
     if not message:
-        raise Refusal("The message is empty; flask undeprecate takes a warning away.")
+        raise CommandError("The message is empty; flask undeprecate takes a warning away.")
     if "/" in message and is_version(message.rpartition("@")[2]):
         raise click.UsageError("The MESSAGE is missing at the end.")
     set_deprecation(versions, message, "Deprecated", "already has this warning")
@@ -71,7 +71,7 @@ def deprecate(versions: tuple[Named, ...], message: str) -> None:
 
 @command("undeprecate")
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
-def undeprecate(versions: tuple[Named, ...]) -> None:
+def undeprecate(versions: tuple[WidgetName, ...]) -> None:
     """Take a warning away.
 
     Each VERSION is one version or an npm range of them.
@@ -80,7 +80,7 @@ def undeprecate(versions: tuple[Named, ...]) -> None:
 
 
 def set_deprecation(
-    versions: tuple[Named, ...], message: str | None, done: str, nothing: str
+    versions: tuple[WidgetName, ...], message: str | None, done: str, nothing: str
 ) -> None:
     found = {row["id"]: row for named in versions for row in find_versions(named)}
     counts = database().write(writes.set_deprecation(found, message))
@@ -91,7 +91,7 @@ def set_deprecation(
 
 @command("unlist")
 @click.argument("widget", type=WIDGET)
-def unlist(widget: Named) -> None:
+def unlist(widget: WidgetName) -> None:
     """Hide a widget from the public.
 
     Search, detail, registry and statistics no longer show it; nothing of it is lost.
@@ -101,31 +101,31 @@ def unlist(widget: Named) -> None:
 
 @command("relist")
 @click.argument("widget", type=WIDGET)
-def relist(widget: Named) -> None:
+def relist(widget: WidgetName) -> None:
     """Show an unlisted widget again."""
     set_listed(widget, True, "is listed")
 
 
-def set_listed(widget: Named, listed: bool, state: str) -> None:
+def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
     changed = any(database().write(writes.set_listed(find_widget(widget)["id"], listed)))
     say(f"{widget} {state}{'' if changed else ' already'}.")
 
 
 @command("official")
 @click.argument("widget", type=WIDGET)
-def official(widget: Named) -> None:
+def official(widget: WidgetName) -> None:
     """Mark a widget as maintained by you."""
     set_official(widget, True, "is official")
 
 
 @command("unofficial")
 @click.argument("widget", type=WIDGET)
-def unofficial(widget: Named) -> None:
+def unofficial(widget: WidgetName) -> None:
     """Mark a widget as not maintained by you."""
     set_official(widget, False, "is not official")
 
 
-def set_official(widget: Named, marked: bool, state: str) -> None:
+def set_official(widget: WidgetName, marked: bool, state: str) -> None:
     changed = any(database().write(writes.set_official(find_widget(widget)["id"], marked)))
     say(f"{widget} {state}{'' if changed else ' already'}.")
 
@@ -136,7 +136,7 @@ def set_official(widget: Named, marked: bool, state: str) -> None:
 @click.option("--description", type=TEXT, help='A short description; "" removes it.')
 @click.option("--icon", type=TEXT, help='An Iconify icon such as mdi:clock; "" removes it.')
 def describe(
-    widget: Named, display_name: str | None, description: str | None, icon: str | None
+    widget: WidgetName, display_name: str | None, description: str | None, icon: str | None
 ) -> None:
     """Change a widget's name or looks.
 
@@ -145,7 +145,7 @@ def describe(
     if (display_name, description, icon) == (None, None, None):
         raise click.UsageError("Give --display-name, --description or --icon.")
     if display_name == "":
-        raise Refusal("The display name must not be empty.")
+        raise CommandError("The display name must not be empty.")
     given = {"display_name": display_name, "description": description, "icon": icon}
     while True:
         row = find_widget(widget)
@@ -163,13 +163,13 @@ def describe(
 @command("delete")
 @click.argument("target", metavar="WIDGET|VERSION", type=WIDGET_OR_VERSION)
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-def delete(target: Named, yes: bool) -> None:
+def delete(target: WidgetName, yes: bool) -> None:
     """Remove a widget or version for good.
 
     A widget goes with all its versions and its install count. The number of a deleted version can
     be published again only with the same bundle.
     """
-    whole = Named(target.scope, f"{target.name}@{target.version}")
+    whole = WidgetName(target.scope, f"{target.name}@{target.version}")
     if target.version is not None and has_widget(whole):
         target = whole  # a name with an @ in it
     if target.version is None:

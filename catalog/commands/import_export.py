@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from catalog.atomic_files import replacing
-from catalog.commands.base import Refusal, command, counted, database, progress, say
+from catalog.commands.base import CommandError, command, count_text, database, progress, say
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.export import catalog_lines
@@ -34,7 +34,7 @@ def init(demo: bool) -> None:
         with DEMO.open("rb") as file:
             documents = read_catalog([file])
     database().create(writes.put_documents(documents))
-    say(f"Created {database().name} with {counted(documents)}.")
+    say(f"Created {database().name} with {count_text(documents)}.")
 
 
 @command("import")
@@ -50,7 +50,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     database().check()
     documents = read_catalog(files)
     if prune and not documents:
-        raise Refusal("The files hold no widget; --prune would remove the whole catalog.")
+        raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
     for document in documents:
         for warning in document.warnings:
             say(f"Warning: {document.path}: {warning}.")
@@ -59,17 +59,17 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         parts.append(writes.remove_all_but(documents))
     with database().read() as connection:
         known = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
-    run = database().rehearse if dry_run else database().write
+    run = database().dry_run if dry_run else database().write
     with progress([statement for part in parts for statement in part]) as statements:
         counts = iter(run(statements))
 
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
     added = sum((d.widget["scope"], d.widget["name"]) not in known for d in documents)
     changed = sum(change > 0 for change in changes) - added
-    if added + changed >= writes.MANY and not dry_run:
-        database().write(writes.tidy_search())
+    if added + changed >= writes.OPTIMIZE_AFTER and not dry_run:
+        database().write(writes.optimize_search_index())
     say(
-        f"{'Would import' if dry_run else 'Imported'} {counted(documents)}: {added} added, "
+        f"{'Would import' if dry_run else 'Imported'} {count_text(documents)}: {added} added, "
         f"{changed} changed, {len(documents) - added - changed} unchanged."
     )
     if prune:
@@ -97,11 +97,11 @@ def opened_to_write(file: str) -> Iterator[BinaryIO]:
     """Standard output for -, else the file: a device as it is, any other replaced at the end."""
     try:
         if file == "-" and sys.stdout is None:
-            raise Refusal("Standard output is closed; name a FILE.")
+            raise CommandError("Standard output is closed; name a FILE.")
         if file == "-":
             yield sys.stdout.buffer
         elif Path(file).exists() and database().exists() and database().path.samefile(file):
-            raise Refusal(f"{file} is the catalog itself.")
+            raise CommandError(f"{file} is the catalog itself.")
         elif Path(file).exists() and not Path(file).is_file():
             with open(file, "wb") as device:
                 yield device
@@ -112,4 +112,4 @@ def opened_to_write(file: str) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         output_name = "Standard output" if file == "-" else file
-        raise Refusal(f"{output_name} cannot be written: {error.strerror}.") from error
+        raise CommandError(f"{output_name} cannot be written: {error.strerror}.") from error

@@ -5,7 +5,7 @@ import sqlite3
 
 import click
 
-from catalog.commands.base import TEXT, WIDGET, Named, command, database, say
+from catalog.commands.base import TEXT, WIDGET, WidgetName, command, database, say
 from catalog.commands.lookup import find_widget
 from catalog.commands.terminal import json_text, plain, table
 from catalog.documents import Json
@@ -86,7 +86,7 @@ def widget_marks(row: sqlite3.Row) -> str:
 @command("show")
 @click.argument("widget", type=WIDGET)
 @click.option("--json", "as_json", is_flag=True, help="Print the widget document.")
-def show(widget: Named, as_json: bool) -> None:
+def show(widget: WidgetName, as_json: bool) -> None:
     """Show a widget with all its versions."""
     row = find_widget(widget)
     with database().read() as connection:

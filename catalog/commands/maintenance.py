@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from flask import current_app
 
-from catalog.commands.base import Refusal, bundles, command, confirm, database, say
+from catalog.commands.base import CommandError, bundles, command, confirm, database, say
 from catalog.commands.terminal import plain
 from catalog.serving import server
 from catalog.store import backups
@@ -26,7 +26,7 @@ def check() -> None:
         click.echo(plain(finding))
         found += 1
     if found:
-        raise Refusal(f"{plural(found, 'finding')} in {database().name}.")
+        raise CommandError(f"{plural(found, 'finding')} in {database().name}.")
     say(f"{database().name} is in order.")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from flask import current_app
 
-from catalog.commands.base import Refusal, bundles, command, database, is_watched, say
+from catalog.commands.base import CommandError, bundles, command, database, is_interactive, say
 from catalog.commands.terminal import plain
 from catalog.documents import MAX_PROBLEMS, identifier
 from catalog.mirror.bundles import BundleReport, bring_bundles
@@ -63,7 +63,7 @@ def mirror_(
     """Copy another catalog, or refresh a copy.
 
     URL is where its service is, such as https://widgets.example.com. Only what changed since the
-    last time is transferred. Installs that are counted here are added to those counted there.
+    last time is transferred. Installs that are count_text here are added to those count_text there.
     """
     if database().exists():
         database().check()
@@ -81,7 +81,7 @@ def mirror_(
                         report.unwritten,
                     )
     except (UpstreamError, MirrorError) as error:
-        raise Refusal(f"{url} cannot be mirrored: {plain(str(error))}.") from error
+        raise CommandError(f"{url} cannot be mirrored: {plain(str(error))}.") from error
     except KeyboardInterrupt:
         say("Interrupted; the next run goes on from here.")
         os._exit(INTERRUPTED)  # at once: Python would wait for threads that wait for answers
@@ -92,7 +92,7 @@ def mirror_(
 def progress(label: str) -> Iterator[OnProgress]:
     """A bar with counts and the time left, where a person watches."""
     with click.progressbar(
-        length=0, label=label, show_pos=True, file=sys.stderr, hidden=not is_watched()
+        length=0, label=label, show_pos=True, file=sys.stderr, hidden=not is_interactive()
     ) as bar:
 
         def on_progress(done: int, of: int) -> None:
@@ -124,7 +124,7 @@ def tell(url: str, wish: Wish, report: Report, brought: BundleReport | None) -> 
         )
         failed += [plural(len(brought.failures), "bundle")] if brought.failures else []
     if failed:
-        raise Refusal(f"{' and '.join(failed)} failed; all else is done.")
+        raise CommandError(f"{' and '.join(failed)} failed; all else is done.")
 
 
 def list_problems(failures: Mapping[str, str]) -> None:

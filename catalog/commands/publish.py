@@ -10,7 +10,7 @@ import click
 from flask import current_app
 
 from catalog import V1_PREFIX
-from catalog.commands.base import Named, Refusal, bundles, command, database, say
+from catalog.commands.base import CommandError, WidgetName, bundles, command, database, say
 from catalog.commands.lookup import FIND_WIDGET, say_latest
 from catalog.commands.terminal import json_text
 from catalog.documents import MAX_VERSIONS, Document, Json, Row, identifier
@@ -49,12 +49,12 @@ def publish(
     try:
         described = json.loads(manifest.read())
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
+        raise CommandError(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
     known = known_widget(described)
     content = bundle.read()
     document = publication(described, content, template, known["display_name"] if known else None)
     widget, (version,) = document.widget, document.versions
-    named = Named(widget["scope"], widget["name"], version["version"])
+    named = WidgetName(widget["scope"], widget["name"], version["version"])
 
     is_new = not is_published(named, document)
     if is_new:
@@ -92,15 +92,15 @@ def url_template(given: str | None, keep: bool) -> str:
         return f"{public_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
     if not template:
         settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if keep else "CATALOG_BUNDLE_URL"
-        raise Refusal(f"Give --bundle-url, or set {settings}: where is the bundle loaded?")
+        raise CommandError(f"Give --bundle-url, or set {settings}: where is the bundle loaded?")
     return template
 
 
 @contextmanager
-def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]]:
+def kept(named: WidgetName, version: Row, content: bytes) -> Iterator[list[Statement]]:
     """Keep the bundle; gives the statements that have the version loaded from here."""
     sha256, size = version["sha256_hash"], version["bundle_size"]
-    held = mirror_writes.Held(named.scope, named.name, version["version"], sha256, size)
+    held = mirror_writes.HeldBundle(named.scope, named.name, version["version"], sha256, size)
     with bundles().writing():
         is_new = not bundles().holds(sha256)
         bundles().add(sha256, size, [content])
@@ -113,7 +113,7 @@ def kept(named: Named, version: Row, content: bytes) -> Iterator[list[Statement]
             raise
 
 
-def added(named: Named, document: Document, holding: list[Statement]) -> bool:
+def added(named: WidgetName, document: Document, holding: list[Statement]) -> bool:
     """Add the version; False where another process has published just this since we looked."""
     try:
         database().write([*writes.publish(document), *holding])
@@ -152,12 +152,12 @@ WHERE scope = :scope AND widget.name = :name
 """
 
 
-def refuse_one_too_many(named: Named) -> None:
+def refuse_one_too_many(named: WidgetName) -> None:
     """Refuse where the widget has as many versions as flask import and flask mirror take."""
     with database().read() as connection:
         (count,) = connection.execute(COUNT_VERSIONS, named._asdict()).fetchone()
     if count >= MAX_VERSIONS:
-        raise Refusal(
+        raise CommandError(
             f"{named.scope}/{named.name} has {count} versions, "
             "which is as many as a widget may have."
         )
@@ -175,7 +175,7 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 """
 
 
-def is_published(named: Named, document: Document) -> bool:
+def is_published(named: WidgetName, document: Document) -> bool:
     """Whether just this version is there; refuses where it is or was there with other content."""
     with database().read() as connection:
         stored = connection.execute(STORED_VERSION, named._asdict()).fetchone()
@@ -183,14 +183,14 @@ def is_published(named: Named, document: Document) -> bool:
         deleted = connection.execute(DELETED_WITH_OTHER_BYTES, values).fetchone()
     if stored is None:
         if deleted:
-            raise Refusal(
+            raise CommandError(
                 f"{named} was published with another bundle and deleted; clients may have that "
                 "one cached, so publish this one as a new version."
             )
         return False
     differing = differences(stored, document.versions[0])
     if differing:
-        raise Refusal(
+        raise CommandError(
             f"{named} is published already with a different {', '.join(differing)}; "
             "publish the change as a new version."
         )

@@ -32,7 +32,7 @@ from catalog.store import backups, mirror_writes, writes
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
 from catalog.store.export import catalog_lines
-from catalog.store.mirror_writes import Held, Mirrored
+from catalog.store.mirror_writes import HeldBundle, MirroredWidget
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
 
@@ -211,7 +211,7 @@ def _read_sums(part: Member) -> dict[str, str]:
     return sums
 
 
-def _read_mirrored(content: BinaryIO) -> list[Mirrored]:
+def _read_mirrored(content: BinaryIO) -> list[MirroredWidget]:
     lines = iter(partial(content.readline, MAX_LINE_BYTES), b"")
     try:
         return [_mirrored(parse_json(line)) for line in lines]
@@ -219,9 +219,9 @@ def _read_mirrored(content: BinaryIO) -> list[Mirrored]:
         raise PackError(f"{MIRRORED} in the pack cannot be read: {error}.") from error
 
 
-def _mirrored(given: Any) -> Mirrored:
+def _mirrored(given: Any) -> MirroredWidget:
     etag, count = given["etag"], given["upstreamCount"]
-    return Mirrored(
+    return MirroredWidget(
         identifier(given["scope"]),
         identifier(given["name"]),
         web_address(given["source"]),
@@ -230,11 +230,11 @@ def _mirrored(given: Any) -> Mirrored:
     )
 
 
-def _bundled(documents: list[Document], hashes: Collection[str]) -> list[Held]:
+def _bundled(documents: list[Document], hashes: Collection[str]) -> list[HeldBundle]:
     """The versions whose bundles are in the pack; refuses bundles that are of none."""
     wanted = set(hashes)
     versions = [
-        Held(
+        HeldBundle(
             document.widget["scope"],
             document.widget["name"],
             row["version"],

@@ -11,13 +11,13 @@ from catalog.mirror.workers import OnProgress, ahead, batches, counted, pool
 from catalog.store import mirror_writes
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
-from catalog.store.mirror_writes import Held
+from catalog.store.mirror_writes import HeldBundle
 
 
 class Wanted(NamedTuple):
     """A version with the bundle that it names, and whether it is loaded from here already."""
 
-    version: Held
+    version: HeldBundle
     url: str
     is_offered: bool
 
@@ -55,7 +55,7 @@ def bring_bundles(
     """Hold the bundle of every copied version, and have the versions loaded from here."""
     copied = {"source": upstream.base}
     rows = database.reader().execute(COPIED, copied) if database.exists() else []
-    versions = [Wanted(Held(*row[:5]), row[5], bool(row[6])) for row in rows]
+    versions = [Wanted(HeldBundle(*row[:5]), row[5], bool(row[6])) for row in rows]
     by_hash: dict[str, list[Wanted]] = {}
     for wanted in [*versions, *_named_in(unwritten)]:
         if not wish.scopes or wanted.version.scope in wish.scopes:
@@ -90,7 +90,7 @@ def _named_in(documents: Iterable[Document]) -> Iterator[Wanted]:
     for document in documents:
         scope, name = document.widget["scope"], document.widget["name"]
         for row in document.versions:
-            held = Held(scope, name, row["version"], row["sha256_hash"], row["bundle_size"])
+            held = HeldBundle(scope, name, row["version"], row["sha256_hash"], row["bundle_size"])
             yield Wanted(held, row["bundle_url"], False)
 
 

@@ -103,8 +103,8 @@ def mirror(
         # Where the copies that are still there are as many as are listed, no others are listed.
         if len(known) - len(report.missing) != count(upstream, wish.scopes):
             take_listed(upstream, wish, take, report, most=2 * total + PAGE)
-    if report.added + report.changed >= writes.MANY and not wish.dry_run:
-        database.write(writes.tidy_search())
+    if report.added + report.changed >= writes.OPTIMIZE_AFTER and not wish.dry_run:
+        database.write(writes.optimize_search_index())
     report.gone = [
         name for name in known if name in report.missing and str(name) not in report.failures
     ]
@@ -212,7 +212,7 @@ def settle(
             part = mirror_writes.follow(document, replaces=replaces)
             (known if name in local else new).append(part)
             upstream_count = document.widget["download_count"]
-            mirrored.append(mirror_writes.Mirrored(*name, source, etag, upstream_count))
+            mirrored.append(mirror_writes.MirroredWidget(*name, source, etag, upstream_count))
             if wish.dry_run:
                 report.unwritten.append(document)
     changed = _changing(database, known)
@@ -231,5 +231,5 @@ def _changing(database: Database, parts: list[list[Statement]]) -> list[list[Sta
     """
     if not parts:
         return []
-    counts = iter(database.rehearse([statement for part in parts for statement in part]))
+    counts = iter(database.dry_run([statement for part in parts for statement in part]))
     return [part for part in parts if sum([next(counts) for _ in part])]

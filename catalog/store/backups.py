@@ -16,7 +16,7 @@ from catalog.store.sqlite import (
     connect,
     copy,
     is_damage,
-    remove_log,
+    remove_wal,
     schema_version,
 )
 
@@ -73,7 +73,7 @@ def _put(copied: Path, database: Database) -> Path | None:
     if database.exists():
         aside = database.path.with_name(f"{database.path.name}.damaged")
         os.replace(database.path, aside)
-    remove_log(database.path)
+    remove_wal(database.path)
     with replacing(database.path) as new:
         os.replace(copied, new)
     return aside

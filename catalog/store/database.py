@@ -16,10 +16,10 @@ from catalog.store.sqlite import (
     WouldBlock,
     connect,
     is_busy,
-    is_fault_of_the_file,
-    is_want_of_room,
+    is_disk_full,
+    is_file_error,
     missing_permission,
-    remove_log,
+    remove_wal,
     run,
     schema_statements,
     snapshot,
@@ -72,7 +72,7 @@ class Database(OpenFile):
         try:
             counts = self._transact(statements, "COMMIT")
         except sqlite3.OperationalError as error:
-            if not (is_want_of_room(error) and isinstance(statements, list)):
+            if not (is_disk_full(error) and isinstance(statements, list)):
                 raise
             # On a full disk there still is the room that the WAL has, once it begins anew.
             self.reader().execute("PRAGMA wal_checkpoint")
@@ -82,7 +82,7 @@ class Database(OpenFile):
             self._failed = []
         return counts
 
-    def rehearse(self, statements: Iterable[Statement]) -> list[int]:
+    def dry_run(self, statements: Iterable[Statement]) -> list[int]:
         """What write() would answer, without keeping anything."""
         return self._transact(statements, "ROLLBACK")
 
@@ -100,7 +100,7 @@ class Database(OpenFile):
                 if is_busy(error):
                     # The next write need not wait as long to learn the same.
                     self._wait_for_others(STALLED_BUSY_TIMEOUT_MS)
-                elif is_fault_of_the_file(error) and _is_one(statements):
+                elif is_file_error(error) and _is_one(statements):
                     self._failed = statements
                 raise
             if self._stalled:
@@ -149,7 +149,7 @@ class Database(OpenFile):
                 connection.execute("BEGIN")
                 run(connection, [*schema_statements(), *statements], "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-                remove_log(self.path)
+                remove_wal(self.path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 

@@ -13,10 +13,12 @@ FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
 
-Seen = dict[str, int | None]  # what an answer was made of
+DetailRevision = dict[str, int | None]  # what an answer was made of
 
 
-def find_widget(connection: sqlite3.Connection, scope: str, name: str) -> tuple[Seen, bytes] | None:
+def find_detail(
+    connection: sqlite3.Connection, scope: str, name: str
+) -> tuple[DetailRevision, bytes] | None:
     """The detail of a widget, and what it was made of; None if it is not listed."""
     named = {"scope": scope, "name": name}
     row = connection.execute(DETAIL, named).fetchone()
@@ -33,7 +35,9 @@ WHERE revision.id = 1 AND content = :content AND download_count IS :download_cou
 """
 
 
-def still_holds(connection: sqlite3.Connection, scope: str, name: str, seen: Seen) -> Seen | None:
+def revalidate(
+    connection: sqlite3.Connection, scope: str, name: str, seen: DetailRevision
+) -> DetailRevision | None:
     """What the answer was made of, if it is still the same."""
     row = connection.execute(UNCHANGED, {"scope": scope, "name": name, **seen}).fetchone()
     return seen if row else None

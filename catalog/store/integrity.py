@@ -8,7 +8,7 @@ from catalog.documents import DocumentError, check_document
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
 from catalog.store.export import WIDGETS, document
-from catalog.store.mirror_writes import Held, bundle_path
+from catalog.store.mirror_writes import HeldBundle, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.writes import version_rows, widget_row
 from catalog.text import quoted
@@ -111,7 +111,7 @@ def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
         _raise_unless_damaged(error)
         return  # findings() has said so
     for *named, path in held:
-        version = Held(*named)
+        version = HeldBundle(*named)
         where = f"{version.scope}/{version.name}: version {version.version}"
         if path != bundle_path(version):
             yield f"{where}: its bundle is said to be at {quoted(path)}, where it is not served."

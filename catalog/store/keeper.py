@@ -12,12 +12,12 @@ from catalog.store.sqlite import (
     check_header,
     connect,
     is_damage,
-    log_of,
     look,
     missing_permission,
-    remove_log,
-    shared_memory_of,
+    remove_wal,
+    shm_path,
     truncate_wal,
+    wal_path,
 )
 
 # Device and number: which file it is, whatever its name.
@@ -36,8 +36,8 @@ class Keeper:
         self.name = name
         # SQLite follows links before it adds to the name.
         self._real_path = Path(os.path.realpath(path))
-        self._wal = os.fspath(log_of(self._real_path))
-        self._shm = os.fspath(shared_memory_of(self._real_path))
+        self._wal = os.fspath(wal_path(self._real_path))
+        self._shm = os.fspath(shm_path(self._real_path))
         self.file = inode(os.fspath(path))
         self.connection = self._connection()
         self._own_wal, self._own_shm = inode(self._wal), inode(self._shm)
@@ -96,7 +96,7 @@ class Keeper:
                 raise DatabaseError(f"{self.name} is being replaced.")
         is_moved = inode(os.fspath(self._real_path)) != self.file
         if is_moved and self._own_wal == inode(self._wal):
-            remove_log(self._real_path)
+            remove_wal(self._real_path)
         self.connection.close()
 
 

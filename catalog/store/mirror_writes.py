@@ -18,7 +18,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 """
 
 
-class Held(NamedTuple):
+class HeldBundle(NamedTuple):
     """A version, and the bundle that this service holds for it."""
 
     scope: str
@@ -28,12 +28,12 @@ class Held(NamedTuple):
     size: int
 
 
-def hold_bundles(versions: Iterable[Held]) -> list[Statement]:
+def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
     """Have these versions loaded from here, if their bundles still are the ones named."""
     return [(HOLD_BUNDLE, {**held._asdict(), "path": bundle_path(held)}) for held in versions]
 
 
-def bundle_path(held: Held) -> str:
+def bundle_path(held: HeldBundle) -> str:
     """Where v1.bundle() serves the bundle, as it stands in a URL."""
     segments = (quote(part, safe="") for part in held[:3])
     return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
@@ -58,7 +58,7 @@ WHERE (source, etag, upstream_count) IS NOT (:source, :etag, :upstream_count)
 """
 
 
-class Mirrored(NamedTuple):
+class MirroredWidget(NamedTuple):
     """A widget, and what its upstream said of it when it was copied."""
 
     scope: str
@@ -68,7 +68,7 @@ class Mirrored(NamedTuple):
     upstream_count: int | None
 
 
-def put_mirrored(widgets: Iterable[Mirrored]) -> list[Statement]:
+def put_mirrored(widgets: Iterable[MirroredWidget]) -> list[Statement]:
     """Remember where these widgets were copied from."""
     return [(PUT_MIRRORED, widget._asdict()) for widget in widgets]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from catalog.store.json_sql import ADMITS, NEWEST_FIRST, VERSION_ADMITS
 from catalog.store.sdk_intervals import sdk_key
-from catalog.store.search_params import Search
+from catalog.store.search_params import SearchQuery
 from catalog.store.sqlite import Connection
 
 # Each trigram is one more list to read, and so many leave few candidates.
@@ -82,7 +82,7 @@ COMPATIBLE = f"""
 NAMED = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
 
 
-def find_widgets(connection: Connection, search: Search) -> tuple[PageRevision, bytes]:
+def find_widgets(connection: Connection, search: SearchQuery) -> tuple[PageRevision, bytes]:
     """One page of summaries, as the JSON of the response, and the revision that it shows."""
     is_ranked = search.q and search.name is None
     row = _first_row(connection, RANKED_PAGE if is_ranked else PAGE, search)
@@ -106,15 +106,15 @@ WHERE content = :content AND (
 """
 
 
-def still_holds(
-    connection: Connection, search: Search, revision: PageRevision
+def revalidate(
+    connection: Connection, search: SearchQuery, revision: PageRevision
 ) -> PageRevision | None:
     """The current revision, if the page is still the same at it; else None."""
     row = _first_row(connection, VALID_REVISION, search, **revision._asdict())
     return PageRevision(*row) if row else None
 
 
-def _first_row(connection: Connection, template: str, search: Search, **values: object) -> Any:
+def _first_row(connection: Connection, template: str, search: SearchQuery, **values: object) -> Any:
     words = _needed_words(search.words)
     trigrams = [trigram for word in words for trigram in _trigrams(word)]
     trigrams = list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]

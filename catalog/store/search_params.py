@@ -16,7 +16,7 @@ class ParameterError(ValueError):
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchQuery:
     """What a caller asked for; None where nothing was asked."""
 
     q: str
@@ -40,9 +40,9 @@ class Search:
         return (self.page - 1) * self.limit
 
 
-def parse_search(arguments: Mapping[str, str]) -> Search:
+def parse_search(arguments: Mapping[str, str]) -> SearchQuery:
     """The search that a query string asks for; raises ParameterError."""
-    return Search(
+    return SearchQuery(
         q=_words(arguments.get("q", "")),
         scope=arguments.get("scope") or None,
         official=_official(arguments.get("official")),

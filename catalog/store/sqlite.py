@@ -184,12 +184,12 @@ def is_damage(error: BaseException | None) -> bool:
     return _code(error) in DAMAGE
 
 
-def is_want_of_room(error: sqlite3.Error) -> bool:
+def is_disk_full(error: sqlite3.Error) -> bool:
     """Whether the disc is full, or a limit or quota lets nothing more be written."""
     return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
-def is_fault_of_the_file(error: sqlite3.Error) -> bool:
+def is_file_error(error: sqlite3.Error) -> bool:
     """Whether the file or its place is to blame, not the statement."""
     return _code(error) & 0xFF in FAULTS_OF_THE_FILE
 
@@ -262,7 +262,7 @@ def check_header(connection: sqlite3.Connection, name: str) -> int:
 
 def missing_permission(path: Path) -> str | None:
     """What this user may not do and must, to write to the file; SQLite does not name it."""
-    for each in (path, log_of(path), shared_memory_of(path)):
+    for each in (path, wal_path(path), shm_path(path)):
         if each.exists() and not os.access(each, os.R_OK | os.W_OK):
             return f"this user may not read and write {each.name}"
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
@@ -288,7 +288,7 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
         made.execute("PRAGMA journal_mode = DELETE")
         check_integrity(made)
         # SQLite would take the log of what is replaced for the copy's own.
-        remove_log(Path(os.path.realpath(target)))
+        remove_wal(Path(os.path.realpath(target)))
 
 
 def check_integrity(connection: sqlite3.Connection) -> None:
@@ -298,17 +298,17 @@ def check_integrity(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")
 
 
-def log_of(path: Path) -> Path:
+def wal_path(path: Path) -> Path:
     """The write-ahead log of the file at the path."""
     return path.with_name(f"{path.name}-wal")
 
 
-def shared_memory_of(path: Path) -> Path:
+def shm_path(path: Path) -> Path:
     """Where the connections to the file at the path agree on what is in its log."""
     return path.with_name(f"{path.name}-shm")
 
 
-def remove_log(path: Path) -> None:
+def remove_wal(path: Path) -> None:
     """Remove the log of a file that is no longer there, before another takes its place."""
-    log_of(path).unlink(missing_ok=True)
-    shared_memory_of(path).unlink(missing_ok=True)
+    wal_path(path).unlink(missing_ok=True)
+    shm_path(path).unlink(missing_ok=True)

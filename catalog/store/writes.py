@@ -180,16 +180,16 @@ def remove_other_versions(document: Document) -> Statement:
     return REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}
 
 
-MANY = 1000  # widgets added or changed, after which it is worth it
-TIDY_SEARCH = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
+OPTIMIZE_AFTER = 1000  # widgets added or changed, after which it is worth it
+OPTIMIZE_SEARCH_INDEX = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
 
 
-def tidy_search() -> list[Statement]:
+def optimize_search_index() -> list[Statement]:
     """Make one piece of the text index, which grows a piece more with each large write.
 
     A search looks into every piece: after an import of ten thousand widgets, seven of them.
     """
-    return [(TIDY_SEARCH, {})]
+    return [(OPTIMIZE_SEARCH_INDEX, {})]
 
 
 COUNT_INSTALL = f"""

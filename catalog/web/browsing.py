@@ -11,7 +11,7 @@ from dataclasses import replace
 from catalog.documents import Json
 from catalog.store.json_sql import with_bundle_urls
 from catalog.store.search import find_widgets
-from catalog.store.search_params import Search, parse_search
+from catalog.store.search_params import SearchQuery, parse_search
 from catalog.store.sqlite import Connection
 
 
@@ -34,7 +34,7 @@ def widgets_named(
     return named
 
 
-def _found(connection: Connection, search: Search, public_url: str) -> Json:
+def _found(connection: Connection, search: SearchQuery, public_url: str) -> Json:
     _, body = find_widgets(connection, search)
     response: Json = json.loads(with_bundle_urls(body, public_url))
     return response

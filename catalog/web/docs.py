@@ -13,7 +13,7 @@ from catalog import V1_PREFIX
 from catalog.documents import Json
 from catalog.routing import public_url
 from catalog.store.database import Database
-from catalog.store.detail import find_widget
+from catalog.store.detail import find_detail
 from catalog.store.json_sql import with_bundle_urls
 from catalog.store.sqlite import Connection, DatabaseError
 from catalog.web import openapi
@@ -87,7 +87,7 @@ def find_example(connection: Connection) -> Example | None:
         return None
     first = found["widgets"][0]
     named = {"scope": first["scope"], "name": first["name"]}
-    made = find_widget(connection, **named)
+    made = find_detail(connection, **named)
     if made is None:
         return None  # it was removed just now
     detail = json.loads(with_bundle_urls(made[1], public_url()))

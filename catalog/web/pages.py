@@ -10,7 +10,7 @@ from markupsafe import Markup
 from catalog.documents import Json
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store.database import Database
-from catalog.store.detail import compatible_versions, find_widget
+from catalog.store.detail import compatible_versions, find_detail
 from catalog.store.json_sql import with_bundle_urls
 from catalog.store.search_params import ParameterError, parse_search
 from catalog.store.sqlite import Connection
@@ -147,7 +147,7 @@ def scopes(connection: Connection, chosen: str) -> list[str]:
 
 @pages.get("/widgets/<scope>/<name>")
 def widget(scope: str, name: str) -> tuple[str, int]:
-    found = find_widget(reader(), scope, name)
+    found = find_detail(reader(), scope, name)
     if found is None:
         abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
     detail = json.loads(with_bundle_urls(found[1], public_url()))

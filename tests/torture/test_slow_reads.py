@@ -30,7 +30,7 @@ PAGE = ("GET", "/")
 SLOW_SEARCH = """
 import time, flask, catalog.api.response_cache
 from catalog.store.sqlite import snapshot
-rendered = catalog.api.response_cache.rendered
+rendered = catalog.api.response_cache.render_and_cache
 def slowly(key, make):
     if getattr(key, "q", ""):
         connection = flask.current_app.extensions["database"].reader()
@@ -40,7 +40,7 @@ def slowly(key, make):
                 connection.execute("SELECT count(*) FROM version").fetchone()
                 connection.check_deadline()
     return rendered(key, make)
-catalog.api.response_cache.rendered = slowly
+catalog.api.response_cache.render_and_cache = slowly
 """
 
 

@@ -1,4 +1,4 @@
-"""README and docs/: every console line is run as written and its output compared."""
+"""README, CONTRIBUTING and docs/: every console line is run as written, its output compared."""
 
 import json
 import os
@@ -7,16 +7,20 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, create_demo
+from conftest import ROOT, Server, create_demo, run
+from flask import Flask
 
 from app import create_app
 from catalog.settings import DEFAULTS
 
 URL = "http://127.0.0.1:8080"
 MARK = "--- end of output ---"
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+NEEDS_CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 
 def page(name: str) -> str:
@@ -24,7 +28,7 @@ def page(name: str) -> str:
 
 
 def section(title: str) -> str:
-    """A section of the README."""
+    """Return a section of the README."""
     return page("README.md").split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
@@ -33,7 +37,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def console_lines(text: str) -> list[tuple[str, str]]:
-    """Each command line after a $ with the output shown below it, in order."""
+    """Return each command line after a $ with the output below it, in order."""
     pairs = []
     for block in blocks(text, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -43,7 +47,7 @@ def console_lines(text: str) -> list[tuple[str, str]]:
 
 
 def checkout(directory: Path) -> Path:
-    """A directory with the service in it, as a clone has it."""
+    """Put the files of a clone that the service needs into the directory."""
     for name in ("app.py", "catalog", "schema.sql", "seed"):
         (directory / name).symlink_to(ROOT / name)
     (directory / ".venv").mkdir()
@@ -52,75 +56,68 @@ def checkout(directory: Path) -> Path:
     return directory
 
 
-def run(script: str, directory: Path) -> str:
-    """The output of a bash script on both streams."""
-    ran = subprocess.run(
+def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
+    """Run the lines in one shell; return what each writes to standard output and error."""
+    script = "".join(f"{line}\necho '{MARK}'\n" for line in lines).replace(URL, url)
+    result = subprocess.run(
         ["bash", "-c", f"exec 2>&1\n{script}"],
         cwd=directory,
         capture_output=True,
         text=True,
         timeout=300,
     )
-    return ran.stdout
+    return result.stdout.replace(url, URL).split(f"{MARK}\n")[:-1]
 
 
-def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
-    """The output of each line; one shell runs them all, since they set what later ones use."""
-    script = "".join(f"{line}\necho '{MARK}'\n" for line in lines)
-    output = run(script.replace(URL, url), directory).replace(url, URL)
-    return output.split(f"{MARK}\n")[:-1]
+def assert_outputs(pairs: list[tuple[str, str]], directory: Path, url: str = URL) -> None:
+    """Run the lines; the output of each must be the one shown."""
+    lines = [line for line, _ in pairs]
+    assert list(zip(lines, run_lines(lines, directory, url), strict=True)) == pairs
 
 
-# The text, and how many lines it has at least, so that none is skipped by a change of format.
-DEMO_TEXTS = {
-    "README.md": (section("Search, and count an install"), 3),
-    "docs/api.md": (page("docs/api.md"), 17),
-}
+# Each test states how many lines it runs at least, so that no change of format hides any.
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize(("text", "least"), DEMO_TEXTS.values(), ids=DEMO_TEXTS)
-def test_every_request_shown_gives_the_response_shown(
-    tmp_path: Path, text: str, least: int
-) -> None:
-    pairs = console_lines(text)
-    server = Server(create_demo(tmp_path / "catalog.db"))
-    outputs = run_lines([line for line, _ in pairs], tmp_path, server.url)
-    server.stop()
-    assert list(zip([line for line, _ in pairs], outputs, strict=True)) == pairs
-    assert len(pairs) >= least
+@NEEDS_CURL
+def test_the_readme_leads_from_a_search_to_a_published_widget_and_a_mirror(tmp_path: Path) -> None:
+    sections = ("Search, and count an install", "Publish", "Mirror")
+    *pairs, last = console_lines("".join(map(section, sections)))
+    with Server(create_demo(tmp_path / "catalog.db")) as server:
+        assert_outputs(pairs, checkout(tmp_path), server.url)
+    assert len(pairs) >= 10
+    assert_serves_mirror(tmp_path, 34, last)
 
 
-COMMAND_TEXTS = {
-    "README.md": (section("Publish"), 6),
-    "docs/commands.md": (page("docs/commands.md"), 20),
-}
+@NEEDS_CURL
+def test_every_request_of_the_api_page_gives_the_response_shown(tmp_path: Path) -> None:
+    pairs = console_lines(page("docs/api.md"))
+    with Server(create_demo(tmp_path / "catalog.db")) as server:
+        assert_outputs(pairs, tmp_path, server.url)
+    assert len(pairs) >= 17
 
 
-@pytest.mark.parametrize(("text", "least"), COMMAND_TEXTS.values(), ids=COMMAND_TEXTS)
-def test_every_command_shown_gives_the_output_shown(tmp_path: Path, text: str, least: int) -> None:
-    pairs = console_lines(text)
-    outputs = run_lines([line for line, _ in pairs], checkout(tmp_path))
-    assert list(zip([line for line, _ in pairs], outputs, strict=True)) == pairs
-    assert len(pairs) >= least
+def test_every_command_of_the_commands_page_gives_the_output_shown(tmp_path: Path) -> None:
+    pairs = console_lines(page("docs/commands.md"))
+    assert_outputs(pairs, checkout(tmp_path))
+    assert len(pairs) >= 20
 
 
-MIRROR_TEXTS = {"README.md": section("Mirror"), "docs/mirror.md": page("docs/mirror.md")}
+def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
+    *pairs, last = console_lines(page("docs/mirror.md"))
+    with Server(create_demo(tmp_path / "catalog.db")) as server:
+        assert_outputs(pairs, checkout(tmp_path), server.url)
+    assert len(pairs) >= 3
+    assert_serves_mirror(tmp_path, 33, last)
 
 
-@pytest.mark.parametrize("text", MIRROR_TEXTS.values(), ids=MIRROR_TEXTS)
-def test_every_line_of_a_mirror_gives_the_output_shown(tmp_path: Path, text: str) -> None:
-    *pairs, (serve_line, served) = console_lines(text)
-    server = Server(create_demo(tmp_path / "catalog.db"))
-    outputs = run_lines([line for line, _ in pairs], checkout(tmp_path), server.url)
-    server.stop()
-    assert list(zip([line for line, _ in pairs], outputs, strict=True)) == pairs
-    mirror = Server(tmp_path / "mirror.db")
-    stats = mirror.request("GET", "/api/stats")[1]
-    mirror.stop()
-    assert json.loads(stats)["widgets"] == 33
-    assert serve_line == ".venv/bin/flask serve"
-    assert served == f"Serving mirror.db on {URL.replace('8080', '8081')}\n"
+def assert_serves_mirror(directory: Path, widgets: int, last: tuple[str, str]) -> None:
+    """The last line starts the mirror: compare it, and start the mirror on a free port."""
+    line, output = last
+    assert line.endswith(".venv/bin/flask serve")
+    assert output == "Serving mirror.db on http://127.0.0.1:8081\n"
+    with Server(directory / "mirror.db") as mirror:
+        _, stats = mirror.request("GET", "/api/stats")
+    assert json.loads(stats)["widgets"] == widgets
 
 
 def test_make_run_prints_what_the_quick_start_shows(tmp_path: Path) -> None:
@@ -128,12 +125,12 @@ def test_make_run_prints_what_the_quick_start_shows(tmp_path: Path) -> None:
     directory = checkout(tmp_path)
     for name in ("Makefile", "requirements.txt"):
         (directory / name).symlink_to(ROOT / name)
-    # Says that the requirements are installed.
+    # The file that marks the requirements as installed.
     (directory / ".venv" / "run").touch()
     process = subprocess.Popen(
         ["bash", "-c", f"exec 2>&1; exec {run_line}"],
         cwd=directory,
-        # Without the variables of an outer make, which would make this one print more.
+        # Without the variables of `make test`, which would change the output of this make.
         env={key: value for key, value in os.environ.items() if "MAKE" not in key}
         | {"CATALOG_PORT": "0"},
         stdout=subprocess.PIPE,
@@ -150,33 +147,23 @@ def test_make_run_prints_what_the_quick_start_shows(tmp_path: Path) -> None:
 def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
     (example,) = blocks(page("docs/testing.md"), "python")
     (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"],
         cwd=checkout(tmp_path),
-        env={**os.environ, "PYTHONPATH": "."},
+        # Loading the plugins takes longer than the test.
+        env={**os.environ, "PYTHONPATH": ".", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
 
 
-def test_the_example_document_can_be_imported(tmp_path: Path) -> None:
+def test_the_example_document_can_be_imported(app_with: Callable[..., Flask]) -> None:
     (example,) = blocks(page("docs/catalog-files.md"), "json")
-    environment = {**os.environ, "CATALOG_DATABASE": str(tmp_path / "catalog.db")}
-    flask = [sys.executable, "-m", "flask"]
-    subprocess.run([*flask, "init"], cwd=ROOT, env=environment, check=True, capture_output=True)
-    ran = subprocess.run(
-        [*flask, "import", "-"],
-        cwd=ROOT,
-        env=environment,
-        input=example,
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    assert ran.returncode == 0
-    assert ran.stderr == "Imported 1 widget and 1 version: 1 added, 0 changed, 0 unchanged.\n"
+    result = run(app_with(), "import", "-", stdin=example)
+    assert result.exit_code == 0
+    assert result.stderr == "Imported 1 widget and 1 version: 1 added, 0 changed, 0 unchanged.\n"
 
 
 def settings_in(text: str) -> dict[str, str]:
@@ -203,14 +190,26 @@ def test_the_readme_is_short_and_links_every_page() -> None:
     assert pages <= set(re.findall(r"\]\(([^)#]+)", readme))
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
-)
+def test_the_readme_names_every_folder() -> None:
+    (tree,) = blocks(page("README.md"), "text")
+    packages = [path.parent for path in (ROOT / "catalog").glob("*/__init__.py")]
+    folders = {"catalog", "seed", "tests", "bench", "docs"} | {path.name for path in packages}
+    assert set(re.findall(r"^ *(\w+)/ +\S", tree, re.MULTILINE)) == folders
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_relative_link_leads_to_a_file(name: str) -> None:
-    path = ROOT / name if (ROOT / name).exists() else ROOT / "docs" / name
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
-    missing = [target for target in targets if not (path.parent / target).exists()]
-    assert missing == []
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page(name))
+    assert [
+        target for target in targets if not (ROOT / name).parent.joinpath(target).exists()
+    ] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_path_of_the_repository_exists(name: str) -> None:
+    paths = re.findall(r"`((?:catalog|tests|bench|docs|seed)/[\w./-]+)`", page(name))
+    # The benchmark creates its working directory.
+    assert [path for path in paths if not (ROOT / path).exists() and ".work" not in path] == []
 
 
 def test_the_architecture_page_names_every_module() -> None:
@@ -225,5 +224,5 @@ def test_the_architecture_page_names_every_module() -> None:
 
 def test_make_help_lists_every_target_with_its_purpose() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", page("Makefile"), re.MULTILINE)
-    ran = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert re.findall(r"^  make (\S+) +\S", ran.stdout, re.MULTILINE) == phony.split()
+    result = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"^  make (\S+) +\S", result.stdout, re.MULTILINE) == phony.split()

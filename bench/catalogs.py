@@ -1,4 +1,4 @@
-"""Generated catalogs in databases, each made and served by the code of one checkout."""
+"""Databases of generated catalogs, each created and served by the code of one checkout."""
 
 import hashlib
 import inspect

@@ -13,10 +13,10 @@ from bench.workload import EARLIER_QUERIES
 
 Json = dict[str, Any]
 
-# The targets that are not a ratio to the baseline; those stand with the rows. A growth of 1.2 is no
-# growth with some noise.
-MAX_GROWTH = {"cold": 3.0, "detail": 1.2, "post": 1.2, "registry": 1.2}
-MAX_MILLISECONDS = {"everywhere": 80.0}
+# Targets that are not a ratio to the baseline; bench/workload.py has those. A growth of 1.2 is no
+# growth, with some noise.
+MAX_GROWTH = {"cold": 4.0, "detail": 1.2, "post": 1.2, "registry": 1.2}
+MAX_MILLISECONDS = {"everywhere": 250.0}
 MAX_MEMORY = 150e6
 MAX_START_SECONDS = 1.5
 MAX_IMPORT_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""The words of a generated catalog: made of syllables, always the same, most frequent first."""
+"""The words of a generated catalog: composed of syllables, always the same, most frequent first."""
 
 from bisect import bisect
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, cycle, islice, product
 from random import Random
+from string import ascii_lowercase
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -155,10 +156,9 @@ def hot_searches() -> list[Request]:
 
 def two_letters() -> list[str]:
     """Pairs of letters that are adjacent in some word."""
-    found = {folded(word)[at : at + 2] for word in WORDS[:2000] for at in range(len(word) - 1)}
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    pairs = {first + second for first, second in product(letters, letters)}
-    return shuffled(sorted(found & pairs), Random(5))[:SLOW_REQUESTS]
+    adjacent = {folded(word)[at : at + 2] for word in WORDS[:2000] for at in range(len(word) - 1)}
+    pairs = {first + second for first, second in product(ascii_lowercase, ascii_lowercase)}
+    return shuffled(sorted(adjacent & pairs), Random(5))[:SLOW_REQUESTS]
 
 
 def everywhere(pages: int) -> list[Request]:

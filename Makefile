@@ -15,9 +15,12 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 	@test -s "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
 	@exec $(BIN)/python app.py
 
-# Temporary files in memory if possible: the tests would mostly wait for fsync.
+# Temporary files are in memory if possible: the tests would mostly wait for fsync. Bytecode is written even
+# if the environment disables it: the tests start hundreds of processes, and each would compile catalog/.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/browser  ## Run the tests
-	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") $(BIN)/pytest -q -n auto
+	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
+	    $(BIN)/pytest -q -n auto --dist worksteal
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev  ## Run the load and fault tests; under five minutes

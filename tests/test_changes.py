@@ -84,7 +84,7 @@ def test_yank_and_unyank_move_the_latest_version(app: Flask) -> None:
         assert told == [f"Yanked acme/clock@{number}.", f"{LATEST} {then}."]
         assert get(app, DETAIL)["latestVersion"] == then
     told = said(app, "unyank acme/clock@1.1.0")
-    assert told == ["acme/clock@1.1.0 is offered again.", f"{LATEST} 1.1.0."]
+    assert told == ["Unyanked acme/clock@1.1.0.", f"{LATEST} 1.1.0."]
     assert get(app, SEARCH)["widgets"][0]["latestVersion"]["version"] == "1.1.0"
     assert {number for number, yanked in each(app, "yanked").items() if yanked} == {
         "1.0.0",
@@ -213,7 +213,7 @@ def test_delete_removes_a_widget_with_its_versions(app: Flask) -> None:
 def test_delete_without_a_terminal_is_refused(app: Flask, target: str) -> None:
     told = refusal(app, f"delete {target}")
     assert told.startswith(f"Delete {target}")
-    assert told.endswith(" There is no terminal to answer at; give --yes to go on.")
+    assert told.endswith(" Standard input is not a terminal; use --yes to confirm.")
 
 
 REPEATED = {
@@ -223,7 +223,7 @@ REPEATED = {
     "undeprecate acme/clock@1.1.0": "acme/clock@1.1.0 has no warning.",
     "unlist acme/clock": "acme/clock is unlisted already.",
     "relist acme/clock": "acme/clock is listed already.",
-    "describe acme/clock --icon x": "acme/clock is described so already.",
+    "describe acme/clock --icon x": "acme/clock is already described like this.",
 }
 
 
@@ -256,7 +256,7 @@ REFUSED = {
     "undeprecate acme/notes@*": "There is no version acme/notes@*.",
     "deprecate acme/clock@* acme/clock@9.0.0 x": "There is no version acme/clock@9.0.0.",
     "deprecate acme/clock@soon x": "'soon' is neither a version nor a range of versions.",
-    "deprecate acme/clock@* ''": "The message is empty; flask undeprecate takes a warning away.",
+    "deprecate acme/clock@* ''": "The message is empty; flask undeprecate removes a warning.",
     "yank 'acme/clock@<2.0.0'": "'<2.0.0' is not a version such as 1.4.0.",
     "delete acme/clock@1.x --yes": "'1.x' is not a version such as 1.4.0.",
     "delete acme/clock@ --yes": "'' is not a version such as 1.4.0.",
@@ -343,7 +343,7 @@ def test_delete_asks_at_a_terminal(
     with at_terminal(app, "delete acme/clock") as (terminal, process):
         os.write(terminal, answer)
         output, errors = process.communicate(timeout=30)
-    asked = "Delete acme/clock, its versions and its install count for good? [y/N]: "
+    asked = "Delete acme/clock, its versions and its install count permanently? [y/N]: "
     assert (process.returncode, output) == (code, b"")
     assert errors.decode().startswith(f"{asked}{told}\n")
     assert len(stored(app)) == left

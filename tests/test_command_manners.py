@@ -237,7 +237,7 @@ def test_reading_does_not_wait_for_a_writer(app: Flask, line: str) -> None:
 
 
 CLOSED = {
-    "delete acme/clock <&-": (1, "There is no terminal to answer at; give --yes to go on.\n"),
+    "delete acme/clock <&-": (1, "Standard input is not a terminal; use --yes to confirm.\n"),
     "import more.jsonl 2>&-": (0, ""),
     "list >&-": (0, "1 widget.\n"),
 }

@@ -252,7 +252,7 @@ def test_catalog_that_is_there_is_replaced_only_with_yes(
     before = answers(other)
     result = run(other, "unpack", tmp_path / "all.pack")
     assert result.exit_code == 1
-    assert "There is no terminal to answer at; give --yes to go on." in result.stderr
+    assert "Standard input is not a terminal; use --yes to confirm." in result.stderr
     assert answers(other) == before
     assert run(other, "unpack", tmp_path / "all.pack", "--yes").exit_code == 0
     assert answers(other) == answers(app)
@@ -338,45 +338,45 @@ def extended(kind: bytes, content: bytes) -> bytes:
     return header(kind, len(content)) + content + bytes(-len(content) % 512)
 
 
-NOT_WHOLE = "This is not a whole pack: "
+NOT_WHOLE = "This is not a complete pack: "
 NO_LINE = "mirrored.jsonl in the pack cannot be read: "
 BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
-    "no archive": (lambda parts: b"not an archive\n" * 1000, "This is not a whole pack: "),
-    "nothing": (lambda parts: b"", "This is not a whole pack: "),
+    "no archive": (lambda parts: b"not an archive\n" * 1000, "This is not a complete pack: "),
+    "nothing": (lambda parts: b"", "This is not a complete pack: "),
     "another archive": (
         lambda parts: written({"README": b"x"}),
         "The pack has 'README' where SHA256SUMS should be.",
     ),
-    "cut in the catalog": (lambda parts: written(parts)[:1600], "This is not a whole pack: "),
-    "cut in a bundle": (lambda parts: written(parts)[:-20000], "This is not a whole pack: "),
+    "cut in the catalog": (lambda parts: written(parts)[:1600], "This is not a complete pack: "),
+    "cut in a bundle": (lambda parts: written(parts)[:-20000], "This is not a complete pack: "),
     "no catalog": (without("catalog.jsonl"), "The pack has 'mirrored.jsonl' where catalog.jsonl"),
     "a bundle too few": (without(BUNDLE), "The pack "),
     "no bundle": (
         lambda parts: written(dict(list(parts.items())[:3])),
         f"The pack ends where bundles/{min(HASHES)} should be.",
     ),
-    "a part too many": (replaced("more", b"x"), "The pack goes on after its end, with 'more'."),
+    "a part too many": (replaced("more", b"x"), "The pack has an unexpected member, 'more'."),
     "other bundle": (
         replaced(BUNDLE, b"export default 'evil'\n"),
-        f"The bundle {HASHES[0]} in the pack is refused: its SHA-256 is ",
+        f"The bundle {HASHES[0]} in the pack is invalid: its SHA-256 is ",
     ),
     "other catalog": (
         replaced("catalog.jsonl", b"\n"),
-        "catalog.jsonl in the pack is not what SHA256SUMS says.",
+        "catalog.jsonl in the pack does not match SHA256SUMS.",
     ),
     "other origins": (
         replaced("mirrored.jsonl", b"\n"),
-        "mirrored.jsonl in the pack is not what SHA256SUMS says.",
+        "mirrored.jsonl in the pack does not match SHA256SUMS.",
     ),
     "hash of other bytes": (
         replaced(BUNDLE, b"export default 'evil'\n", sums=True),
-        "SHA256SUMS in the pack is not as this release writes it.",
+        "SHA256SUMS in the pack does not have the format that this release writes.",
     ),
-    "path upwards": (renamed(BUNDLE, "../../evil", sums=True), "SHA256SUMS in the pack is not "),
+    "path upwards": (renamed(BUNDLE, "../../evil", sums=True), "SHA256SUMS in the pack does not "),
     "absolute path": (renamed(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
     "bundle that no version names": (
         lambda parts: written({**parts, "catalog.jsonl": b""}, sums=True),
-        "The pack has the bundle ",
+        "The pack contains the bundle ",
     ),
     "bad document": (
         replaced("catalog.jsonl", b'{"widget": {}}\n', sums=True),
@@ -388,14 +388,17 @@ BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     ),
     "origin of no object": (replaced("mirrored.jsonl", b"[]", sums=True), NO_LINE),
     "origin without a key": (replaced("mirrored.jsonl", b"{}", sums=True), NO_LINE),
-    "symbolic link": (special(tarfile.SYMTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
-    "hard link": (special(tarfile.LNKTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
-    "device": (special(tarfile.CHRTYPE), f"The pack has '{BUNDLE}' in it, which is no plain file."),
+    "symbolic link": (special(tarfile.SYMTYPE), f"The pack contains '{BUNDLE}', which is not "),
+    "hard link": (special(tarfile.LNKTYPE), f"The pack contains '{BUNDLE}', which is not "),
+    "device": (
+        special(tarfile.CHRTYPE),
+        f"The pack contains '{BUNDLE}', which is not a regular file.",
+    ),
     "file with holes": (
         special(tarfile.REGTYPE, **HOLES),
-        "The pack has '././@PaxHeader' in it, which is no plain file.",
+        "The pack contains '././@PaxHeader', which is not a regular file.",
     ),
-    "directory": (special(tarfile.DIRTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
+    "directory": (special(tarfile.DIRTYPE), f"The pack contains '{BUNDLE}', which is not "),
     "cut before its end marker": (ended(b""), f"{NOT_WHOLE}it ends before its end marker."),
     "cut in its end marker": (ended(bytes(512)), f"{NOT_WHOLE}it ends before its end marker."),
     "something after its end": (
@@ -408,19 +411,19 @@ BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     ),
     "thousands of extended headers": (
         lambda parts: extended(tarfile.XHDTYPE, b"11 path=xy\n") * 5000 + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "global header": (
         lambda parts: extended(tarfile.XGLTYPE, b"11 path=xy\n") + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "long name": (
         lambda parts: extended(tarfile.GNUTYPE_LONGNAME, b"x" * 500) + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "negative size": (
         lambda parts: header(tarfile.REGTYPE, -512) + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        "The pack contains 'extended', which is not a regular file.",
     ),
 }
 
@@ -460,7 +463,7 @@ def test_header_of_a_gigabyte_is_not_read_into_memory(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert "The pack has 'extended' in it, which is no plain file." in result.stderr
+    assert "The pack contains 'extended', which is not a regular file." in result.stderr
     assert peak < 50_000_000
 
 

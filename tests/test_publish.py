@@ -121,7 +121,7 @@ def test_later_version_has_its_own_looks_and_leaves_the_widget_its(app: Flask) -
     publish(app, FULL)
     before = detail(app)["widget"]
     result = publish(app, {**FULL, **own, "version": "2.0.0", "isOfficial": False})
-    assert "isOfficial stays as it was; flask official and" in result.stderr
+    assert "isOfficial is unchanged; use flask official or" in result.stderr
     shown = detail(app)
     assert shown["widget"] == before
     seen = {entry["version"]: {key: entry[key] for key in own} for entry in shown["versions"]}
@@ -305,7 +305,7 @@ def test_bundle_url_holds_names_percent_encoded_and_fills_each_once(app: Flask) 
 
 def test_without_a_bundle_url_nothing_is_published(app_with: AppWith) -> None:
     app = app_with()
-    asked = "Give --bundle-url, or set CATALOG_BUNDLE_URL: where is the bundle loaded?"
+    asked = "The bundle has no URL: use --bundle-url or set CATALOG_BUNDLE_URL."
     assert refusal(publish(app, LEAST)) == asked
     assert stored(app) == ""
 

@@ -1,16 +1,22 @@
-"""What the tests share: a catalog made of documents, in process or behind a real server."""
+"""Shared by all tests: catalogs made of documents, the app, its commands and its processes."""
 
+import fcntl
 import hashlib
 import http.client
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -20,7 +26,8 @@ from catalog.files.jsonl import read_catalog
 from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
 
-if TYPE_CHECKING:  # it is installed only where there is a Chromium
+# Playwright is installed only on machines with Chromium.
+if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
@@ -28,20 +35,25 @@ DEMO = ROOT / "seed" / "demo.jsonl"
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the settings of the environment in which the tests run."""
     for name in [name for name in os.environ if name.startswith(("CATALOG_", "FLASK_"))]:
         monkeypatch.delenv(name)
 
 
+def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
+    """Create a database of these widget documents."""
+    Database(path).create(writes.put_documents(map(check_document, documents)))
+    return path
+
+
 @pytest.fixture
 def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
-    """Makes a catalog of the given documents and answers the app that serves it."""
+    """Return a function that creates a catalog of documents and returns the app for it."""
     databases = []
 
     def make(*documents: dict[str, Any], **settings: Any) -> Flask:
-        path = tmp_path / f"catalog-{len(databases)}.db"
-        statements = writes.put_documents(check_document(document) for document in documents)
-        Database(path).create(statements)
+        path = create_catalog(tmp_path / f"catalog-{len(databases)}.db", *documents)
         app = create_app({"DATABASE": path, **settings})
         databases.append(app.extensions["database"])
         return app
@@ -53,7 +65,7 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 
 @pytest.fixture
 def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
-    """Makes a catalog of the given documents and answers a client of it."""
+    """Return a function that creates a catalog of documents and returns a client of it."""
     return lambda *documents, **settings: app_with(*documents, **settings).test_client()
 
 
@@ -64,18 +76,18 @@ JOIN widget ON widget.id = widget_id
 
 
 def hold(app: Flask, *contents: bytes) -> None:
-    """Keep these bundles, and have the versions that name them loaded from here."""
+    """Store these bundles, and let the versions with their hashes point to this service."""
     bundles, database = app.extensions["bundles"], app.extensions["database"]
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
         versions = [mirror_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
-        held = [each for each in versions if bundles.holds(each.sha256)]
-        database.write(mirror_writes.hold_bundles(held))
+        stored = [version for version in versions if bundles.holds(version.sha256)]
+        database.write(mirror_writes.hold_bundles(stored))
 
 
 def create_demo(path: Path) -> Path:
-    """A database with the demo catalog in it, at the path."""
+    """Create a database of the demo catalog."""
     with DEMO.open("rb") as file:
         Database(path).create(writes.put_documents(read_catalog([file])))
     return path
@@ -83,22 +95,27 @@ def create_demo(path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the demo catalog; tests that use it change nothing in it."""
+    """A database of the demo catalog, shared by all tests: do not change it."""
     return create_demo(tmp_path_factory.mktemp("demo") / "demo.db")
 
 
 @pytest.fixture
 def demo(demo_database: Path) -> Iterator[FlaskClient]:
-    """A client of the demo catalog, for tests that only read."""
+    """A client of the shared demo catalog, for tests that only read."""
     app = create_app({"DATABASE": demo_database})
     yield app.test_client()
     app.extensions["database"].close()
 
 
+def run(app: Flask, *arguments: object, stdin: str | bytes | None = None) -> Result:
+    """Run a command of the service in this process, as `flask ARGUMENTS` would."""
+    return app.test_cli_runner().invoke(args=[*map(str, arguments)], input=stdin)
+
+
 def run_here(
     database: Path, *command: object, run_by: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python on the database to its end, as a process of its own, and as some user."""
+    """Run Python as a process on this database; run_by is a command that changes the user."""
     return subprocess.run(
         [*run_by, sys.executable, *map(str, command)],
         cwd=ROOT,
@@ -110,19 +127,20 @@ def run_here(
 
 
 def flask(database: Path, *command: object) -> None:
-    """Run one of the operator's commands; it must succeed."""
-    done = run_here(database, "-m", "flask", *command)
-    assert done.returncode == 0, done.stderr
+    """Run a command of the service as a process; it must succeed."""
+    result = run_here(database, "-m", "flask", *command)
+    assert result.returncode == 0, result.stderr
 
 
 class Server:
-    """A real process that serves a database on a free port of loopback."""
+    """A process that serves a database on a free port of the loopback interface."""
 
     def __init__(self, database: Path, run_by: Sequence[str] = (), **settings: str) -> None:
         environment = {
             "CATALOG_DATABASE": str(database),
             "CATALOG_PORT": "0",
-            "CATALOG_LOG_LEVEL": "error",  # no line for each request: nobody reads them here
+            # No access log: its lines would fill the pipe.
+            "CATALOG_LOG_LEVEL": "error",
         }
         self.process = subprocess.Popen(
             [*run_by, sys.executable, "app.py"],
@@ -140,11 +158,11 @@ class Server:
     def request(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send one request; a header's name has _ for each -. The path goes as it is given."""
+        """Send one request, its path as it is. In names of headers, _ stands for -."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, named)
+            fields = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, fields)
             response = connection.getresponse()
             return response, response.read()
         finally:
@@ -158,7 +176,7 @@ class Server:
         self.process.communicate()
 
     def stop(self) -> int:
-        """Ask it to stop, and answer its exit code; what it said of errors is kept."""
+        """Send SIGTERM and return the exit code; standard error is then in self.errors."""
         self.process.terminate()
         _, self.errors = self.process.communicate(timeout=10)
         return self.process.returncode
@@ -166,7 +184,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The demo catalog behind a real server, shared by the tests of a run."""
+    """A process that serves the demo catalog, shared by all tests."""
     running = Server(create_demo(tmp_path_factory.mktemp("served") / "served.db"))
     yield running
     running.stop()
@@ -174,14 +192,60 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
-    """The machine's own Chromium; a test that finds none is skipped, or fails where it must run."""
+    """The installed Chromium. Without one, tests are skipped, or fail with REQUIRE_CHROMIUM."""
     path = shutil.which("chromium")
     if path is None:
-        leave = pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip
-        leave("Chromium is not installed here: what needs a browser is not tested.")
+        skip_or_fail = pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip
+        skip_or_fail("Chromium is not installed.")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path)
         yield running
         running.close()
+
+
+def exported(app: Flask) -> bytes:
+    """Return what `flask export` writes."""
+    result = run(app, "export")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout_bytes
+
+
+def error_message(result: Result) -> str:
+    """Return the one line with which a command failed."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ")
+
+
+def start_command(
+    database: Path, *arguments: object, settings: Mapping[str, str] | None = None, **options: Any
+) -> "subprocess.Popen[Any]":
+    """Start a command of the service as a process; options are those of Popen."""
+    environment = {"FLASK_APP": str(ROOT / "app.py"), "CATALOG_DATABASE": str(database)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flask", *map(os.fsencode, map(str, arguments))],
+        env={**os.environ, **environment, **(settings or {})},
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
+    )
+
+
+def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **settings: str) -> str:
+    """Return what a terminal shows of a command that has it for both outputs."""
+    terminal, process_end = pty.openpty()
+    fcntl.ioctl(process_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    # The size of the terminal in which the tests run does not matter.
+    settings = {"COLUMNS": "", "LINES": "", **settings}
+    streams = {"stdin": process_end, "stdout": process_end, "stderr": process_end}
+    output = b""
+    with start_command(database, *arguments, settings=settings, **streams) as process:
+        os.close(process_end)
+        # Linux reports the end of the output as an error.
+        with suppress(OSError), open(terminal, "rb", buffering=0) as screen:
+            while content := screen.read(4096):
+                output += content
+    assert process.returncode == 0, output
+    return output.decode().replace("\r\n", "\n")

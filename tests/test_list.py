@@ -159,8 +159,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
 @given(words=st.lists(WORDS, max_size=2))
 def test_words_find_what_the_public_search_finds(texts: Flask, words: list[str]) -> None:
     query = {"q": " ".join(words), "limit": "100"}
-    found = texts.test_client().get("/api/v1/widgets/search", query_string=query).json["widgets"]
-    assert list_names(texts, "--", *words) == sorted(f"{w['scope']}/{w['name']}" for w in found)
+    response = texts.test_client().get("/api/v1/widgets/search", query_string=query)
+    assert list_names(texts, "--", *words) == sorted(
+        f"{widget['scope']}/{widget['name']}" for widget in response.json["widgets"]
+    )
 
 
 NAMED = [

@@ -216,8 +216,8 @@ def test_damaged_bundle_is_an_error_and_the_existing_pack_is_kept(
     before = pack(app, tmp_path / "all.pack")
     damage(app.extensions["bundles"].path(HASHES[0]))
     result = run(app, "pack", tmp_path / "all.pack")
-    sentence = f"Error: The bundle {HASHES[0]} cannot be packed: {reason}"
-    assert (result.exit_code, result.stderr[: len(sentence)]) == (1, sentence)
+    message = f"Error: The bundle {HASHES[0]} cannot be packed: {reason}"
+    assert (result.exit_code, result.stderr[: len(message)]) == (1, message)
     assert (tmp_path / "all.pack").read_bytes() == before
 
 

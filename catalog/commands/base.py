@@ -111,7 +111,7 @@ def print_status(message: str) -> None:
 def confirm(question: str, yes: bool) -> None:
     """Return if --yes is given or the operator confirms; raise CommandError otherwise.
 
-    Without a terminal it raises at once, so that a script never hangs on the question.
+    Without a terminal it raises immediately, so that a script never hangs on the question.
     """
     if yes:
         return

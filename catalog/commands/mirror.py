@@ -40,7 +40,7 @@ INTERRUPTED = 130  # what shells make of SIGINT
 )
 @click.option("--prune", is_flag=True, help="Unlist copies of widgets that are gone there.")
 @click.option("--adopt", is_flag=True, help="Also replace widgets that are here from elsewhere.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print what would change.")
 def mirror_(
     url: str,
     scopes: tuple[str, ...],

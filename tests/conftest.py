@@ -1,12 +1,17 @@
 """Shared by all tests: catalogs made of documents, the app, its commands and its processes."""
 
+import fcntl
 import hashlib
 import http.client
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -198,3 +203,49 @@ def browser() -> Iterator["Browser"]:
         running = playwright.chromium.launch(executable_path=path)
         yield running
         running.close()
+
+
+def exported(app: Flask) -> bytes:
+    """Return what `flask export` writes."""
+    result = run(app, "export")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout_bytes
+
+
+def error_message(result: Result) -> str:
+    """Return the one line with which a command failed."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line.removeprefix("Error: ")
+
+
+def start_command(
+    database: Path, *arguments: object, settings: Mapping[str, str] | None = None, **options: Any
+) -> "subprocess.Popen[Any]":
+    """Start a command of the service as a process; options are those of Popen."""
+    environment = {"FLASK_APP": str(ROOT / "app.py"), "CATALOG_DATABASE": str(database)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flask", *map(os.fsencode, map(str, arguments))],
+        env={**os.environ, **environment, **(settings or {})},
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
+    )
+
+
+def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **settings: str) -> str:
+    """Return what a terminal shows of a command that has it for both outputs."""
+    terminal, process_end = pty.openpty()
+    fcntl.ioctl(process_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    # The size of the terminal in which the tests run does not matter.
+    settings = {"COLUMNS": "", "LINES": "", **settings}
+    streams = {"stdin": process_end, "stdout": process_end, "stderr": process_end}
+    output = b""
+    with start_command(database, *arguments, settings=settings, **streams) as process:
+        os.close(process_end)
+        # Linux reports the end of the output as an error.
+        with suppress(OSError), open(terminal, "rb", buffering=0) as screen:
+            while content := screen.read(4096):
+                output += content
+    assert process.returncode == 0, output
+    return output.decode().replace("\r\n", "\n")

@@ -259,7 +259,7 @@ def test_restore_without_a_terminal_wants_a_yes(catalog: Path, kept: Path) -> No
     before = files(catalog.parent)
     assert refused(catalog, "restore", kept) == (
         f"Replace all of {catalog} with {kept}? "
-        "There is no terminal to answer at; give --yes to go on."
+        "Standard input is not a terminal; use --yes to confirm."
     )
     assert files(catalog.parent) == before
 
@@ -397,7 +397,7 @@ def test_restore_sets_a_catalog_aside_that_cannot_be_opened(catalog: Path, kept:
     aside = catalog.with_name(catalog.name + ".damaged")
     assert (result.exit_code, result.stderr) == (
         0,
-        f"What was there could not be opened; it is now {aside}.\n"
+        f"The old database could not be opened; it was moved to {aside}.\n"
         f"Restored {catalog} from {kept}.\n",
     )
     assert aside.read_bytes() == b"scratched " * 1000

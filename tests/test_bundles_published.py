@@ -77,8 +77,8 @@ def test_store_without_any_address_is_refused(app_with: AppWith) -> None:
     result = publish(app, "--store")
     assert (result.exit_code, result.stderr) == (
         1,
-        "Error: Give --bundle-url, or set CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL: "
-        "where is the bundle loaded?\n",
+        "Error: The bundle has no URL: "
+        "use --bundle-url or set CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL.\n",
     )
     assert not app.extensions["bundles"].directory.exists()
 

@@ -1,10 +1,8 @@
-"""flask export: the whole catalog out, so that it goes in again as the same catalog."""
+"""flask export: writes the whole catalog so that an import gives the same catalog."""
 
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,14 +10,10 @@ from urllib.parse import quote
 
 import pytest
 from builders import Json, document, version
-from click.testing import Result
-from conftest import DEMO, ROOT
+from conftest import DEMO, create_catalog, error_message, exported, run, start_command
 from flask import Flask
 
 from app import create_app
-from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
 
 AppWith = Callable[..., Flask]
 
@@ -109,79 +103,74 @@ def awkward_widget(turn: int) -> Json:
 AWKWARD = [awkward_widget(turn) for turn in range(200)]
 
 
-def run(app: Flask, *arguments: object) -> Result:
-    return app.test_cli_runner().invoke(args=[*map(str, arguments)])
-
-
-def exported(app: Flask) -> bytes:
-    result = run(app, "export")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout_bytes
-
-
-def imported(app: Flask, catalog: bytes) -> Flask:
+def import_(app: Flask, catalog: bytes) -> None:
     file = Path(app.config["DATABASE"]).with_name("catalog.jsonl")
     file.write_bytes(catalog)
     result = run(app, "import", file)
     assert result.exit_code == 0, result.stderr
-    return app
 
 
 @pytest.fixture(scope="module")
 def awkward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    """The app of the awkward catalog, for tests that leave it as it is."""
-    path = tmp_path_factory.mktemp("awkward") / "awkward.db"
-    Database(path).create(writes.put_documents(map(check_document, AWKWARD)))
+    """The app of the awkward catalog, shared by the tests here: do not change it."""
+    path = create_catalog(tmp_path_factory.mktemp("awkward") / "awkward.db", *AWKWARD)
     app = create_app({"DATABASE": path})
     yield app
     app.extensions["database"].close()
 
 
-def test_demo_file_comes_out_as_it_went_in(app_with: AppWith) -> None:
-    assert exported(imported(app_with(), DEMO.read_bytes())) == DEMO.read_bytes()
+def test_export_of_the_imported_demo_file_is_the_same_file(app_with: AppWith) -> None:
+    app = app_with()
+    import_(app, DEMO.read_bytes())
+    assert exported(app) == DEMO.read_bytes()
 
 
-def test_awkward_catalog_is_the_same_bytes_on_the_second_round(
-    app_with: AppWith, awkward: Flask
-) -> None:
+def test_export_of_an_imported_export_is_the_same_bytes(app_with: AppWith, awkward: Flask) -> None:
     first = exported(awkward)
     assert len(first.split(b"\n")) == 201
-    again = imported(app_with(), first)
-    assert exported(again) == first
-    assert exported(imported(again, first)) == first  # over itself, too
+    app = app_with()
+    # The second import is into a catalog that has all of it already.
+    for _ in range(2):
+        import_(app, first)
+        assert exported(app) == first
 
 
-def test_export_says_every_field_as_it_was_given(awkward: Flask) -> None:
-    given = json.loads(json.dumps(AWKWARD))
-    lines = exported(awkward).decode().split("\n")[:-1]
-    assert in_order(map(json.loads, lines)) == in_order(given)
+def test_export_has_every_field_as_imported(awkward: Flask) -> None:
+    documents = json.loads(json.dumps(AWKWARD))
+    lines = exported(awkward).splitlines()
+    assert sort_documents(map(json.loads, lines)) == sort_documents(documents)
 
 
-def in_order(documents: Iterable[Json]) -> list[Json]:
-    for each in (ordered := sorted(documents, key=lambda each: str(each["widget"]))):
+def sort_documents(documents: Iterable[Json]) -> list[Json]:
+    result = sorted(documents, key=lambda each: str(each["widget"]))
+    for each in result:
         each["versions"].sort(key=lambda entry: entry["version"])
-    return ordered
+    return result
 
 
-def test_detail_of_every_awkward_widget_is_its_document(awkward: Flask) -> None:
+def test_detail_of_every_widget_is_its_document(awkward: Flask) -> None:
     client = awkward.test_client()
-    for given in AWKWARD:
-        widget = {key: value for key, value in given["widget"].items() if key != "listed"}
+    for each in AWKWARD:
+        widget = {key: value for key, value in each["widget"].items() if key != "listed"}
         path = "/".join(quote(widget[key], safe="") for key in ("scope", "name"))
         response = client.get(f"/api/v1/widgets/{path}")
-        assert response.status_code == (200 if given["widget"]["listed"] else 404), path
+        assert response.status_code == (200 if each["widget"]["listed"] else 404), path
         if response.status_code == 200:
             assert response.json["widget"] == widget
-            answered = {entry["version"]: entry for entry in response.json["versions"]}
-            for entry in given["versions"]:
-                own = {key: widget[key] for key in ("displayName", "description", "icon")}
-                said = {key: value for key, value in entry.items() if value is not None}
-                whole = {"scope": widget["scope"], "name": widget["name"], **entry, **own, **said}
-                assert answered.pop(entry["version"]) == whole
-            assert answered == {}
+            entries = {entry["version"]: entry for entry in response.json["versions"]}
+            assert entries == {
+                entry["version"]: with_fallbacks(entry, widget) for entry in each["versions"]
+            }
 
 
-def test_widgets_are_in_order_of_scope_and_name(app_with: AppWith) -> None:
+def with_fallbacks(entry: Json, widget: Json) -> Json:
+    """Return a version of a document as the detail endpoint shows it."""
+    defaults = {key: widget[key] for key in ("displayName", "description", "icon")}
+    own = {key: value for key, value in entry.items() if value is not None}
+    return {"scope": widget["scope"], "name": widget["name"], **entry, **defaults, **own}
+
+
+def test_widgets_are_ordered_by_scope_and_name(app_with: AppWith) -> None:
     paths = ["b/a", "a/b", "a/B", "a/é", "a-/a", "A/z", "a/a", "天/a"]
     lines = exported(app_with(*map(document, paths))).decode().splitlines()
     widgets = [json.loads(line)["widget"] for line in lines]
@@ -200,7 +189,7 @@ def test_versions_are_newest_first(app_with: AppWith) -> None:
     ]
 
 
-def test_file_holds_what_standard_output_would(app_with: AppWith, tmp_path: Path) -> None:
+def test_file_and_standard_output_have_the_same_content(app_with: AppWith, tmp_path: Path) -> None:
     app, file = app_with(*AWKWARD[:20]), tmp_path / "out.jsonl"
     file.write_bytes(b"x" * 1_000_000)
     result = run(app, "export", file)
@@ -215,41 +204,41 @@ def test_empty_catalog_is_an_empty_file(app_with: AppWith, tmp_path: Path) -> No
     assert file.read_bytes() == b""
 
 
-def test_export_that_fails_leaves_the_file_as_it_was(app_with: AppWith, tmp_path: Path) -> None:
+def test_export_that_fails_does_not_change_the_file(app_with: AppWith, tmp_path: Path) -> None:
     app, file = app_with(document("acme/a"), document("acme/b", version())), tmp_path / "out.jsonl"
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        connection.execute("DROP TRIGGER summary_version_changed")
+        triggers = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        for (name,) in triggers.fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
         connection.execute("UPDATE version SET permissions = 'damaged'")
-    file.write_bytes(b"the backup of yesterday\n")
+    file.write_bytes(b"an earlier export\n")
     assert run(app, "export", file).exit_code == 1
-    assert file.read_bytes() == b"the backup of yesterday\n"
+    assert file.read_bytes() == b"an earlier export\n"
     assert [path.name for path in tmp_path.iterdir() if "catalog-" not in path.name] == [file.name]
 
 
-def test_export_without_a_database_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_export_without_a_database_does_not_change_the_file(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    file.write_bytes(b"the backup of yesterday\n")
+    file.write_bytes(b"an earlier export\n")
     result = run(create_app({"DATABASE": tmp_path / "none.db"}), "export", file)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-    assert file.read_bytes() == b"the backup of yesterday\n"
+    assert error_message(result).endswith("does not exist. Create it with: flask init")
+    assert file.read_bytes() == b"an earlier export\n"
 
 
-def test_export_where_no_file_can_be_is_one_sentence(app_with: AppWith, tmp_path: Path) -> None:
-    result = run(app_with(document()), "export", tmp_path / "none" / "out.jsonl")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: ")
-    assert len(result.stderr.splitlines()) == 1
+def test_export_to_a_missing_directory_is_an_error(app_with: AppWith, tmp_path: Path) -> None:
+    file = tmp_path / "none" / "out.jsonl"
+    message = error_message(run(app_with(document()), "export", file))
+    assert message == f"{file} cannot be written: No such file or directory."
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
-def test_export_to_a_full_disk_says_so(app_with: AppWith) -> None:
-    result = run(app_with(document()), "export", "/dev/full")
-    said = "Error: /dev/full cannot be written: No space left on device.\n"
-    assert (result.exit_code, result.stderr) == (1, said)
+def test_export_to_a_full_disk_is_an_error(app_with: AppWith) -> None:
+    message = error_message(run(app_with(document()), "export", "/dev/full"))
+    assert message == "/dev/full cannot be written: No space left on device."
 
 
-def test_file_that_is_there_keeps_its_mode(app_with: AppWith, tmp_path: Path) -> None:
+def test_existing_file_keeps_its_mode(app_with: AppWith, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     file.touch()
     file.chmod(0o640)
@@ -257,31 +246,24 @@ def test_file_that_is_there_keeps_its_mode(app_with: AppWith, tmp_path: Path) ->
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_greatest_count_goes_in_again_after_one_more_install(app_with: AppWith) -> None:
+def test_maximum_count_can_be_imported_after_one_more_install(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", downloadCount=2**53 - 1))
     assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
-    first = exported(app)
-    assert exported(imported(app_with(), first)) == first
+    first, other = exported(app), app_with()
+    import_(other, first)
+    assert exported(other) == first
 
 
-def test_process_writes_utf_8_whatever_the_locale(demo_database: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "flask", "export"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            **{"CATALOG_DATABASE": str(demo_database), "LC_ALL": "C"},
-            **{"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-        },
-        capture_output=True,
-        timeout=30,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == DEMO.read_bytes()
+def test_output_is_utf_8_in_every_locale(demo_database: Path) -> None:
+    settings = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    with start_command(demo_database, "export", settings=settings, text=False) as process:
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, b"")
+    assert output == DEMO.read_bytes()
 
 
-def test_awkward_catalog_has_every_null_and_repeats_no_widget() -> None:
-    """Holds the generator to its purpose."""
+def test_awkward_catalog_contains_every_null_and_no_duplicate() -> None:
+    """Check the test data itself."""
     widgets = [each["widget"] for each in AWKWARD]
     entries = [entry for each in AWKWARD for entry in each["versions"]]
     for key in ("description", "icon", "isOfficial", "downloadCount"):
@@ -292,9 +274,8 @@ def test_awkward_catalog_has_every_null_and_repeats_no_widget() -> None:
     assert len({(row["scope"], row["name"]) for row in widgets}) == 200
 
 
-def test_export_onto_the_catalog_itself_is_refused(app_with: AppWith) -> None:
+def test_export_to_the_database_file_is_an_error(app_with: AppWith) -> None:
     app = app_with(document())
     path = app.config["DATABASE"]
-    result = run(app, "export", path)
-    assert (result.exit_code, result.stderr) == (1, f"Error: {path} is the catalog itself.\n")
+    assert error_message(run(app, "export", path)) == f"{path} is the catalog itself."
     assert exported(app).count(b"\n") == 1

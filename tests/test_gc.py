@@ -52,14 +52,14 @@ def bundle_url(app: Flask) -> str:
 def test_bundles_that_versions_name_stay(app: Flask) -> None:
     result = run(app, "gc")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "Removed 0 bundles of 0 bytes that no version names.\n"
+    assert result.stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
     assert names(app) == {*HASHES.values()}
 
 
 def test_bundle_of_a_deleted_version_goes(app: Flask) -> None:
     run(app, "delete", "acme/clock@1.0.0", "--yes")
     assert names(app) == {*HASHES.values()}
-    assert run(app, "gc").stderr == "Removed 1 bundle of 3 bytes that no version names.\n"
+    assert run(app, "gc").stderr == "Removed 1 bundle of 3 bytes that no version uses.\n"
     assert names(app) == {HASHES[NEW], HASHES[HIDDEN]}
 
 
@@ -75,8 +75,8 @@ def test_partial_file_goes_unless_a_version_names_it(app: Flask) -> None:
     for sha256 in (HASHES[NEW], STRAY):
         bundles.partial(sha256).write_bytes(b"ne")
     assert run(app, "gc").stderr.splitlines() == [
-        "Removed 0 bundles of 0 bytes that no version names.",
-        "Removed 1 partial bundle that no version names.",
+        "Removed 0 bundles of 0 bytes that no version uses.",
+        "Removed 1 partial bundle that no version uses.",
     ]
     assert names(app) == {HASHES[OLD], HASHES[HIDDEN], f"{HASHES[NEW]}.partial"}
 
@@ -93,7 +93,7 @@ def test_dry_run_removes_nothing(app: Flask) -> None:
     before = names(app)
     result = run(app, "gc", "--release", "--dry-run")
     assert result.stderr.splitlines() == [
-        "Would remove 1 bundle of 5 bytes that no version names.",
+        "Would remove 1 bundle of 5 bytes that no version uses.",
         f"Would release 1 version whose bundle is not in {directory(app)}.",
     ]
     assert names(app) == before
@@ -108,7 +108,7 @@ def test_release_has_a_version_without_its_bundle_loaded_from_its_original_addre
     assert bundle_url(app) == f"http://localhost{PATH}"
     result = run(app, "gc", "--release")
     assert result.stderr.splitlines() == [
-        "Removed 0 bundles of 0 bytes that no version names.",
+        "Removed 0 bundles of 0 bytes that no version uses.",
         f"Released 1 version whose bundle is not in {directory(app)}.",
     ]
     assert bundle_url(app) == "https://cdn.example.com/bundles/2.0.0.js"
@@ -129,5 +129,5 @@ def test_directory_of_another_catalog_is_left_alone(app: Flask, app_with: AppWit
 def test_without_a_directory_there_is_nothing_to_do(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", bundled("1.0.0", OLD)))
     result = run(app, "gc")
-    assert result.stderr == "Removed 0 bundles of 0 bytes that no version names.\n"
+    assert result.stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
     assert not directory(app).exists()

@@ -1,42 +1,47 @@
-"""flask pack and flask unpack: a whole catalog with its bundles in one file, and back."""
+"""flask pack and flask unpack: a whole catalog with its bundles in one file."""
 
 import hashlib
 import io
 import json
 import random
-import subprocess
-import sys
 import tarfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from builders import bundled, document, version
-from click.testing import Result
-from conftest import DEMO, ROOT, Server, hold
+from conftest import DEMO, Server, exported, hold, run, start_command
 from flask import Flask
 
 from app import create_app
-from catalog.store import mirror_writes, writes
+from catalog.store import mirror_writes
 
 AppWith = Callable[..., Flask]
-Parts = dict[str, bytes]
+Members = dict[str, bytes]
 TICK, TOCK = b"export default 'tick'\n", b"export default 'tock'\n" * 100_000
 HASHES = [hashlib.sha256(content).hexdigest() for content in (TICK, TOCK)]
-ODD = {"displayName": "Météo 天気 \U0001f552", "description": "<b>\n\u2028", "downloadCount": 12}
+ODD_FIELDS = {
+    "displayName": "Météo 天気 \U0001f552",
+    "description": "<b>\n\u2028",
+    "downloadCount": 12,
+}
 DOCUMENTS = [
     document(
-        "acme/clock", bundled("1.0.0", TICK), bundled("2.0.0+a", TOCK), version("3.0.0"), **ODD
+        "acme/clock",
+        bundled("1.0.0", TICK),
+        bundled("2.0.0+a", TOCK),
+        version("3.0.0"),
+        **ODD_FIELDS,
     ),
     document("acme/same", bundled("1.0.0", TICK), isOfficial=True),
     document("beta/hidden", bundled("0.1.0", TOCK), listed=False, downloadCount=0),
     document("beta/none"),
 ]
-FIXED = {"createdAt": "2025-01-02T03:04:05.000Z"}
 for each in DOCUMENTS:
-    each["widget"] |= FIXED
+    each["widget"]["createdAt"] = "2025-01-02T03:04:05.000Z"
 MIRRORED = [
     mirror_writes.MirroredWidget("acme", "clock", "https://up.example", '"e1"', 10),
     mirror_writes.MirroredWidget("acme", "same", "https://up.example", None, None),
@@ -45,54 +50,50 @@ MIRRORED = [
 
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
-    """A catalog with every kind of thing that a pack holds."""
-    made = app_with(*DOCUMENTS)
-    hold(made, TICK, TOCK)
-    made.extensions["database"].write(mirror_writes.put_mirrored(MIRRORED))
-    return made
+    """A catalog with everything that a pack can contain."""
+    app = app_with(*DOCUMENTS)
+    hold(app, TICK, TOCK)
+    app.extensions["database"].write(mirror_writes.put_mirrored(MIRRORED))
+    return app
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Flask:
-    """A service on another directory, with nothing in it."""
-    (tmp_path / "elsewhere").mkdir()
-    return create_app({"DATABASE": tmp_path / "elsewhere" / "catalog.db"})
-
-
-def run(app: Flask, *arguments: object) -> Result:
-    result = app.test_cli_runner().invoke(args=[str(each) for each in arguments])
+def other(tmp_path: Path) -> Iterator[Flask]:
+    """An app without a database yet, in a directory of its own."""
+    (tmp_path / "other").mkdir()
+    app = create_app({"DATABASE": tmp_path / "other" / "catalog.db"})
+    yield app
     app.extensions["database"].close()
-    return result
 
 
-def packed(app: Flask, path: Path) -> bytes:
+def pack(app: Flask, path: Path) -> bytes:
     result = run(app, "pack", path)
     assert result.exit_code == 0, result.output
     return path.read_bytes()
 
 
-def read(pack: bytes) -> Parts:
-    with tarfile.open(fileobj=io.BytesIO(pack)) as archive:
+def read_members(content: bytes) -> Members:
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr]
 
 
-def written(parts: Parts, *, sums: bool = False) -> bytes:
-    """A pack of the parts; with sums, its SHA256SUMS says what they are."""
-    if sums:
-        rest = {name: content for name, content in parts.items() if name != "SHA256SUMS"}
+def build_pack(members: Members, *, update_sums: bool = False) -> bytes:
+    """Return a pack of these members; update_sums makes its SHA256SUMS match them."""
+    if update_sums:
+        rest = {name: content for name, content in members.items() if name != "SHA256SUMS"}
         lines = (f"{hashlib.sha256(rest[name]).hexdigest()}  {name}\n" for name in rest)
-        parts = {"SHA256SUMS": "".join(lines).encode(), **rest}
+        members = {"SHA256SUMS": "".join(lines).encode(), **rest}
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w") as archive:
-        for name, content in parts.items():
-            part = tarfile.TarInfo(name)
-            part.size = len(content)
-            archive.addfile(part, io.BytesIO(content))
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return output.getvalue()
 
 
-def files(app: Flask) -> dict[str, bytes]:
-    """Every file beside the database, by its name."""
+def read_files(app: Flask) -> dict[str, bytes]:
+    """Return the content of every file beside the database, by its name."""
     app.extensions["database"].close()
     top = Path(app.config["DATABASE"]).parent
     return {
@@ -100,173 +101,158 @@ def files(app: Flask) -> dict[str, bytes]:
     }
 
 
-def answers(app: Flask) -> dict[str, Any]:
-    """All that the service says of a catalog: pages, details, registries, bundles, the export."""
+def responses(app: Flask) -> dict[str, Any]:
+    """Return the export, and every page, detail, registry and held bundle of a catalog."""
     client = app.test_client()
     paths = [f"/api/v1/widgets/search?limit=3&page={page}" for page in range(1, 15)]
     paths += ["/api/v1/widgets/search?q=clock&compatSdk=1.0.0", "/api/stats"]
-    rows = app.extensions["database"].reader().execute("SELECT scope, name FROM widget")
-    for scope, name in rows.fetchall():
-        paths += [f"/api/v1/widgets/{scope}/{name}", f"/api/widgets/{scope}/registry.json"]
-    rows = app.extensions["database"].reader().execute("SELECT bundle_path FROM version")
-    paths += [path for (path,) in rows.fetchall() if path]
-    said: dict[str, Any] = {"export": run(app, "export").stdout}
+    for line in exported(app).splitlines():
+        widget = json.loads(line)["widget"]
+        detail = f"/api/v1/widgets/{widget['scope']}/{widget['name']}"
+        paths += [detail, f"/api/widgets/{widget['scope']}/registry.json"]
+        urls = [urlsplit(each["bundleUrl"]) for each in client.get(detail).json.get("versions", [])]
+        paths += [url.path for url in urls if url.netloc == "localhost"]
+    result: dict[str, Any] = {"export": exported(app)}
     for path in paths:
         with client.get(path) as response:
-            said[path] = (response.status_code, response.data)
-    return said
+            result[path] = (response.status_code, response.data)
+    return result
 
 
-def mirrored(app: Flask) -> list[tuple[object, ...]]:
-    columns = "scope, name, source, etag, upstream_count"
-    sql = f"SELECT {columns} FROM mirrored JOIN widget ON id = widget_id ORDER BY scope, name"
-    return [tuple(row) for row in app.extensions["database"].reader().execute(sql)]
-
-
-def test_unpacked_catalog_answers_as_the_packed_one(
-    app: Flask, elsewhere: Flask, tmp_path: Path
+def test_unpacked_catalog_gives_the_same_responses(
+    app: Flask, other: Flask, tmp_path: Path
 ) -> None:
-    packed(app, tmp_path / "all.pack")
-    result = run(elsewhere, "unpack", tmp_path / "all.pack")
-    database = elsewhere.extensions["database"]
+    pack(app, tmp_path / "all.pack")
+    result = run(other, "unpack", tmp_path / "all.pack")
+    path = other.config["DATABASE"]
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == (
-        f"Unpacked 4 widgets and 5 versions into {database.name}, with 2 bundles.\n"
-    )
-    assert answers(elsewhere) == answers(app)
-    assert "/api/v1/widgets/acme/clock/2.0.0%2Ba/bundle.js" in answers(elsewhere)
-    assert mirrored(elsewhere) == mirrored(app) == MIRRORED
-    assert run(elsewhere, "check").exit_code == 0
+    assert result.stderr == f"Unpacked 4 widgets and 5 versions into {path}, with 2 bundles.\n"
+    assert responses(other) == responses(app)
+    assert "/api/v1/widgets/acme/clock/2.0.0%2Ba/bundle.js" in responses(other)
+    assert run(other, "check").exit_code == 0
 
 
-def test_demo_catalog_comes_through_a_pack(
-    app_with: AppWith, elsewhere: Flask, tmp_path: Path
+def test_demo_catalog_can_be_packed_and_unpacked(
+    app_with: AppWith, other: Flask, tmp_path: Path
 ) -> None:
     demo = app_with(*(json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()))
-    packed(demo, tmp_path / "demo.pack")
-    assert run(elsewhere, "unpack", tmp_path / "demo.pack").exit_code == 0
-    assert answers(elsewhere) == answers(demo)
-    assert not elsewhere.extensions["bundles"].directory.exists()
+    pack(demo, tmp_path / "demo.pack")
+    assert run(other, "unpack", tmp_path / "demo.pack").exit_code == 0
+    assert responses(other) == responses(demo)
+    assert not other.extensions["bundles"].directory.exists()
 
 
-def with_a_past(app_with: AppWith) -> Flask:
-    """The catalog of the fixture, come about in another order with much that was undone."""
+def app_with_history(app_with: AppWith) -> Flask:
+    """Return the catalog of the fixture, created in another order and with reverted changes."""
     app = app_with(document("zeta/gone", bundled("1.0.0", b"gone")))
     hold(app, b"gone", TOCK, TICK)
-    database = app.extensions["database"]
     for each in reversed(DOCUMENTS):
         widget, versions = each["widget"], each["versions"]
         before = {**widget, "displayName": "Before", "downloadCount": 3, "listed": True}
         after = {"downloadCount": None, **widget}
-        for given in (before, after):
-            path = Path(app.config["DATABASE"]).with_name("given.jsonl")
-            path.write_text(json.dumps({"widget": given, "versions": versions[::-1]}), "utf-8")
+        for fields in (before, after):
+            path = Path(app.config["DATABASE"]).with_name("input.jsonl")
+            path.write_text(json.dumps({"widget": fields, "versions": versions[::-1]}), "utf-8")
             assert run(app, "import", path).exit_code == 0
     for line in ("yank acme/clock@1.0.0", "unyank acme/clock@1.0.0", "delete zeta/gone --yes"):
         assert run(app, *line.split()).exit_code == 0
     hold(app, TOCK, TICK)
-    wrong = [each._replace(etag='"old"', upstream_count=1) for each in MIRRORED]
-    database.write(mirror_writes.put_mirrored([*reversed(wrong), *MIRRORED]))
+    old = [each._replace(etag='"old"', upstream_count=1) for each in MIRRORED]
+    statements = mirror_writes.put_mirrored([*reversed(old), *MIRRORED])
+    app.extensions["database"].write(statements)
     return app
 
 
-def test_same_catalog_gives_the_same_bytes_whatever_its_history(
-    app: Flask, app_with: AppWith, elsewhere: Flask, tmp_path: Path
+def test_pack_does_not_depend_on_the_history_of_the_catalog(
+    app: Flask, app_with: AppWith, other: Flask, tmp_path: Path
 ) -> None:
-    pack = packed(app, tmp_path / "one.pack")
-    other = with_a_past(app_with)
-    assert packed(other, tmp_path / "other.pack") == pack
-    run(elsewhere, "unpack", tmp_path / "one.pack")
-    assert packed(elsewhere, tmp_path / "again.pack") == pack
-    database = elsewhere.extensions["database"]
-    database.write(writes.count_install("acme", "clock"))
-    assert packed(elsewhere, tmp_path / "counted.pack") != pack
+    first = pack(app, tmp_path / "one.pack")
+    assert pack(app_with_history(app_with), tmp_path / "history.pack") == first
+    run(other, "unpack", tmp_path / "one.pack")
+    assert pack(other, tmp_path / "again.pack") == first
+    other.test_client().post("/api/v1/widgets/acme/clock")
+    assert pack(other, tmp_path / "counted.pack") != first
 
 
-def test_pack_is_an_archive_that_common_tools_check(app: Flask, tmp_path: Path) -> None:
-    parts = read(packed(app, tmp_path / "all.pack"))
+def test_pack_is_a_tar_archive_with_sha256_sums(app: Flask, tmp_path: Path) -> None:
+    members = read_members(pack(app, tmp_path / "all.pack"))
     bundles = [f"bundles/{sha256}" for sha256 in sorted(HASHES)]
-    assert list(parts) == ["SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", *bundles]
+    assert list(members) == ["SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", *bundles]
     sums = dict(
-        reversed(line.split("  ")) for line in parts.pop("SHA256SUMS").decode().splitlines()
+        reversed(line.split("  ")) for line in members.pop("SHA256SUMS").decode().splitlines()
     )
-    assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    assert parts["catalog.jsonl"].decode() == run(app, "export").stdout
+    assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    assert members["catalog.jsonl"] == exported(app)
+    mirrored = [json.loads(line) for line in members["mirrored.jsonl"].splitlines()]
+    assert [tuple(widget.values()) for widget in mirrored] == MIRRORED
 
 
-def test_pack_holds_no_bundle_that_no_version_is_loaded_with(app: Flask, tmp_path: Path) -> None:
-    pack = packed(app, tmp_path / "one.pack")
+def test_pack_contains_no_unused_bundle(app: Flask, tmp_path: Path) -> None:
+    first = pack(app, tmp_path / "one.pack")
     hold(app, b"stray")
-    assert packed(app, tmp_path / "two.pack") == pack
+    assert pack(app, tmp_path / "two.pack") == first
 
 
-def test_pack_is_for_its_owner_alone(app: Flask, tmp_path: Path) -> None:
-    packed(app, tmp_path / "all.pack")
+def test_pack_is_readable_by_its_owner_only(app: Flask, tmp_path: Path) -> None:
+    pack(app, tmp_path / "all.pack")
     assert (tmp_path / "all.pack").stat().st_mode & 0o777 == 0o600
 
 
-def test_pack_says_what_is_in_it(app: Flask, tmp_path: Path) -> None:
+def test_pack_prints_the_numbers_of_widgets_and_bundles(app: Flask, tmp_path: Path) -> None:
     result = run(app, "pack", tmp_path / "all.pack")
     assert (result.stdout, result.stderr) == ("", "Packed 4 widgets and 2 bundles.\n")
 
 
-SPOILT = {
+DAMAGED = {
     "missing": (lambda path: path.unlink(), "it is not in "),
     "other bytes": (lambda path: path.write_bytes(b"noise"), "its SHA-256 is "),
 }
 
 
-@pytest.mark.parametrize(("spoil", "reason"), SPOILT.values(), ids=SPOILT)
-def test_spoilt_bundle_is_not_packed_and_the_last_pack_stays(
-    app: Flask, tmp_path: Path, spoil: Callable[[Path], object], reason: str
+@pytest.mark.parametrize(("damage", "reason"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_bundle_is_an_error_and_the_existing_pack_is_kept(
+    app: Flask, tmp_path: Path, damage: Callable[[Path], object], reason: str
 ) -> None:
-    before = packed(app, tmp_path / "all.pack")
-    spoil(app.extensions["bundles"].path(HASHES[0]))
+    before = pack(app, tmp_path / "all.pack")
+    damage(app.extensions["bundles"].path(HASHES[0]))
     result = run(app, "pack", tmp_path / "all.pack")
-    sentence = f"Error: The bundle {HASHES[0]} cannot be packed: {reason}"
-    assert (result.exit_code, result.stderr[: len(sentence)]) == (1, sentence)
+    message = f"Error: The bundle {HASHES[0]} cannot be packed: {reason}"
+    assert (result.exit_code, result.stderr[: len(message)]) == (1, message)
     assert (tmp_path / "all.pack").read_bytes() == before
 
 
-def test_pack_goes_through_a_pipe(app: Flask, elsewhere: Flask, tmp_path: Path) -> None:
-    def flask(served: Flask, *line: str, **keywords: Any) -> "subprocess.Popen[bytes]":
-        settings = {"CATALOG_DATABASE": str(served.config["DATABASE"]), "PATH": ""}
-        return subprocess.Popen(
-            [sys.executable, "-m", "flask", *line], cwd=ROOT, env=settings, **keywords
-        )
-
-    with (
-        flask(app, "pack", "-", "-q", stdout=subprocess.PIPE) as writing,
-        flask(elsewhere, "unpack", "-", "-q", stdin=writing.stdout) as reading,
-    ):
-        assert (reading.wait(20), writing.wait(20)) == (0, 0)
-    assert answers(elsewhere) == answers(app)
+def test_pack_can_be_piped_into_unpack(app: Flask, other: Flask, tmp_path: Path) -> None:
+    writer = start_command(app.config["DATABASE"], "pack", "-", "-q")
+    reader = start_command(other.config["DATABASE"], "unpack", "-", "-q", stdin=writer.stdout)
+    with writer, reader:
+        assert (reader.wait(20), writer.wait(20)) == (0, 0)
+    assert responses(other) == responses(app)
 
 
-def test_catalog_that_is_there_is_replaced_only_with_yes(
+def test_existing_catalog_is_replaced_only_with_yes(
     app: Flask, app_with: AppWith, tmp_path: Path
 ) -> None:
-    other = app_with(document("other/thing", bundled("1.0.0", b"thing")))
-    hold(other, b"thing")
-    packed(app, tmp_path / "all.pack")
-    before = answers(other)
-    result = run(other, "unpack", tmp_path / "all.pack")
+    existing = app_with(document("other/thing", bundled("1.0.0", b"thing")))
+    hold(existing, b"thing")
+    pack(app, tmp_path / "all.pack")
+    before = responses(existing)
+    result = run(existing, "unpack", tmp_path / "all.pack")
     assert result.exit_code == 1
-    assert "There is no terminal to answer at; give --yes to go on." in result.stderr
-    assert answers(other) == before
-    assert run(other, "unpack", tmp_path / "all.pack", "--yes").exit_code == 0
-    assert answers(other) == answers(app)
+    assert "Standard input is not a terminal; use --yes to confirm." in result.stderr
+    assert responses(existing) == before
+    assert run(existing, "unpack", tmp_path / "all.pack", "--yes").exit_code == 0
+    assert responses(existing) == responses(app)
 
 
-def test_running_service_shows_an_unpacked_catalog_at_once(
+def test_running_service_shows_an_unpacked_catalog(
     app: Flask, app_with: AppWith, tmp_path: Path
 ) -> None:
-    packed(app, tmp_path / "all.pack")
-    other = app_with(document("other/thing"))
-    server = Server(other.config["DATABASE"])
+    pack(app, tmp_path / "all.pack")
+    existing = app_with(document("other/thing"))
+    server = Server(existing.config["DATABASE"])
     try:
         assert server.request("GET", "/api/v1/widgets/other/thing")[0].status == 200
-        assert run(other, "unpack", tmp_path / "all.pack", "--yes").exit_code == 0
+        assert run(existing, "unpack", tmp_path / "all.pack", "--yes").exit_code == 0
         assert server.request("GET", "/api/v1/widgets/other/thing")[0].status == 404
         response, body = server.request("GET", "/api/v1/widgets/acme/same/1.0.0/bundle.js")
         assert (response.status, body) == (200, TICK)
@@ -275,217 +261,247 @@ def test_running_service_shows_an_unpacked_catalog_at_once(
 
 
 BUNDLE = f"bundles/{HASHES[0]}"
+# A function that makes an invalid pack of the members of a valid one.
+BuildInvalid = Callable[[Members], bytes]
 
 
-def without(name: str) -> Callable[[Parts], bytes]:
-    return lambda parts: written({key: parts[key] for key in parts if key != name})
+def without(name: str) -> BuildInvalid:
+    return lambda members: build_pack({key: members[key] for key in members if key != name})
 
 
-def replaced(name: str, content: bytes, *, sums: bool = False) -> Callable[[Parts], bytes]:
-    return lambda parts: written({**parts, name: content}, sums=sums)
+def replacing(name: str, content: bytes, *, update_sums: bool = False) -> BuildInvalid:
+    return lambda members: build_pack({**members, name: content}, update_sums=update_sums)
 
 
-def renamed(name: str, new: str, *, sums: bool = False) -> Callable[[Parts], bytes]:
-    return lambda parts: written(
-        {new if key == name else key: parts[key] for key in parts}, sums=sums
+def renaming(name: str, new: str, *, update_sums: bool = False) -> BuildInvalid:
+    return lambda members: build_pack(
+        {new if key == name else key: members[key] for key in members}, update_sums=update_sums
     )
 
 
-HOLES = {"GNU.sparse.size": "1000000000", "GNU.sparse.map": "0,1"}
+SPARSE_HEADERS = {"GNU.sparse.size": "1000000000", "GNU.sparse.map": "0,1"}
 
 
-def special(kind: bytes, **headers: str) -> Callable[[Parts], bytes]:
+def with_special_file(kind: bytes, **headers: str) -> BuildInvalid:
     """A pack in which a bundle is a link, a device or the like."""
 
-    def make(parts: Parts) -> bytes:
+    def build(members: Members) -> bytes:
         output = io.BytesIO()
         with tarfile.open(fileobj=output, mode="w") as archive:
-            for name, content in parts.items():
-                part = tarfile.TarInfo(name)
+            for name, content in members.items():
+                member = tarfile.TarInfo(name)
                 if name == BUNDLE:
-                    part.type, part.linkname, part.pax_headers = kind, "/etc/passwd", headers
+                    member.type, member.linkname, member.pax_headers = kind, "/etc/passwd", headers
                 else:
-                    part.size = len(content)
-                archive.addfile(part, io.BytesIO(content))
+                    member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
         return output.getvalue()
 
-    return make
+    return build
 
 
-def line(**fields: object) -> bytes:
-    known = {"scope": "acme", "name": "clock", "source": "https://up.example", "etag": None}
-    return json.dumps({**known, "upstreamCount": None, **fields}).encode()
+def mirrored_line(**fields: object) -> bytes:
+    """Return a line of mirrored.jsonl."""
+    defaults = {"scope": "acme", "name": "clock", "source": "https://up.example", "etag": None}
+    return json.dumps({**defaults, "upstreamCount": None, **fields}).encode()
 
 
-def ended(marker: bytes) -> Callable[[Parts], bytes]:
-    """A pack with this for an end marker and what follows it."""
+def ending_with(marker: bytes) -> BuildInvalid:
+    """A pack that ends with these bytes in place of the end marker."""
 
-    def make(parts: Parts) -> bytes:
-        content = written(parts).rstrip(b"\0")
+    def build(members: Members) -> bytes:
+        content = build_pack(members).rstrip(b"\0")
         return content + bytes(-len(content) % 512) + marker
 
-    return make
+    return build
 
 
 def header(kind: bytes, size: int) -> bytes:
-    part = tarfile.TarInfo("extended")
-    part.type, part.size = kind, size
-    return part.tobuf(tarfile.GNU_FORMAT)
+    member = tarfile.TarInfo("extended")
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
 
 
-def extended(kind: bytes, content: bytes) -> bytes:
-    """What tells more of the next part, in the ways of several programs."""
+def extended_header(kind: bytes, content: bytes) -> bytes:
+    """Return a header that extends the next one, such as PAX and GNU tar write."""
     return header(kind, len(content)) + content + bytes(-len(content) % 512)
 
 
-NOT_WHOLE = "This is not a whole pack: "
-NO_LINE = "mirrored.jsonl in the pack cannot be read: "
-BAD_PACKS: dict[str, tuple[Callable[[Parts], bytes], str]] = {
-    "no archive": (lambda parts: b"not an archive\n" * 1000, "This is not a whole pack: "),
-    "nothing": (lambda parts: b"", "This is not a whole pack: "),
+INCOMPLETE = "This is not a complete pack: "
+UNREADABLE = "mirrored.jsonl in the pack cannot be read: "
+INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
+    "not an archive": (lambda members: b"not an archive\n" * 1000, INCOMPLETE),
+    "empty file": (lambda members: b"", INCOMPLETE),
     "another archive": (
-        lambda parts: written({"README": b"x"}),
+        lambda members: build_pack({"README": b"x"}),
         "The pack has 'README' where SHA256SUMS should be.",
     ),
-    "cut in the catalog": (lambda parts: written(parts)[:1600], "This is not a whole pack: "),
-    "cut in a bundle": (lambda parts: written(parts)[:-20000], "This is not a whole pack: "),
+    "truncated in the catalog": (lambda members: build_pack(members)[:1600], INCOMPLETE),
+    "truncated in a bundle": (lambda members: build_pack(members)[:-20000], INCOMPLETE),
     "no catalog": (without("catalog.jsonl"), "The pack has 'mirrored.jsonl' where catalog.jsonl"),
-    "a bundle too few": (without(BUNDLE), "The pack "),
-    "no bundle": (
-        lambda parts: written(dict(list(parts.items())[:3])),
+    "missing bundle": (without(BUNDLE), "The pack "),
+    "no bundles": (
+        lambda members: build_pack(dict(list(members.items())[:3])),
         f"The pack ends where bundles/{min(HASHES)} should be.",
     ),
-    "a part too many": (replaced("more", b"x"), "The pack goes on after its end, with 'more'."),
+    "additional member": (replacing("more", b"x"), "The pack has an unexpected member, 'more'."),
     "other bundle": (
-        replaced(BUNDLE, b"export default 'evil'\n"),
-        f"The bundle {HASHES[0]} in the pack is refused: its SHA-256 is ",
+        replacing(BUNDLE, b"export default 'evil'\n"),
+        f"The bundle {HASHES[0]} in the pack is invalid: its SHA-256 is ",
     ),
     "other catalog": (
-        replaced("catalog.jsonl", b"\n"),
-        "catalog.jsonl in the pack is not what SHA256SUMS says.",
+        replacing("catalog.jsonl", b"\n"),
+        "catalog.jsonl in the pack does not match SHA256SUMS.",
     ),
-    "other origins": (
-        replaced("mirrored.jsonl", b"\n"),
-        "mirrored.jsonl in the pack is not what SHA256SUMS says.",
+    "other mirrored.jsonl": (
+        replacing("mirrored.jsonl", b"\n"),
+        "mirrored.jsonl in the pack does not match SHA256SUMS.",
     ),
-    "hash of other bytes": (
-        replaced(BUNDLE, b"export default 'evil'\n", sums=True),
-        "SHA256SUMS in the pack is not as this release writes it.",
+    "other bundle with its hash": (
+        replacing(BUNDLE, b"export default 'evil'\n", update_sums=True),
+        "SHA256SUMS in the pack does not have the format that this release writes.",
     ),
-    "path upwards": (renamed(BUNDLE, "../../evil", sums=True), "SHA256SUMS in the pack is not "),
-    "absolute path": (renamed(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
-    "bundle that no version names": (
-        lambda parts: written({**parts, "catalog.jsonl": b""}, sums=True),
-        "The pack has the bundle ",
+    "path with ..": (
+        renaming(BUNDLE, "../../evil", update_sums=True),
+        "SHA256SUMS in the pack does not ",
+    ),
+    "absolute path": (renaming(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
+    "unused bundle": (
+        lambda members: build_pack({**members, "catalog.jsonl": b""}, update_sums=True),
+        "The pack contains the bundle ",
     ),
     "bad document": (
-        replaced("catalog.jsonl", b'{"widget": {}}\n', sums=True),
+        replacing("catalog.jsonl", b'{"widget": {}}\n', update_sums=True),
         "catalog.jsonl line 1: scope is missing\n",
     ),
-    "origin that is no address": (
-        replaced("mirrored.jsonl", line(source="file:///etc/passwd"), sums=True),
-        f"{NO_LINE}an absolute http or https URL.",
+    "source that is not a URL": (
+        replacing("mirrored.jsonl", mirrored_line(source="file:///etc/passwd"), update_sums=True),
+        f"{UNREADABLE}an absolute http or https URL.",
     ),
-    "origin of no object": (replaced("mirrored.jsonl", b"[]", sums=True), NO_LINE),
-    "origin without a key": (replaced("mirrored.jsonl", b"{}", sums=True), NO_LINE),
-    "symbolic link": (special(tarfile.SYMTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
-    "hard link": (special(tarfile.LNKTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
-    "device": (special(tarfile.CHRTYPE), f"The pack has '{BUNDLE}' in it, which is no plain file."),
-    "file with holes": (
-        special(tarfile.REGTYPE, **HOLES),
-        "The pack has '././@PaxHeader' in it, which is no plain file.",
+    "mirrored line that is not an object": (
+        replacing("mirrored.jsonl", b"[]", update_sums=True),
+        UNREADABLE,
     ),
-    "directory": (special(tarfile.DIRTYPE), f"The pack has '{BUNDLE}' in it, which is no "),
-    "cut before its end marker": (ended(b""), f"{NOT_WHOLE}it ends before its end marker."),
-    "cut in its end marker": (ended(bytes(512)), f"{NOT_WHOLE}it ends before its end marker."),
-    "something after its end": (
-        ended(bytes(10240) + b"x"),
-        f"{NOT_WHOLE}it continues after its end marker.",
+    "mirrored line without a key": (
+        replacing("mirrored.jsonl", b"{}", update_sums=True),
+        UNREADABLE,
     ),
-    "nothing without end after its end": (
-        ended(bytes(3 * 1024 * 1024)),
-        f"{NOT_WHOLE}it continues after its end marker.",
+    "symbolic link": (
+        with_special_file(tarfile.SYMTYPE),
+        f"The pack contains '{BUNDLE}', which is not ",
+    ),
+    "hard link": (
+        with_special_file(tarfile.LNKTYPE),
+        f"The pack contains '{BUNDLE}', which is not ",
+    ),
+    "device": (
+        with_special_file(tarfile.CHRTYPE),
+        f"The pack contains '{BUNDLE}', which is not a regular file.",
+    ),
+    "sparse file": (
+        with_special_file(tarfile.REGTYPE, **SPARSE_HEADERS),
+        "The pack contains '././@PaxHeader', which is not a regular file.",
+    ),
+    "directory": (
+        with_special_file(tarfile.DIRTYPE),
+        f"The pack contains '{BUNDLE}', which is not ",
+    ),
+    "truncated before the end marker": (
+        ending_with(b""),
+        f"{INCOMPLETE}it ends before its end marker.",
+    ),
+    "truncated in the end marker": (
+        ending_with(bytes(512)),
+        f"{INCOMPLETE}it ends before its end marker.",
+    ),
+    "data after the end marker": (
+        ending_with(bytes(10240) + b"x"),
+        f"{INCOMPLETE}it continues after its end marker.",
+    ),
+    "too much padding": (
+        ending_with(bytes(3 * 1024 * 1024)),
+        f"{INCOMPLETE}it continues after its end marker.",
     ),
     "thousands of extended headers": (
-        lambda parts: extended(tarfile.XHDTYPE, b"11 path=xy\n") * 5000 + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        lambda members: (
+            extended_header(tarfile.XHDTYPE, b"11 path=xy\n") * 5000 + build_pack(members)
+        ),
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "global header": (
-        lambda parts: extended(tarfile.XGLTYPE, b"11 path=xy\n") + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        lambda members: extended_header(tarfile.XGLTYPE, b"11 path=xy\n") + build_pack(members),
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "long name": (
-        lambda parts: extended(tarfile.GNUTYPE_LONGNAME, b"x" * 500) + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        lambda members: extended_header(tarfile.GNUTYPE_LONGNAME, b"x" * 500) + build_pack(members),
+        "The pack contains 'extended', which is not a regular file.",
     ),
     "negative size": (
-        lambda parts: header(tarfile.REGTYPE, -512) + written(parts),
-        "The pack has 'extended' in it, which is no plain file.",
+        lambda members: header(tarfile.REGTYPE, -512) + build_pack(members),
+        "The pack contains 'extended', which is not a regular file.",
     ),
 }
 
 
-@pytest.mark.parametrize("there", ["nothing", "a catalog"])
-@pytest.mark.parametrize(("make", "sentence"), BAD_PACKS.values(), ids=BAD_PACKS)
-def test_bad_pack_changes_nothing(
+@pytest.mark.parametrize("exists", [False, True], ids=["no catalog", "a catalog"])
+@pytest.mark.parametrize(("build", "message"), INVALID_PACKS.values(), ids=INVALID_PACKS)
+def test_invalid_pack_changes_nothing(
     app: Flask,
-    elsewhere: Flask,
+    other: Flask,
     tmp_path: Path,
-    there: str,
-    make: Callable[[Parts], bytes],
-    sentence: str,
+    exists: bool,
+    build: BuildInvalid,
+    message: str,
 ) -> None:
-    pack = tmp_path / "bad.pack"
-    pack.write_bytes(make(read(packed(app, tmp_path / "all.pack"))))
-    if there == "a catalog":
-        assert run(elsewhere, "init", "--demo").exit_code == 0
-        hold(elsewhere, TICK)
-    before = files(elsewhere)
-    result = run(elsewhere, "unpack", pack, "--yes")
+    invalid = tmp_path / "invalid.pack"
+    invalid.write_bytes(build(read_members(pack(app, tmp_path / "all.pack"))))
+    if exists:
+        assert run(other, "init", "--demo").exit_code == 0
+        hold(other, TICK)
+    before = read_files(other)
+    result = run(other, "unpack", invalid, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error: {sentence}")
-    assert files(elsewhere) == before
+    assert result.stderr.startswith(f"Error: {message}")
+    assert read_files(other) == before
 
 
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
-def test_header_of_a_gigabyte_is_not_read_into_memory(
-    elsewhere: Flask, tmp_path: Path, kind: bytes
+def test_large_extended_header_is_not_read_into_memory(
+    other: Flask, tmp_path: Path, kind: bytes
 ) -> None:
-    with (tmp_path / "huge.pack").open("wb") as pack:
-        pack.write(header(kind, 2**30))
-        pack.truncate(2**30 + 10240)
+    with (tmp_path / "huge.pack").open("wb") as file:
+        file.write(header(kind, 2**30))
+        file.truncate(2**30 + 10240)
     tracemalloc.start()
     try:
-        result = run(elsewhere, "unpack", tmp_path / "huge.pack")
+        result = run(other, "unpack", tmp_path / "huge.pack")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert "The pack has 'extended' in it, which is no plain file." in result.stderr
+    assert "The pack contains 'extended', which is not a regular file." in result.stderr
     assert peak < 50_000_000
 
 
-def test_unpacking_a_cut_pack_leaves_no_partial_bundle_beside_one_that_is_here(
-    app: Flask, elsewhere: Flask, tmp_path: Path
-) -> None:
-    (tmp_path / "cut.pack").write_bytes(packed(app, tmp_path / "all.pack")[:-20_000])
-    assert run(elsewhere, "init", "--demo").exit_code == 0
-    hold(elsewhere, TICK, TOCK)
-    before = files(elsewhere)
-    assert run(elsewhere, "unpack", tmp_path / "cut.pack", "--yes").exit_code == 1
-    assert files(elsewhere) == before
+def test_truncated_pack_leaves_no_partial_bundle(app: Flask, other: Flask, tmp_path: Path) -> None:
+    (tmp_path / "truncated.pack").write_bytes(pack(app, tmp_path / "all.pack")[:-20_000])
+    assert run(other, "init", "--demo").exit_code == 0
+    hold(other, TICK, TOCK)
+    before = read_files(other)
+    assert run(other, "unpack", tmp_path / "truncated.pack", "--yes").exit_code == 1
+    assert read_files(other) == before
 
 
-def test_pack_cut_anywhere_changes_nothing(app: Flask, elsewhere: Flask, tmp_path: Path) -> None:
-    whole = packed(app, tmp_path / "all.pack")
+def test_pack_truncated_anywhere_changes_nothing(app: Flask, other: Flask, tmp_path: Path) -> None:
+    whole = pack(app, tmp_path / "all.pack")
     end = len(whole.rstrip(b"\0"))
-    chance = random.Random(6)  # noqa: S311
-    for length in sorted({*chance.sample(range(end), 20), *range(512, 4096, 512)}):
-        (tmp_path / "cut.pack").write_bytes(whole[:length])
-        result = run(elsewhere, "unpack", tmp_path / "cut.pack")
+    generator = random.Random(6)  # noqa: S311
+    for length in sorted({*generator.sample(range(end), 20), *range(512, 4096, 512)}):
+        (tmp_path / "truncated.pack").write_bytes(whole[:length])
+        result = run(other, "unpack", tmp_path / "truncated.pack")
         assert (result.exit_code, result.stderr[:7]) == (1, "Error: ")
-        assert files(elsewhere) == {}
+        assert read_files(other) == {}
 
 
-def test_pack_that_cannot_be_read_is_named(elsewhere: Flask, tmp_path: Path) -> None:
-    result = run(elsewhere, "unpack", tmp_path / "none.pack")
+def test_missing_pack_is_an_error_that_names_it(other: Flask, tmp_path: Path) -> None:
+    result = run(other, "unpack", tmp_path / "none.pack")
     assert (result.exit_code, "none.pack" in result.stderr) == (2, True)

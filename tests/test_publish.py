@@ -1,12 +1,10 @@
-"""flask publish: a version from a manifest and a file, at once in every answer of the API."""
+"""flask publish: a version from a manifest and a bundle, visible in every response of the API."""
 
 import hashlib
 import json
-import os
 import re
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,16 +13,16 @@ from typing import Any
 import pytest
 from builders import Json, document, version
 from click.testing import Result
-from conftest import ROOT
+from conftest import error_message, exported, run, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
 URL = "https://cdn.example.com/{scope}/{name}/{version}.js"
 BUNDLE = b"export default () => 'tick'\n"
 NAMES = {"scope": "acme", "name": "clock", "version": "1.0.0"}
-LEAST = {**NAMES, "displayName": "World Clock", "sdkVersion": "^1.0.0"}
-LOOKS = {"displayName": 'Wörld "Clock" 🕐', "description": "<b>\nTime", "icon": "mdi:clock"}
-REST = {
+MINIMAL = {**NAMES, "displayName": "World Clock", "sdkVersion": "^1.0.0"}
+APPEARANCE = {"displayName": 'Wörld "Clock" 🕐', "description": "<b>\nTime", "icon": "mdi:clock"}
+OTHER_FIELDS = {
     "sdkVersion": ">=1.2 <3 || ^4.0.0-beta",
     "minSize": {"w": 2, "h": 0},
     "maxSize": {"w": 2, "h": 9007199254740991},
@@ -33,7 +31,7 @@ REST = {
     "license": "MIT",
     "releaseNotes": "",
 }
-FULL = {**NAMES, **LOOKS, **REST, "isOfficial": True}
+FULL = {**NAMES, **APPEARANCE, **OTHER_FIELDS, "isOfficial": True}
 
 
 @pytest.fixture
@@ -41,34 +39,17 @@ def app(app_with: AppWith) -> Flask:
     return app_with(BUNDLE_URL=URL)
 
 
-def files(app: Flask, manifest: object, bundle: bytes = BUNDLE) -> list[str]:
-    """The manifest, unless it is bytes already, and the bundle, as files beside the database."""
-    described = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+def write_files(app: Flask, manifest: object, bundle: bytes = BUNDLE) -> list[Path]:
+    """Write the manifest, as it is if it is bytes, and the bundle beside the database."""
+    content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     paths = [Path(app.config["DATABASE"]).with_name(name) for name in ("clock.json", "clock.js")]
-    for path, content in zip(paths, (described, bundle), strict=True):
-        path.write_bytes(content)
-    return [str(path) for path in paths]
-
-
-def run(app: Flask, *arguments: str, given: str | bytes | None = None) -> Result:
-    return app.test_cli_runner().invoke(args=arguments, input=given)
+    for path, data in zip(paths, (content, bundle), strict=True):
+        path.write_bytes(data)
+    return paths
 
 
 def publish(app: Flask, manifest: object, *options: str, bundle: bytes = BUNDLE) -> Result:
-    return run(app, "publish", *files(app, manifest, bundle), *options)
-
-
-def refusal(result: Result) -> str:
-    """The one sentence that a command refuses with."""
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: ")
-    return line.removeprefix("Error: ")
-
-
-def stored(app: Flask) -> str:
-    return run(app, "export").stdout
+    return run(app, "publish", *write_files(app, manifest, bundle), *options)
 
 
 def get(app: Flask, path: str) -> Json:
@@ -86,11 +67,11 @@ def test_first_version_creates_the_widget_with_every_field_of_the_manifest(app: 
         "Published acme/clock@1.4.0-rc.1.",
         "The latest version of acme/clock is now 1.4.0-rc.1.",
     ]
-    shown = detail(app)
+    body = detail(app)
     names = {"scope": "acme", "name": "clock"}
-    published = shown["versions"][0]["publishedAt"]
+    published = body["versions"][0]["publishedAt"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", published)
-    counted = {"isOfficial": True, "downloadCount": None, "createdAt": published}
+    other_fields = {"isOfficial": True, "downloadCount": None, "createdAt": published}
     bundle = {
         "bundleUrl": "https://cdn.example.com/acme/clock/1.4.0-rc.1.js",
         "bundleSize": 28,
@@ -98,38 +79,49 @@ def test_first_version_creates_the_widget_with_every_field_of_the_manifest(app: 
         "publishedAt": published,
     }
     state = {"yanked": False, "yankedReason": None, "deprecationMessage": None}
-    assert shown == {
-        "widget": {**names, **LOOKS, **counted},
-        "versions": [{**names, "version": "1.4.0-rc.1", **LOOKS, **REST, **bundle, **state}],
+    assert body == {
+        "widget": {**names, **APPEARANCE, **other_fields},
+        "versions": [
+            {
+                **names,
+                "version": "1.4.0-rc.1",
+                **APPEARANCE,
+                **OTHER_FIELDS,
+                **bundle,
+                **state,
+            }
+        ],
         "latestVersion": "1.4.0-rc.1",
     }
 
 
 @pytest.mark.parametrize("nulls", [{}, dict.fromkeys(FULL)], ids=["absent", "null"])
-def test_what_a_manifest_leaves_out_has_its_default(app: Flask, nulls: Json) -> None:
-    assert publish(app, {**nulls, **LEAST}).exit_code == 0
-    shown = detail(app)
-    (entry,) = shown["versions"]
+def test_optional_keys_of_a_manifest_have_defaults(app: Flask, nulls: Json) -> None:
+    assert publish(app, {**nulls, **MINIMAL}).exit_code == 0
+    body = detail(app)
+    (entry,) = body["versions"]
     sizes = {"minSize": {"w": 1, "h": 1}, "maxSize": {"w": 12, "h": 12}}
-    unsaid = dict.fromkeys(("description", "icon", "configVersion", "license", "releaseNotes"))
-    assert entry == {**entry, **sizes, **unsaid, "permissions": []}
-    assert shown["widget"]["isOfficial"] is None
+    nulls_by_default = dict.fromkeys(
+        ("description", "icon", "configVersion", "license", "releaseNotes")
+    )
+    assert entry == {**entry, **sizes, **nulls_by_default, "permissions": []}
+    assert body["widget"]["isOfficial"] is None
 
 
-def test_later_version_has_its_own_looks_and_leaves_the_widget_its(app: Flask) -> None:
+def test_appearance_in_a_later_manifest_belongs_to_that_version_only(app: Flask) -> None:
     own = {"displayName": "Tower", "description": "Bells", "icon": "mdi:bell"}
     publish(app, FULL)
     before = detail(app)["widget"]
     result = publish(app, {**FULL, **own, "version": "2.0.0", "isOfficial": False})
-    assert "isOfficial stays as it was; flask official and" in result.stderr
-    shown = detail(app)
-    assert shown["widget"] == before
-    seen = {entry["version"]: {key: entry[key] for key in own} for entry in shown["versions"]}
-    assert seen == {"1.0.0": LOOKS, "2.0.0": own}
+    assert "isOfficial is unchanged; use flask official or" in result.stderr
+    body = detail(app)
+    assert body["widget"] == before
+    actual = {entry["version"]: {key: entry[key] for key in own} for entry in body["versions"]}
+    assert actual == {"1.0.0": APPEARANCE, "2.0.0": own}
     assert [get(app, f"v1/widgets/search?q={q}")["total"] for q in ("world", "tower")] == [1, 0]
 
 
-def test_later_version_without_looks_has_those_of_the_widget(app_with: AppWith) -> None:
+def test_later_version_without_appearance_has_that_of_the_widget(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", icon="mdi:old"), BUNDLE_URL=URL)
     assert publish(app, {**NAMES, "sdkVersion": "*"}).exit_code == 0
     run(app, "describe", "acme/clock", "--display-name", "Renamed")
@@ -141,68 +133,70 @@ BUNDLES = {"empty": b"", "binary": b"\x00\xff\r\n\x1a", "large": b"0123456789abc
 
 
 @pytest.mark.parametrize("bundle", BUNDLES.values(), ids=BUNDLES)
-def test_size_and_hash_are_of_the_bytes_in_the_file(app: Flask, bundle: bytes) -> None:
-    publish(app, LEAST, bundle=bundle)
+def test_size_and_hash_are_computed_from_the_file(app: Flask, bundle: bytes) -> None:
+    publish(app, MINIMAL, bundle=bundle)
     (entry,) = detail(app)["versions"]
     assert entry["bundleSize"] == len(bundle)
     assert entry["sha256Hash"] == hashlib.sha256(bundle).hexdigest()
 
 
-@pytest.mark.parametrize("key", LEAST)
-def test_missing_key_is_refused_by_its_name(app: Flask, key: str) -> None:
-    manifest = {name: value for name, value in LEAST.items() if name != key}
-    for described in (manifest, {**manifest, key: None}):
-        assert f"{key} is missing" in refusal(publish(app, described))
-    assert stored(app) == ""
+@pytest.mark.parametrize("key", MINIMAL)
+def test_missing_key_is_an_error_that_names_it(app: Flask, key: str) -> None:
+    manifest = {name: value for name, value in MINIMAL.items() if name != key}
+    for invalid in (manifest, {**manifest, key: None}):
+        assert f"{key} is missing" in error_message(publish(app, invalid))
+    assert exported(app) == b""
 
 
-BAD = {
+INVALID_VALUES = {
     "scope with a slash": ("scope", "ac/me"),
-    "dots for a name": ("name", ".."),
-    "half of a pair in a scope": ("scope", "1\ud800"),
-    "half of a pair in a name": ("name", "1\ud800"),
-    "half of a pair in a version": ("version", "1\ud800"),
-    "half of a pair in a text": ("releaseNotes", "1\ud800"),
+    "dots as a name": ("name", ".."),
+    "lone surrogate in a scope": ("scope", "1\ud800"),
+    "lone surrogate in a name": ("name", "1\ud800"),
+    "lone surrogate in a version": ("version", "1\ud800"),
+    "lone surrogate in a text": ("releaseNotes", "1\ud800"),
     "version with v": ("version", "v1.0.0"),
     "version of two numbers": ("version", "1.0"),
     "version too large": ("version", "9007199254740992.0.0"),
     "version as a number": ("version", 1),
     "empty displayName": ("displayName", ""),
-    "range of words": ("sdkVersion", "any, please"),
+    "range that is words": ("sdkVersion", "any, please"),
     "range with a bad prerelease": ("sdkVersion", "^1.0.0-01"),
-    "size in halves": ("minSize", {"w": 1.5, "h": 1}),
-    "size below nothing": ("minSize", {"w": -1, "h": 1}),
+    "fractional size": ("minSize", {"w": 1.5, "h": 1}),
+    "negative size": ("minSize", {"w": -1, "h": 1}),
     "size without h": ("maxSize", {"w": 1}),
-    "size beyond JavaScript": ("maxSize", {"w": 9007199254740992, "h": 12}),
-    "endless configVersion": ("configVersion", float("inf")),
+    "size above 2^53 - 1": ("maxSize", {"w": 9007199254740992, "h": 12}),
+    "infinite configVersion": ("configVersion", float("inf")),
     "permissions of numbers": ("permissions", [1]),
     "isOfficial as a number": ("isOfficial", 1),
 }
 
 
-@pytest.mark.parametrize(("key", "value"), BAD.values(), ids=BAD)
-def test_bad_value_is_refused_by_its_key_and_itself(app: Flask, key: str, value: Any) -> None:
-    said = refusal(publish(app, {**LEAST, key: value}))
-    shown = json.dumps(value) if not isinstance(value, str) else f"'{ascii(value)[1:-1]}'"
-    assert re.search(rf"\b{key} (must be .* not )?{re.escape(shown)}", said)
-    assert stored(app) == ""
+@pytest.mark.parametrize(("key", "value"), INVALID_VALUES.values(), ids=INVALID_VALUES)
+def test_invalid_value_is_an_error_that_names_key_and_value(
+    app: Flask, key: str, value: Any
+) -> None:
+    message = error_message(publish(app, {**MINIMAL, key: value}))
+    quoted = json.dumps(value) if not isinstance(value, str) else f"'{ascii(value)[1:-1]}'"
+    assert re.search(rf"\b{key} (must be .* not )?{re.escape(quoted)}", message)
+    assert exported(app) == b""
 
 
-def test_smallest_size_above_the_largest_is_refused(app: Flask) -> None:
+def test_min_size_above_max_size_is_an_error(app: Flask) -> None:
     sizes = {"minSize": {"w": 1, "h": 5}, "maxSize": {"w": 9, "h": 4}}
-    assert "must not exceed maxSize" in refusal(publish(app, {**LEAST, **sizes}))
+    assert "must not exceed maxSize" in error_message(publish(app, {**MINIMAL, **sizes}))
 
 
-def test_every_problem_is_named_at_once(app: Flask) -> None:
-    said = refusal(publish(app, {**LEAST, "name": "", "version": "x", "license": 1}))
-    assert re.findall(r"(\w+) must be", said) == ["name", "version", "license"]
+def test_all_problems_are_reported_together(app: Flask) -> None:
+    message = error_message(publish(app, {**MINIMAL, "name": "", "version": "x", "license": 1}))
+    assert re.findall(r"(\w+) must be", message) == ["name", "version", "license"]
 
 
-def test_unknown_key_is_refused_with_those_there_are(app: Flask) -> None:
-    said = refusal(publish(app, {**LEAST, "licence": "MIT", "yanked": False}))
-    assert said.startswith("The manifest has 'licence', 'yanked'; a manifest may have ")
-    assert set(re.findall(r"\w+", said.split("may have ")[1])) == set(FULL)
-    assert stored(app) == ""
+def test_unknown_key_is_an_error_that_lists_the_known_ones(app: Flask) -> None:
+    message = error_message(publish(app, {**MINIMAL, "licence": "MIT", "yanked": False}))
+    assert message.startswith("The manifest has 'licence', 'yanked'; a manifest may have ")
+    assert set(re.findall(r"\w+", message.split("may have ")[1])) == set(FULL)
+    assert exported(app) == b""
 
 
 NOT_JSON = {
@@ -214,17 +208,19 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("manifest", NOT_JSON.values(), ids=NOT_JSON)
-def test_manifest_that_is_not_json_is_refused_by_its_file(app: Flask, manifest: bytes) -> None:
-    said = refusal(publish(app, manifest))
-    assert said.split("/")[-1].startswith("clock.json is not JSON in UTF-8: ")
+def test_manifest_that_is_not_json_is_an_error_that_names_the_file(
+    app: Flask, manifest: bytes
+) -> None:
+    message = error_message(publish(app, manifest))
+    assert message.split("/")[-1].startswith("clock.json is not JSON in UTF-8: ")
 
 
-@pytest.mark.parametrize("manifest", [[], None, "x", 1, [LEAST]], ids=repr)
-def test_manifest_that_is_no_object_is_refused(app: Flask, manifest: object) -> None:
-    assert refusal(publish(app, manifest)) == "The manifest must be one JSON object."
+@pytest.mark.parametrize("manifest", [[], None, "x", 1, [MINIMAL]], ids=repr)
+def test_manifest_that_is_not_an_object_is_an_error(app: Flask, manifest: object) -> None:
+    assert error_message(publish(app, manifest)) == "The manifest must be one JSON object."
 
 
-SINCE = {
+LATER_CHANGES = {
     "nothing": ["list"],
     "yank": ["yank", "acme/clock@1.0.0", "--reason", "Broken."],
     "deprecate": ["deprecate", "acme/clock@1.0.0", "Old."],
@@ -232,72 +228,77 @@ SINCE = {
 }
 
 
-@pytest.mark.parametrize("change", SINCE.values(), ids=SINCE)
-def test_same_again_is_already_published_and_changes_nothing(app: Flask, change: list[str]) -> None:
+@pytest.mark.parametrize("change", LATER_CHANGES.values(), ids=LATER_CHANGES)
+def test_publishing_the_same_again_changes_nothing(app: Flask, change: list[str]) -> None:
     publish(app, FULL)
     run(app, *change)
-    before = stored(app)
+    before = exported(app)
     result = publish(app, dict(reversed(FULL.items())))
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "acme/clock@1.0.0 is already published.\n"
-    assert stored(app) == before
+    assert exported(app) == before
 
 
-@pytest.mark.parametrize("key", [*LOOKS, *REST])
-def test_same_version_with_another_field_is_refused_by_its_key(app: Flask, key: str) -> None:
+@pytest.mark.parametrize("key", [*APPEARANCE, *OTHER_FIELDS])
+def test_same_version_with_another_field_is_an_error_that_names_the_key(
+    app: Flask, key: str
+) -> None:
     sizes = {"minSize": {"w": 2, "h": 1}, "maxSize": {"w": 2, "h": 4}, "permissions": []}
     other = {"displayName": "World clock", "sdkVersion": ">=1.2 <3", **sizes}.get(key)
     publish(app, FULL)
-    before = stored(app)
-    assert refusal(publish(app, {**FULL, key: other})) == (
+    before = exported(app)
+    assert error_message(publish(app, {**FULL, key: other})) == (
         f"acme/clock@1.0.0 is published already with a different {key}; "
         "publish the change as a new version."
     )
-    assert stored(app) == before
+    assert exported(app) == before
 
 
-def test_same_version_with_other_bytes_is_refused(app: Flask) -> None:
-    publish(app, LEAST)
-    before = stored(app)
-    assert "a different sha256Hash; " in refusal(publish(app, LEAST, bundle=BUNDLE.upper()))
-    elsewhere = publish(app, LEAST, "--bundle-url", "https://example.com/x", bundle=b"")
-    assert "a different bundleSize, bundleUrl, sha256Hash; " in refusal(elsewhere)
-    assert stored(app) == before
+def test_same_version_with_other_bytes_is_an_error(app: Flask) -> None:
+    publish(app, MINIMAL)
+    before = exported(app)
+    assert "a different sha256Hash; " in error_message(publish(app, MINIMAL, bundle=BUNDLE.upper()))
+    elsewhere = publish(app, MINIMAL, "--bundle-url", "https://example.com/x", bundle=b"")
+    assert "a different bundleSize, bundleUrl, sha256Hash; " in error_message(elsewhere)
+    assert exported(app) == before
 
 
 def test_dry_run_prints_what_would_be_stored_and_stores_nothing(app: Flask) -> None:
     result = publish(app, FULL, "--dry-run")
-    assert (result.exit_code, result.stderr, stored(app)) == (0, "", "")
+    assert (result.exit_code, result.stderr, exported(app)) == (0, "", b"")
     assert "Wörld" in result.stdout
     publish(app, FULL)
-    would, did = json.loads(result.stdout), detail(app)
-    for shown in (would, did):  # the moment differs from run to run
-        assert shown["widget"].pop("createdAt") == shown["versions"][0].pop("publishedAt")
-    for entry in did["versions"]:
-        del entry["scope"], entry["name"]  # a widget document says them once
-    assert (would["widget"], would["versions"]) == (did["widget"], did["versions"])
+    printed, published = json.loads(result.stdout), detail(app)
+    for body in (printed, published):
+        # The time differs from run to run.
+        assert body["widget"].pop("createdAt") == body["versions"][0].pop("publishedAt")
+    for entry in published["versions"]:
+        # A widget document has them in the widget only.
+        del entry["scope"], entry["name"]
+    assert printed == {key: published[key] for key in ("widget", "versions")}
 
 
-def test_dry_run_of_a_later_version_shows_the_widget_as_it_stays(app: Flask) -> None:
-    publish(app, LEAST)
-    before = stored(app)
-    shown = json.loads(publish(app, {**FULL, "version": "2.0.0"}, "--dry-run").stdout)
-    assert shown["widget"] == detail(app)["widget"]
-    assert [entry["version"] for entry in shown["versions"]] == ["2.0.0"]
-    assert "different sha256Hash" in refusal(publish(app, LEAST, "--dry-run", bundle=b"x" * 28))
-    assert stored(app) == before
+def test_dry_run_of_a_later_version_prints_the_existing_widget(app: Flask) -> None:
+    publish(app, MINIMAL)
+    before = exported(app)
+    printed = json.loads(publish(app, {**FULL, "version": "2.0.0"}, "--dry-run").stdout)
+    assert printed["widget"] == detail(app)["widget"]
+    assert [entry["version"] for entry in printed["versions"]] == ["2.0.0"]
+    changed = publish(app, MINIMAL, "--dry-run", bundle=b"x" * 28)
+    assert "different sha256Hash" in error_message(changed)
+    assert exported(app) == before
 
 
-def test_bundle_url_of_the_option_wins_over_the_setting(app: Flask) -> None:
-    publish(app, LEAST, "--bundle-url", "http://localhost:8000/{name}.js?v={version}")
+def test_bundle_url_option_overrides_the_setting(app: Flask) -> None:
+    publish(app, MINIMAL, "--bundle-url", "http://localhost:8000/{name}.js?v={version}")
     (entry,) = detail(app)["versions"]
     assert entry["bundleUrl"] == "http://localhost:8000/clock.js?v=1.0.0"
 
 
-def test_bundle_url_holds_names_percent_encoded_and_fills_each_once(app: Flask) -> None:
+def test_bundle_url_contains_percent_encoded_names(app: Flask) -> None:
     odd = {"scope": "@acme", "name": "{version} 100%?#&ü", "version": "1.0.0-a+b"}
-    assert publish(app, {**LEAST, **odd}).exit_code == 0
-    (entry,) = json.loads(stored(app))["versions"]
+    assert publish(app, {**MINIMAL, **odd}).exit_code == 0
+    (entry,) = json.loads(exported(app))["versions"]
     assert entry["bundleUrl"] == (
         "https://cdn.example.com/%40acme/%7Bversion%7D%20100%25%3F%23%26%C3%BC/1.0.0-a%2Bb.js"
     )
@@ -305,91 +306,100 @@ def test_bundle_url_holds_names_percent_encoded_and_fills_each_once(app: Flask) 
 
 def test_without_a_bundle_url_nothing_is_published(app_with: AppWith) -> None:
     app = app_with()
-    asked = "Give --bundle-url, or set CATALOG_BUNDLE_URL: where is the bundle loaded?"
-    assert refusal(publish(app, LEAST)) == asked
-    assert stored(app) == ""
+    expected = "The bundle has no URL: use --bundle-url or set CATALOG_BUNDLE_URL."
+    assert error_message(publish(app, MINIMAL)) == expected
+    assert exported(app) == b""
 
 
-BAD_URLS = ["javascript:alert(1)", "//cdn.example.com/x", "https://", "https://a b/", "https://[x"]
+INVALID_URLS = [
+    "javascript:alert(1)",
+    "//cdn.example.com/x",
+    "https://",
+    "https://a b/",
+    "https://[x",
+]
 
 
-@pytest.mark.parametrize("url", [*BAD_URLS, "https://a/\udcff"], ids=ascii)
-def test_bundle_url_that_is_no_web_address_is_refused(app: Flask, url: str) -> None:
-    said = refusal(publish(app, LEAST, "--bundle-url", url))
-    assert f"bundleUrl must be an absolute http or https URL, not {url!a}" in said
-    assert stored(app) == ""
+@pytest.mark.parametrize("url", [*INVALID_URLS, "https://a/\udcff"], ids=ascii)
+def test_invalid_bundle_url_is_an_error(app: Flask, url: str) -> None:
+    message = error_message(publish(app, MINIMAL, "--bundle-url", url))
+    assert f"bundleUrl must be an absolute http or https URL, not {url!a}" in message
+    assert exported(app) == b""
 
 
-def test_manifest_or_bundle_may_come_from_standard_input(app: Flask) -> None:
-    manifest, bundle = files(app, LEAST)
-    assert run(app, "publish", "-", bundle, given=json.dumps(LEAST)).exit_code == 0
-    # "Already published" says that the same bytes were read.
-    said = run(app, "publish", manifest, "-", given=BUNDLE).stderr
-    assert said == "acme/clock@1.0.0 is already published.\n"
+def test_manifest_or_bundle_can_be_standard_input(app: Flask) -> None:
+    manifest, bundle = write_files(app, MINIMAL)
+    assert run(app, "publish", "-", bundle, stdin=json.dumps(MINIMAL)).exit_code == 0
+    # "Already published" means that the same bytes were read.
+    status = run(app, "publish", manifest, "-", stdin=BUNDLE).stderr
+    assert status == "acme/clock@1.0.0 is already published.\n"
 
 
 def test_manifest_and_bundle_cannot_both_be_standard_input(app: Flask) -> None:
-    assert run(app, "publish", "-", "-", given=json.dumps(LEAST)).exit_code in (1, 2)
-    assert stored(app) == ""
+    assert run(app, "publish", "-", "-", stdin=json.dumps(MINIMAL)).exit_code == 2
+    assert exported(app) == b""
 
 
-def test_version_of_an_unlisted_widget_stays_unseen(app_with: AppWith) -> None:
+def test_version_of_an_unlisted_widget_is_not_public(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", listed=False), BUNDLE_URL=URL)
-    assert "acme/clock is unlisted; flask relist shows it.\n" in publish(app, LEAST).stderr
+    assert "acme/clock is unlisted; flask relist shows it.\n" in publish(app, MINIMAL).stderr
     assert detail(app) == {"error": "There is no widget 'acme/clock'."}
     assert get(app, "v1/widgets/search")["total"] == 0
-    assert [each["version"] for each in json.loads(stored(app))["versions"]] == ["1.0.0"]
+    assert [entry["version"] for entry in json.loads(exported(app))["versions"]] == ["1.0.0"]
 
 
-def test_version_is_the_newest_in_every_answer_at_once(app_with: AppWith) -> None:
+def test_published_version_is_in_the_next_response_of_every_endpoint(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", version("2.0.0")), BUNDLE_URL=URL)
     client = app.test_client()
-    family = ["v1/widgets/search?q=clock", "v1/widgets/acme/clock", "widgets/acme/registry.json"]
-    before = [client.get(f"/api/{path}").headers["ETag"] for path in family]
-    publish(app, {**LEAST, "version": "1.9.5"})
-    after = [client.get(f"/api/{path}") for path in family]
-    assert not {answer.headers["ETag"] for answer in after} & set(before)
-    found, shown, registry = (answer.get_json() for answer in after)
-    assert [entry["version"] for entry in shown["versions"]] == ["1.9.5", "2.0.0"]
-    assert found["widgets"][0]["latestVersion"] == shown["versions"][0]
-    assert registry["widgets"][0]["versions"] == shown["versions"]
+    paths = ["v1/widgets/search?q=clock", "v1/widgets/acme/clock", "widgets/acme/registry.json"]
+    before = [client.get(f"/api/{path}").headers["ETag"] for path in paths]
+    publish(app, {**MINIMAL, "version": "1.9.5"})
+    after = [client.get(f"/api/{path}") for path in paths]
+    assert not {response.headers["ETag"] for response in after} & set(before)
+    search, widget, registry = (response.get_json() for response in after)
+    assert [entry["version"] for entry in widget["versions"]] == ["1.9.5", "2.0.0"]
+    assert search["widgets"][0]["latestVersion"] == widget["versions"][0]
+    assert registry["widgets"][0]["versions"] == widget["versions"]
 
 
-def publish_at_once(app: Flask, manifests: list[Json]) -> list[tuple[int, str]]:
-    """Publish each in a process of its own, none before all have looked and wait to write."""
-    _, bundle = files(app, LEAST)
-    command = [sys.executable, "-m", "flask", "publish", "-", bundle, "--bundle-url", URL]
-    environment = {**os.environ, "CATALOG_DATABASE": str(app.config["DATABASE"])}
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
-    with closing(sqlite3.connect(app.config["DATABASE"], isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
+def publish_concurrently(app: Flask, manifests: list[Json]) -> list[tuple[int, str]]:
+    """Publish each manifest in a process; none writes before all wait for the write lock.
+
+    Return the exit code and the status line of each.
+    """
+    _, bundle = write_files(app, MINIMAL)
+    database = app.config["DATABASE"]
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         processes = [
-            subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **pipes)
+            start_command(
+                *(database, "publish", "-", bundle, "--bundle-url", URL), stdin=subprocess.PIPE
+            )
             for _ in manifests
         ]
         for process, manifest in zip(processes, manifests, strict=True):
             process.stdin.write(json.dumps(manifest))
             process.stdin.close()
         waiting = {process.stderr.readline() for process in processes}
-        holder.execute("ROLLBACK")
-    told = []
+        other.execute("ROLLBACK")
+    results = []
     for process in processes:
         with process:
-            told.append((process.wait(timeout=30), process.stderr.readline().strip()))
+            results.append((process.wait(timeout=30), process.stderr.readline().strip()))
     assert waiting == {"The database is busy; waiting.\n"}
-    return told
+    return results
 
 
-def test_processes_that_publish_versions_of_a_new_widget_at_once_lose_none(app: Flask) -> None:
-    numbers = [f"1.{minor}.0" for minor in range(8)]
-    told = publish_at_once(app, [{**LEAST, "version": number} for number in numbers])
-    assert told == [(0, f"Published acme/clock@{number}.") for number in numbers]
+def test_concurrent_processes_can_publish_versions_of_a_new_widget(app: Flask) -> None:
+    numbers = [f"1.{minor}.0" for minor in range(4)]
+    results = publish_concurrently(app, [{**MINIMAL, "version": number} for number in numbers])
+    assert results == [(0, f"Published acme/clock@{number}.") for number in numbers]
     assert sorted(entry["version"] for entry in detail(app)["versions"]) == numbers
     assert run(app, "check").exit_code == 0
 
 
-def test_processes_that_publish_the_same_version_at_once_store_it_once(app: Flask) -> None:
-    told = publish_at_once(app, [LEAST] * 4)
+def test_concurrent_processes_that_publish_the_same_version_store_it_once(app: Flask) -> None:
+    results = publish_concurrently(app, [MINIMAL] * 3)
     already = (0, "acme/clock@1.0.0 is already published.")
-    assert sorted(told) == [(0, "Published acme/clock@1.0.0."), already, already, already]
+    assert sorted(results) == [(0, "Published acme/clock@1.0.0."), already, already]
     assert [entry["version"] for entry in detail(app)["versions"]] == ["1.0.0"]

@@ -1,6 +1,7 @@
-"""The operator's command line: flask publish, flask yank and so on, a module for each family."""
+"""The operator's command line: flask publish, flask yank and so on, one module per family."""
 
-from catalog.commands import (  # noqa: F401, each adds its own
+# Importing a module registers its commands.
+from catalog.commands import (  # noqa: F401
     bundles,
     edit,
     import_export,

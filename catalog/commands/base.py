@@ -1,14 +1,14 @@
-"""What every command shares: how it is registered, how it talks, how it refuses."""
+"""Base of all commands: registration, access to the catalog, output, errors, argument types."""
 
 import io
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import click
-from flask import Blueprint, current_app
+from flask import Blueprint, Flask, current_app
 
 from catalog.documents import Document, DocumentError, identifier, text
 from catalog.files.jsonl import CatalogFileError
@@ -19,17 +19,15 @@ from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
 
-T = TypeVar("T")
-
 commands = Blueprint("commands", __name__, cli_group=None)
 
 
 class CommandError(click.ClickException):
-    """What was asked cannot be done, and the sentence says why; exit code 1."""
+    """The command cannot be carried out; the message says why. Exit code 1."""
 
 
 class Command(click.Command):
-    """A command with --quiet that refuses in a sentence, never with a traceback."""
+    """A command with --quiet that reports expected errors in one sentence, without a traceback."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -37,19 +35,21 @@ class Command(click.Command):
             ["-q", "--quiet"],
             is_flag=True,
             expose_value=False,
-            callback=_remember_quiet,
-            help="Say nothing but errors.",
+            callback=_set_quiet,
+            help="Print errors only.",
         )
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # whose encoding may know few scripts
+            # The encoding of a stream may not cover every character of the catalog.
+            if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except BrokenPipeError:
-            raise  # whoever read the output has had enough
+            # The reader of a pipe has closed it: click exits without a message.
+            raise
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
             raise CommandError(f"{file}{error.strerror}.") from error
@@ -57,64 +57,96 @@ class Command(click.Command):
             raise CommandError(str(error)) from error
 
 
-def _remember_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
+def _set_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
     context.meta["quiet"] = quiet
 
 
+def is_quiet() -> bool:
+    """Return whether the command runs with --quiet."""
+    return bool(click.get_current_context().meta.get("quiet"))
+
+
 def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as flask NAME."""
+    """Register a function as a command of this name."""
     return commands.cli.command(name, cls=Command)
 
 
+def application() -> Flask:
+    """Return the application whose catalog the command works on.
+
+    Every command gets its database, bundles and settings through this function. A front end
+    provides the application as a flask.cli.ScriptInfo in the click context, as `flask` does.
+    """
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+    return app
+
+
+def setting(name: str) -> Any:
+    """Return the value of a setting; its name has no CATALOG_ prefix."""
+    return application().config[name]
+
+
 def database() -> Database:
-    """The database of the settings; says so when it must wait for another writer."""
-    opened: Database = current_app.extensions["database"]
-    opened.on_wait = lambda: say("The database is busy; waiting.")
-    return opened
+    """Return the database of the catalog. It prints a line before it waits for a lock."""
+    db: Database = application().extensions["database"]
+    db.on_wait = lambda: print_status("The database is busy; waiting.")
+    return db
 
 
 def bundles() -> Bundles:
-    """The bundles of the settings; says so when it must wait for another command."""
-    held: Bundles = current_app.extensions["bundles"]
-    held.on_wait = lambda: say(f"Another command writes to {held.name}; waiting.")
-    return held
+    """Return the bundles of the catalog. They print a line before they wait for a lock."""
+    directory: Bundles = application().extensions["bundles"]
+    directory.on_wait = lambda: print_status(
+        f"Another command writes to {directory.name}; waiting."
+    )
+    return directory
 
 
-def say(message: str) -> None:
-    """Tell the operator what happened. Data goes to standard output, this does not."""
-    if not click.get_current_context().meta.get("quiet"):
+def print_status(message: str) -> None:
+    """Print what happened to standard error, unless --quiet. Standard output is for data."""
+    if not is_quiet():
         click.echo(message, err=True)
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only with --yes or the operator's own yes; a script is never left waiting."""
+    """Return if --yes is given or the operator confirms; raise CommandError otherwise.
+
+    Without a terminal it raises immediately, so that a script never hangs on the question.
+    """
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise CommandError(f"{question} There is no terminal to answer at; give --yes to go on.")
+        raise CommandError(f"{question} Standard input is not a terminal; use --yes to confirm.")
     if not click.confirm(question, err=True):
         raise CommandError("Nothing was changed.")
 
 
-def progress(items: list[T], label: str = "Writing") -> AbstractContextManager[Iterable[T]]:
-    """The items, with a bar that follows them where a person watches."""
-    return click.progressbar(items, label=label, file=sys.stderr, hidden=not is_interactive())
+@contextmanager
+def progress_bar(label: str, *, show_count: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of (done, total) that moves a progress bar.
+
+    The bar is shown only on an interactive terminal.
+    """
+    if is_quiet() or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    with click.progressbar(length=0, label=label, show_pos=show_count, file=sys.stderr) as bar:
+
+        def on_progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield on_progress
 
 
-def is_interactive() -> bool:
-    """Whether a person sees what a command says while it works."""
-    quiet = click.get_current_context().meta.get("quiet")
-    return sys.stderr is not None and sys.stderr.isatty() and not quiet
-
-
-def count_text(documents: Sequence[Document]) -> str:
-    """How many widgets and versions the documents hold, in words."""
+def format_counts(documents: Sequence[Document]) -> str:
+    """Return the numbers of widgets and versions in the documents, as words."""
     versions = sum(len(document.versions) for document in documents)
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
 
 
 class WidgetName(NamedTuple):
-    """A widget, or with a version or range behind @ some of its versions."""
+    """The name of a widget, optionally with a version or a range of versions after an @."""
 
     scope: str
     name: str
@@ -124,45 +156,49 @@ class WidgetName(NamedTuple):
         return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
 
 
-class NameType(click.ParamType):  # type: ignore[type-arg]
-    """An argument of the form scope/name, or scope/name@version."""
+class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
+    """An argument of the form scope/name or scope/name@version."""
 
-    def __init__(self, form: str, *, version: bool | None) -> None:
+    def __init__(self, form: str, *, with_version: bool | None) -> None:
+        """Require a version, allow none or, where with_version is None, take both forms."""
         self.name = form
-        self.version = version  # None: with or without
+        self.with_version = with_version
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> WidgetName:
         widget, at, version = str(value).rpartition("@")
-        # A scope or name may hold an @ of its own.
+        # A scope or a name may contain an @ too.
         is_name = "/" in version or widget.endswith("/")
-        if is_name or (self.version is False and not is_version(version)):
+        if is_name or (self.with_version is False and not is_version(version)):
             widget, at, version = str(value), "", ""
         scope, _, name = widget.partition("/")
         try:
-            if self.version not in (None, bool(at)):
+            if self.with_version not in (None, bool(at)):
                 raise ValueError
             return WidgetName(identifier(scope), identifier(name), version if at else None)
         except ValueError:
             self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
 
 
-class TextType(click.ParamType):  # type: ignore[type-arg]
-    """Text that the catalog can hold; a shell can hand over bytes that are none."""
+class ValidatedType(click.ParamType):  # type: ignore[type-arg]
+    """An argument that a function validates; its ValueError says what is allowed."""
 
-    name = "text"
+    def __init__(self, name: str, validate: Callable[[str], str]) -> None:
+        self.name = name
+        self.validate = validate
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> str:
         try:
-            return text(value)
+            return self.validate(value)
         except ValueError as allowed:
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
-TEXT = TextType()
-WIDGET = NameType("scope/name", version=False)
-VERSION = NameType("scope/name@version", version=True)
-WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", version=None)
+# Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
+TEXT = ValidatedType("text", text)
+WIDGET = WidgetNameType("scope/name", with_version=False)
+VERSION = WidgetNameType("scope/name@version", with_version=True)
+WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)

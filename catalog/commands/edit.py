@@ -1,4 +1,4 @@
-"""flask yank, deprecate, unlist, official, describe, delete: what changes a widget or version."""
+"""flask yank, deprecate, unlist, official, describe, delete: changes of a widget or version."""
 
 import click
 
@@ -12,14 +12,14 @@ from catalog.commands.base import (
     command,
     confirm,
     database,
-    say,
+    print_status,
 )
 from catalog.commands.lookup import (
-    find_version,
-    find_versions,
     find_widget,
-    has_widget,
-    say_latest,
+    get_version,
+    get_versions,
+    get_widget,
+    print_latest,
 )
 from catalog.semver_ranges import is_version
 from catalog.store import writes
@@ -31,39 +31,39 @@ from catalog.store import writes
 def yank(version: WidgetName, reason: str | None) -> None:
     """Withdraw a version.
 
-    It can still be read, but is no longer offered as the latest or as compatible.
+    It can still be read, but it is never the latest or a compatible version.
     """
-    found = find_version(version)
-    reason = found["yanked_reason"] if reason is None else reason or None
-    if any(database().write(writes.set_yanked(found["id"], True, reason))):
-        say(f"Yanked {version}.")
+    row = get_version(version)
+    reason = row["yanked_reason"] if reason is None else reason or None
+    if any(database().write(writes.set_yanked(row["id"], True, reason))):
+        print_status(f"Yanked {version}.")
     else:
-        say(f"{version} is already yanked.")
-    say_latest(version)
+        print_status(f"{version} is already yanked.")
+    print_latest(version)
 
 
 @command("unyank")
 @click.argument("version", type=VERSION)
 def unyank(version: WidgetName) -> None:
-    """Offer a yanked version again."""
-    if any(database().write(writes.set_yanked(find_version(version)["id"], False, None))):
-        say(f"{version} is offered again.")
+    """Make a yanked version available again."""
+    if any(database().write(writes.set_yanked(get_version(version)["id"], False, None))):
+        print_status(f"Unyanked {version}.")
     else:
-        say(f"{version} is not yanked.")
-    say_latest(version)
+        print_status(f"{version} is not yanked.")
+    print_latest(version)
 
 
 @command("deprecate")
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
 @click.argument("message", type=TEXT)
 def deprecate(versions: tuple[WidgetName, ...], message: str) -> None:
-    """Warn the users of some versions.
+    """Set a warning on versions.
 
-    Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; prereleases
-    are in a range only where it names one. MESSAGE is what their users see.
+    Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; a range
+    matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
     if not message:
-        raise CommandError("The message is empty; flask undeprecate takes a warning away.")
+        raise CommandError("The message is empty; flask undeprecate removes a warning.")
     if "/" in message and is_version(message.rpartition("@")[2]):
         raise click.UsageError("The MESSAGE is missing at the end.")
     set_deprecation(versions, message, "Deprecated", "already has this warning")
@@ -72,7 +72,7 @@ def deprecate(versions: tuple[WidgetName, ...], message: str) -> None:
 @command("undeprecate")
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
 def undeprecate(versions: tuple[WidgetName, ...]) -> None:
-    """Take a warning away.
+    """Remove the warning of versions.
 
     Each VERSION is one version or an npm range of them.
     """
@@ -80,21 +80,24 @@ def undeprecate(versions: tuple[WidgetName, ...]) -> None:
 
 
 def set_deprecation(
-    versions: tuple[WidgetName, ...], message: str | None, done: str, nothing: str
+    versions: tuple[WidgetName, ...], message: str | None, changed_text: str, unchanged_text: str
 ) -> None:
-    found = {row["id"]: row for named in versions for row in find_versions(named)}
-    counts = database().write(writes.set_deprecation(found, message))
-    for row, changed in zip(found.values(), counts, strict=True):
-        path = f"{row['scope']}/{row['name']}@{row['version']}"
-        say(f"{done} {path}." if changed else f"{path} {nothing}.")
+    rows = {row["id"]: row for version in versions for row in get_versions(version)}
+    counts = database().write(writes.set_deprecation(rows, message))
+    for row, changed in zip(rows.values(), counts, strict=True):
+        version = WidgetName(row["scope"], row["name"], row["version"])
+        if changed:
+            print_status(f"{changed_text} {version}.")
+        else:
+            print_status(f"{version} {unchanged_text}.")
 
 
 @command("unlist")
 @click.argument("widget", type=WIDGET)
 def unlist(widget: WidgetName) -> None:
-    """Hide a widget from the public.
+    """Hide a widget from the public API.
 
-    Search, detail, registry and statistics no longer show it; nothing of it is lost.
+    Search, detail, registry and statistics no longer show it; none of its data is lost.
     """
     set_listed(widget, False, "is unlisted")
 
@@ -107,8 +110,8 @@ def relist(widget: WidgetName) -> None:
 
 
 def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
-    changed = any(database().write(writes.set_listed(find_widget(widget)["id"], listed)))
-    say(f"{widget} {state}{'' if changed else ' already'}.")
+    changed = any(database().write(writes.set_listed(get_widget(widget)["id"], listed)))
+    print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
 @command("official")
@@ -125,9 +128,9 @@ def unofficial(widget: WidgetName) -> None:
     set_official(widget, False, "is not official")
 
 
-def set_official(widget: WidgetName, marked: bool, state: str) -> None:
-    changed = any(database().write(writes.set_official(find_widget(widget)["id"], marked)))
-    say(f"{widget} {state}{'' if changed else ' already'}.")
+def set_official(widget: WidgetName, is_official: bool, state: str) -> None:
+    changed = any(database().write(writes.set_official(get_widget(widget)["id"], is_official)))
+    print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
 @command("describe")
@@ -138,50 +141,55 @@ def set_official(widget: WidgetName, marked: bool, state: str) -> None:
 def describe(
     widget: WidgetName, display_name: str | None, description: str | None, icon: str | None
 ) -> None:
-    """Change a widget's name or looks.
+    """Change the display name, description or icon.
 
-    Versions that were published with their own name, description or icon keep them.
+    Versions that were published with their own display name, description or icon keep them.
     """
     if (display_name, description, icon) == (None, None, None):
         raise click.UsageError("Give --display-name, --description or --icon.")
     if display_name == "":
         raise CommandError("The display name must not be empty.")
-    given = {"display_name": display_name, "description": description, "icon": icon}
+    options = {"display_name": display_name, "description": description, "icon": icon}
+    # The write changes nothing if another process has changed one of the columns since they were
+    # read. Then read again, so that the change of the other process is kept.
     while True:
-        row = find_widget(widget)
-        before = {key: row[key] for key in given}
-        after = before | {key: value or None for key, value in given.items() if value is not None}
+        row = get_widget(widget)
+        before = {key: row[key] for key in options}
+        after = before | {key: value or None for key, value in options.items() if value is not None}
         if after == before:
-            say(f"{widget} is described so already.")
+            print_status(f"{widget} is already described like this.")
             return
         if any(database().write(writes.describe(row["id"], before, after))):
-            say(f"{widget} is described.")
+            print_status(f"{widget} is described.")
             return
-        # Another process has described it since: look again, so that what it said stays.
 
 
 @command("delete")
 @click.argument("target", metavar="WIDGET|VERSION", type=WIDGET_OR_VERSION)
-@click.option("--yes", is_flag=True, help="Delete without asking.")
+@click.option("--yes", is_flag=True, help="Delete without confirmation.")
 def delete(target: WidgetName, yes: bool) -> None:
-    """Remove a widget or version for good.
+    """Delete a widget or version permanently.
 
-    A widget goes with all its versions and its install count. The number of a deleted version can
-    be published again only with the same bundle.
+    A widget is deleted with all its versions and its install count. The number of a deleted version
+    can be published again only with the same bundle.
     """
-    whole = WidgetName(target.scope, f"{target.name}@{target.version}")
-    if target.version is not None and has_widget(whole):
-        target = whole  # a name with an @ in it
+    if target.version is not None:
+        # The name of a widget may contain an @ too.
+        whole_name = f"{target.name}@{target.version}"
+        if find_widget(target.scope, whole_name):
+            target = WidgetName(target.scope, whole_name)
     if target.version is None:
-        statements = writes.delete_widget(find_widget(target)["id"])
-        question = f"Delete {target}, its versions and its install count for good?"
+        statements = writes.delete_widget(get_widget(target)["id"])
+        question = f"Delete {target}, its versions and its install count permanently?"
     else:
-        statements = writes.delete_version(find_version(target)["id"])
-        question = f"Delete {target} for good? (flask yank withdraws it and keeps it readable.)"
+        statements = writes.delete_version(get_version(target)["id"])
+        question = f"Delete {target} permanently? (flask yank withdraws it and keeps it readable.)"
     confirm(question, yes)
     database().write(statements)
-    say(f"Deleted {target}.")
+    print_status(f"Deleted {target}.")
     numbers = "The numbers of its versions" if target.version is None else "Its number"
-    say(f"{numbers} can be published again only with the same bundle: clients may have it cached.")
+    print_status(
+        f"{numbers} can be published again only with the same bundle: clients may have it cached."
+    )
     if target.version is not None:
-        say_latest(target)
+        print_latest(target)

@@ -1,7 +1,7 @@
-"""flask init, flask import, flask export: the catalog from files and into files."""
+"""flask init, import, export: creates the catalog, reads catalog files and writes them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -9,10 +9,18 @@ from typing import BinaryIO
 import click
 
 from catalog.atomic_files import replacing
-from catalog.commands.base import CommandError, command, count_text, database, progress, say
+from catalog.commands.base import (
+    CommandError,
+    command,
+    database,
+    format_counts,
+    print_status,
+    progress_bar,
+)
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.export import catalog_lines
+from catalog.store.sqlite import Statement
 from catalog.text import plural
 
 DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
@@ -23,29 +31,29 @@ DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
 def init(demo: bool) -> None:
     """Create the database.
 
-    One that exists is left as it is.
+    An existing database is not changed.
     """
     if database().exists():
         database().check()
-        say(f"{database().name} exists already.")
+        print_status(f"{database().name} exists already.")
         return
     documents = []
     if demo:
         with DEMO.open("rb") as file:
             documents = read_catalog([file])
     database().create(writes.put_documents(documents))
-    say(f"Created {database().name} with {count_text(documents)}.")
+    print_status(f"Created {database().name} with {format_counts(documents)}.")
 
 
 @command("import")
 @click.argument("files", metavar="FILE...", type=click.File("rb"), nargs=-1, required=True)
 @click.option("--prune", is_flag=True, help="Also remove widgets and versions the files lack.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print what would change.")
 def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
-    """Add and update from catalog files.
+    """Add and update widgets from catalog files.
 
-    FILE is JSON Lines, a widget document a line, or - for standard input. All of it goes in or,
-    where anything is wrong, nothing.
+    FILE is JSON Lines, one widget document per line, or - for standard input. If anything in the
+    files is invalid, nothing is imported.
     """
     database().check()
     documents = read_catalog(files)
@@ -53,31 +61,40 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
     for document in documents:
         for warning in document.warnings:
-            say(f"Warning: {document.path}: {warning}.")
+            print_status(f"Warning: {document.path}: {warning}.")
     parts = [writes.put_document(document) for document in documents]
     if prune:
         parts.append(writes.remove_all_but(documents))
     with database().read() as connection:
-        known = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
+        existing = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
     run = database().dry_run if dry_run else database().write
-    with progress([statement for part in parts for statement in part]) as statements:
-        counts = iter(run(statements))
+    with progress_bar("Writing") as on_progress:
+        statements = [statement for part in parts for statement in part]
+        counts = iter(run(_with_progress(statements, on_progress)))
 
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
-    added = sum((d.widget["scope"], d.widget["name"]) not in known for d in documents)
+    added = sum((d.widget["scope"], d.widget["name"]) not in existing for d in documents)
     changed = sum(change > 0 for change in changes) - added
     if added + changed >= writes.OPTIMIZE_AFTER and not dry_run:
         database().write(writes.optimize_search_index())
-    say(
-        f"{'Would import' if dry_run else 'Imported'} {count_text(documents)}: {added} added, "
+    print_status(
+        f"{'Would import' if dry_run else 'Imported'} {format_counts(documents)}: {added} added, "
         f"{changed} changed, {len(documents) - added - changed} unchanged."
     )
     if prune:
         removed_widgets, *removed_versions = counts
-        say(
+        print_status(
             f"{'Would remove' if dry_run else 'Removed'} {plural(removed_widgets, 'widget')} and "
             f"{plural(sum(removed_versions), 'version')} of the others."
         )
+
+
+def _with_progress(
+    statements: list[Statement], on_progress: Callable[[int, int], None]
+) -> Iterator[Statement]:
+    for number, statement in enumerate(statements, start=1):
+        yield statement
+        on_progress(number, len(statements))
 
 
 @command("export")
@@ -87,14 +104,17 @@ def export(file: str) -> None:
 
     Without FILE it goes to standard output; flask import reads it back.
     """
-    with database().read() as connection, opened_to_write(file) as output:
+    with database().read() as connection, open_output(file) as output:
         for line in catalog_lines(connection):
             output.write(line.encode())
 
 
 @contextmanager
-def opened_to_write(file: str) -> Iterator[BinaryIO]:
-    """Standard output for -, else the file: a device as it is, any other replaced at the end."""
+def open_output(file: str) -> Iterator[BinaryIO]:
+    """Open a file, or standard output for -, to write to.
+
+    A regular file is replaced when the block ends without an error; a device is written directly.
+    """
     try:
         if file == "-" and sys.stdout is None:
             raise CommandError("Standard output is closed; name a FILE.")

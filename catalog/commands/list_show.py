@@ -5,9 +5,9 @@ import sqlite3
 
 import click
 
-from catalog.commands.base import TEXT, WIDGET, WidgetName, command, database, say
-from catalog.commands.lookup import find_widget
-from catalog.commands.terminal import json_text, plain, table
+from catalog.commands.base import TEXT, WIDGET, WidgetName, command, database, print_status
+from catalog.commands.lookup import get_widget
+from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.store import json_sql
 from catalog.store.export import document
@@ -31,24 +31,24 @@ ORDER BY scope, name
 @command("list")
 @click.argument("words", nargs=-1, type=TEXT)
 @click.option("--scope", type=TEXT, help="Only widgets of this scope.")
-@click.option("--unlisted", is_flag=True, help="Only widgets that the public does not see.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of a table.")
-def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bool) -> None:
+@click.option("--unlisted", is_flag=True, help="Only unlisted widgets.")
+@click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
+def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, json_output: bool) -> None:
     """List widgets, or find them by words.
 
-    Each of the WORDS must be in the display name, in the description or in scope/name, without
-    regard to case and accents.
+    Each of the WORDS must occur in the display name, the description or scope/name; case and
+    accents are ignored.
     """
-    sought = json.dumps(fold(" ".join(words)).split())
+    folded_words = json.dumps(fold(" ".join(words)).split())
     with database().read() as connection:
         connection.create_function("fold", 1, fold, deterministic=True)
-        values = {"scope": scope, "unlisted": unlisted, "words": sought}
+        values = {"scope": scope, "unlisted": unlisted, "words": folded_words}
         rows = connection.execute(LIST, values).fetchall()
-    if as_json:
-        click.echo(json_text([listed_widget(row) for row in rows]))
+    if json_output:
+        click.echo(format_json([widget_json(row) for row in rows]))
         return
     if rows:
-        lines = [
+        cells = [
             [
                 f"{row['scope']}/{row['name']}",
                 row["display_name"],
@@ -60,11 +60,12 @@ def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, as_json: bo
             for row in rows
         ]
         headings = ("WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS", "MARKS")
-        click.echo("\n".join(table(headings, lines, first=1)))
-    say(plural(len(rows), "widget") + ".")
+        click.echo("\n".join(format_table(headings, cells, shrink_first=1)))
+    print_status(plural(len(rows), "widget") + ".")
 
 
-def listed_widget(row: sqlite3.Row) -> Json:
+def widget_json(row: sqlite3.Row) -> Json:
+    """Return a row of the list as flask list --json prints it."""
     return {
         **json.loads(row["json"]),
         "listed": bool(row["listed"]),
@@ -74,55 +75,63 @@ def listed_widget(row: sqlite3.Row) -> Json:
 
 
 def widget_marks(row: sqlite3.Row) -> str:
+    """Return what the last column of the list says about a widget."""
     marks = {
         "unlisted": not row["listed"],
         "yanked": row["versions"] and row["latest_version"] is None,
         "deprecated": row["deprecation_message"] is not None,
         "official": row["is_official"],
     }
-    return ", ".join(mark for mark, holds in marks.items() if holds)
+    return ", ".join(mark for mark, is_set in marks.items() if is_set)
 
 
 @command("show")
 @click.argument("widget", type=WIDGET)
-@click.option("--json", "as_json", is_flag=True, help="Print the widget document.")
-def show(widget: WidgetName, as_json: bool) -> None:
+@click.option("--json", "json_output", is_flag=True, help="Print the widget document.")
+def show(widget: WidgetName, json_output: bool) -> None:
     """Show a widget with all its versions."""
-    row = find_widget(widget)
+    row = get_widget(widget)
     with database().read() as connection:
         shown = document(connection, row)
-    if as_json:
-        click.echo(json_text(shown))
+    if json_output:
+        click.echo(format_json(shown))
         return
-    facts = shown["widget"]
-    click.echo(f"{plain(facts['displayName'])} ({widget})")
+    fields = shown["widget"]
+    click.echo(f"{replace_unprintable(fields['displayName'])} ({widget})")
     for label, value in (
-        ("description", facts["description"]),
-        ("icon", facts["icon"]),
-        ("official", {True: "yes", False: "no", None: "not said"}[facts["isOfficial"]]),
-        ("listed", "yes" if facts["listed"] else "no: unlisted"),
-        ("installs", "unknown" if facts["downloadCount"] is None else facts["downloadCount"]),
-        ("created", facts["createdAt"]),
+        ("description", fields["description"]),
+        ("icon", fields["icon"]),
+        ("official", {True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]]),
+        ("listed", "yes" if fields["listed"] else "no: unlisted"),
+        ("installs", "unknown" if fields["downloadCount"] is None else fields["downloadCount"]),
+        ("created", fields["createdAt"]),
     ):
-        click.echo(f"  {label + ':':13}{'none' if value is None else plain(str(value))}")
+        text = "none" if value is None else replace_unprintable(str(value))
+        click.echo(f"  {label + ':':13}{text}")
     if shown["versions"]:
-        latest = json_sql.latest_version(shown["versions"])
-        lines = [
-            [
-                entry["version"],
-                entry["publishedAt"],
-                str(entry["bundleSize"]),
-                entry["sdkVersion"] or '""',
-                version_marks(entry, latest),
-            ]
-            for entry in shown["versions"]
-        ]
         click.echo()
-        headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-        click.echo("\n".join(table(headings, lines, first=3)))
+        click.echo("\n".join(format_versions(shown["versions"])))
+
+
+def format_versions(versions: list[Json]) -> list[str]:
+    """Return the lines of the table of versions."""
+    latest = json_sql.latest_version(versions)
+    cells = [
+        [
+            entry["version"],
+            entry["publishedAt"],
+            str(entry["bundleSize"]),
+            entry["sdkVersion"] or '""',
+            version_marks(entry, latest),
+        ]
+        for entry in versions
+    ]
+    headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
+    return format_table(headings, cells, shrink_first=3)
 
 
 def version_marks(entry: Json, latest: str | None) -> str:
+    """Return what the last column says about a version."""
     marks = []
     if entry["version"] == latest:
         marks.append("latest")

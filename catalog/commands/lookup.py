@@ -1,8 +1,8 @@
-"""What a command is about: the widget and versions that its arguments name."""
+"""Rows of the widgets and versions that a command's arguments name."""
 
 import sqlite3
 
-from catalog.commands.base import CommandError, WidgetName, database, say
+from catalog.commands.base import CommandError, WidgetName, database, print_status
 from catalog.semver_ranges import is_range, is_version, satisfies
 from catalog.store import json_sql
 from catalog.text import quoted
@@ -18,45 +18,52 @@ ORDER BY {json_sql.NEWEST_FIRST}
 """
 
 
-def has_widget(named: WidgetName) -> bool:
+def find_widget(scope: str, name: str) -> sqlite3.Row | None:
+    """Return the row of a widget, or None."""
     with database().read() as connection:
-        return connection.execute(FIND_WIDGET, named._asdict()).fetchone() is not None
+        values = {"scope": scope, "name": name}
+        row: sqlite3.Row | None = connection.execute(FIND_WIDGET, values).fetchone()
+    return row
 
 
-def find_widget(named: WidgetName) -> sqlite3.Row:
-    with database().read() as connection:
-        widget: sqlite3.Row | None = connection.execute(FIND_WIDGET, named._asdict()).fetchone()
-    if widget is None:
-        raise CommandError(f"There is no widget {named.scope}/{named.name}.")
-    return widget
+def get_widget(target: WidgetName) -> sqlite3.Row:
+    """Return the row of the widget; raise CommandError if there is none."""
+    row = find_widget(target.scope, target.name)
+    if row is None:
+        raise CommandError(f"There is no widget {target.scope}/{target.name}.")
+    return row
 
 
-def find_versions(named: WidgetName) -> list[sqlite3.Row]:
-    """The versions that are named, by their own text or by a range that admits them."""
-    find_widget(named)
-    wanted = named.version or ""
-    if not wanted or not (is_version(wanted) or is_range(wanted)):
-        raise CommandError(f"{quoted(wanted)} is neither a version nor a range of versions.")
-    with database().read() as connection:
-        versions = connection.execute(FIND_VERSIONS, named._asdict()).fetchall()
-    if is_version(wanted):
-        found = [row for row in versions if row["version"] == wanted]
+def get_versions(target: WidgetName) -> list[sqlite3.Row]:
+    """Return the rows of one version, or of all in a range; raise CommandError if there is none."""
+    get_widget(target)
+    requested = target.version or ""
+    if not requested or not (is_version(requested) or is_range(requested)):
+        raise CommandError(f"{quoted(requested)} is neither a version nor a range of versions.")
+    rows = _all_versions(target)
+    if is_version(requested):
+        matches = [row for row in rows if row["version"] == requested]
     else:
-        found = [row for row in versions if satisfies(row["version"], wanted)]
-    if not found:
-        raise CommandError(f"There is no version {named}.")
-    return found
+        matches = [row for row in rows if satisfies(row["version"], requested)]
+    if not matches:
+        raise CommandError(f"There is no version {target}.")
+    return matches
 
 
-def find_version(named: WidgetName) -> sqlite3.Row:
-    if not is_version(named.version or ""):
-        raise CommandError(f"{quoted(named.version)} is not a version such as 1.4.0.")
-    (version,) = find_versions(named)
-    return version
+def get_version(target: WidgetName) -> sqlite3.Row:
+    """Return the row of one version; raise CommandError if there is none."""
+    if not is_version(target.version or ""):
+        raise CommandError(f"{quoted(target.version)} is not a version such as 1.4.0.")
+    (row,) = get_versions(target)
+    return row
 
 
-def say_latest(named: WidgetName) -> None:
+def print_latest(target: WidgetName) -> None:
+    """Print which version of the widget is the latest now."""
+    latest = json_sql.latest_version(_all_versions(target))
+    print_status(f"The latest version of {target.scope}/{target.name} is now {latest or 'none'}.")
+
+
+def _all_versions(target: WidgetName) -> list[sqlite3.Row]:
     with database().read() as connection:
-        rows = connection.execute(FIND_VERSIONS, named._asdict()).fetchall()
-    latest = json_sql.latest_version(rows)
-    say(f"The latest version of {named.scope}/{named.name} is now {latest or 'none'}.")
+        return connection.execute(FIND_VERSIONS, target._asdict()).fetchall()

@@ -1,13 +1,20 @@
-"""flask check, backup, restore, serve: keeping the service and its one file in health."""
+"""flask check, backup, restore, serve: operation of the service and its database file."""
 
 from itertools import chain
 from pathlib import Path
 
 import click
-from flask import current_app
 
-from catalog.commands.base import CommandError, bundles, command, confirm, database, say
-from catalog.commands.terminal import plain
+from catalog.commands.base import (
+    CommandError,
+    application,
+    bundles,
+    command,
+    confirm,
+    database,
+    print_status,
+)
+from catalog.commands.terminal import replace_unprintable
 from catalog.serving import server
 from catalog.store import backups
 from catalog.store.integrity import bundle_findings, findings
@@ -16,18 +23,18 @@ from catalog.text import plural
 
 @command("check")
 def check() -> None:
-    """Look for anything wrong.
+    """Check the database and all bundles.
 
-    Reads the whole database and every bundle that is held here, and prints a line for each
-    finding; exit code 1 if there is one.
+    Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
+    if there is one.
     """
-    found = 0
+    count = 0
     for finding in chain(findings(database()), bundle_findings(database(), bundles())):
-        click.echo(plain(finding))
-        found += 1
-    if found:
-        raise CommandError(f"{plural(found, 'finding')} in {database().name}.")
-    say(f"{database().name} is in order.")
+        click.echo(replace_unprintable(finding))
+        count += 1
+    if count:
+        raise CommandError(f"{plural(count, 'finding')} in {database().name}.")
+    print_status(f"{database().name} is in order.")
 
 
 @command("backup")
@@ -35,29 +42,33 @@ def check() -> None:
 def backup(file: Path) -> None:
     """Copy the catalog to a file.
 
-    FILE is complete and checked, however much the service is used meanwhile.
+    FILE is a complete and checked copy, even while the service is in use.
     """
     backups.backup(database(), file)
-    say(f"Backed up {database().name} to {file}.")
+    print_status(f"Backed up {database().name} to {file}.")
 
 
 @command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--yes", is_flag=True, help="Replace the catalog that is there without asking.")
+@click.option("--yes", is_flag=True, help="Replace an existing catalog without confirmation.")
 def restore(file: Path, yes: bool) -> None:
-    """Put a backup in place.
+    """Replace the catalog with a backup.
 
-    All that the catalog held is replaced; a running service shows it at once.
+    A running service shows the restored catalog from the next request on.
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    aside = backups.restore(database(), file)
-    if aside:
-        say(f"What was there could not be opened; it is now {aside}.")
-    say(f"Restored {database().name} from {file}.")
+    print_moved(backups.restore(database(), file))
+    print_status(f"Restored {database().name} from {file}.")
+
+
+def print_moved(damaged: Path | None) -> None:
+    """Print where a damaged database was moved to, if there was one."""
+    if damaged:
+        print_status(f"The old database could not be opened; it was moved to {damaged}.")
 
 
 @command("serve")
 def serve() -> None:
     """Serve the catalog."""
-    server.serve(current_app._get_current_object())  # type: ignore[attr-defined]
+    server.serve(application())

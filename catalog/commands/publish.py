@@ -1,20 +1,27 @@
-"""flask publish: a new version of a widget, from its manifest and its bundle."""
+"""flask publish: adds a version of a widget, from its manifest and its bundle."""
 
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import click
-from flask import current_app
 
 from catalog import V1_PREFIX
-from catalog.commands.base import CommandError, WidgetName, bundles, command, database, say
-from catalog.commands.lookup import FIND_WIDGET, say_latest
-from catalog.commands.terminal import json_text
+from catalog.commands.base import (
+    CommandError,
+    WidgetName,
+    bundles,
+    command,
+    database,
+    print_status,
+    setting,
+)
+from catalog.commands.lookup import find_widget, print_latest
+from catalog.commands.terminal import format_json
 from catalog.documents import MAX_VERSIONS, Document, Json, Row, identifier
-from catalog.files.manifests import differences, publication
+from catalog.files.manifests import build_document, find_differences
 from catalog.store import json_sql, mirror_writes, writes
 from catalog.store.sqlite import Statement
 
@@ -28,79 +35,106 @@ STDIN = "<stdin>"
     "--bundle-url",
     metavar="URL",
     help="Where dashboards load the bundle; {scope}, {name} and {version} are filled in. "
-    "Without it the setting CATALOG_BUNDLE_URL is used.",
+    "The default is the setting CATALOG_BUNDLE_URL.",
 )
-@click.option("--store", "keep", is_flag=True, help="Keep the bundle here, and serve it.")
-@click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
+@click.option("--store", is_flag=True, help="Store the bundle in this service, and serve it.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be stored.")
 def publish(
-    manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, keep: bool, dry_run: bool
+    manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, store: bool, dry_run: bool
 ) -> None:
     """Add a version of a widget.
 
     MANIFEST is a JSON object that describes the version: scope, name, version, displayName,
-    sdkVersion and what else a version has. BUNDLE is its JavaScript file. The widget is created
-    with its first version; in later ones displayName, description and icon are the version's own.
-    With --store no CDN is needed: where no other URL is given, the bundle's is below
+    sdkVersion and the optional fields of a version. BUNDLE is its JavaScript file. The first
+    version creates the widget; in later ones displayName, description and icon belong to the
+    version only. With --store no CDN is needed: without another URL, the URL of the bundle is below
     CATALOG_PUBLIC_URL.
     """
     if {getattr(file, "name", STDIN) for file in (manifest, bundle)} == {STDIN}:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
-    template = url_template(bundle_url, keep)
-    try:
-        described = json.loads(manifest.read())
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{manifest.name} is not JSON in UTF-8: {error}.") from error
-    known = known_widget(described)
+    url_template = choose_url_template(bundle_url, store)
+    manifest_json = read_manifest(manifest)
+    existing = find_manifest_widget(manifest_json)
     content = bundle.read()
-    document = publication(described, content, template, known["display_name"] if known else None)
-    widget, (version,) = document.widget, document.versions
-    named = WidgetName(widget["scope"], widget["name"], version["version"])
+    display_name = existing["display_name"] if existing else None
+    document = build_document(manifest_json, content, url_template, display_name)
+    (version,) = document.versions
+    target = WidgetName(document.widget["scope"], document.widget["name"], version["version"])
 
-    is_new = not is_published(named, document)
+    is_new = not is_published(target, document)
     if is_new:
-        refuse_one_too_many(named)
+        check_version_limit(target)
     if is_new and dry_run:
-        created = {**widget, "created_at": version["published_at"]}
-        stored = {
-            "widget": json.loads(known["json"]) if known else as_json("widget", created),
-            "versions": [as_json("version", version)],
-        }
-        click.echo(json_text(stored))
+        click.echo(format_json(stored_document(existing, document)))
         return
     if not dry_run:
-        keeping = kept(named, version, content) if keep else nullcontext(list[Statement]())
-        with keeping as holding:
-            is_new = is_new and added(named, document, holding)
-            if holding and not is_new:
-                database().write(holding)
-    say(f"Published {named}." if is_new else f"{named} is already published.")
-    if keep and not dry_run:
-        say(f"Its bundle is kept in {bundles().name}.")
+        is_new = write_version(target, document, content if store else None, is_new)
+    print_status(f"Published {target}." if is_new else f"{target} is already published.")
+    if store and not dry_run:
+        print_status(f"Its bundle is kept in {bundles().name}.")
     if is_new:
-        if known and not known["listed"]:
-            say(f"{named.scope}/{named.name} is unlisted; flask relist shows it.")
-        if known and document.widget["is_official"] not in (None, known["is_official"]):
-            say("isOfficial stays as it was; flask official and flask unofficial change it.")
-        say_latest(named)
+        if existing:
+            print_unchanged(existing, document)
+        print_latest(target)
 
 
-def url_template(given: str | None, keep: bool) -> str:
-    """Where the bundle is loaded, as it was given or, for one that is kept here, from here."""
-    template: str = given or current_app.config["BUNDLE_URL"]
-    public_url: str = current_app.config["PUBLIC_URL"]
-    if not template and keep and public_url:
+def choose_url_template(option: str | None, store: bool) -> str:
+    """Return the URL template of the option or the settings; raise CommandError if there is none.
+
+    The default for a stored bundle is its URL at this service.
+    """
+    template: str = option or setting("BUNDLE_URL")
+    public_url: str = setting("PUBLIC_URL")
+    if not template and store and public_url:
         return f"{public_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
     if not template:
-        settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if keep else "CATALOG_BUNDLE_URL"
-        raise CommandError(f"Give --bundle-url, or set {settings}: where is the bundle loaded?")
+        settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if store else "CATALOG_BUNDLE_URL"
+        raise CommandError(f"The bundle has no URL: use --bundle-url or set {settings}.")
     return template
 
 
+def read_manifest(file: BinaryIO) -> Any:
+    """Return the JSON value in the file; raise CommandError if it is not JSON."""
+    try:
+        return json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{file.name} is not JSON in UTF-8: {error}.") from error
+
+
+def find_manifest_widget(manifest: Any) -> sqlite3.Row | None:
+    """Return the row of the widget that the manifest names, if it exists."""
+    try:
+        scope, name = (identifier(manifest[key]) for key in ("scope", "name"))
+    except (TypeError, LookupError, ValueError):
+        # build_document() reports an invalid name together with all other problems.
+        return None
+    return find_widget(scope, name)
+
+
+def write_version(
+    target: WidgetName, document: Document, content: bytes | None, is_new: bool
+) -> bool:
+    """Insert the version if it is new, and store its bundle if content is given.
+
+    Return False if the version was published already, perhaps by another process just now.
+    """
+    if content is None:
+        return is_new and insert_version(target, document, [])
+    with store_bundle(target, document.versions[0], content) as hold_statements:
+        if is_new and insert_version(target, document, hold_statements):
+            return True
+        database().write(hold_statements)
+        return False
+
+
 @contextmanager
-def kept(named: WidgetName, version: Row, content: bytes) -> Iterator[list[Statement]]:
-    """Keep the bundle; gives the statements that have the version loaded from here."""
+def store_bundle(target: WidgetName, version: Row, content: bytes) -> Iterator[list[Statement]]:
+    """Store the bundle, and yield the statements that mark it as held by this service.
+
+    If the block raises, a bundle that was not stored before is removed again.
+    """
     sha256, size = version["sha256_hash"], version["bundle_size"]
-    held = mirror_writes.HeldBundle(named.scope, named.name, version["version"], sha256, size)
+    held = mirror_writes.HeldBundle(target.scope, target.name, version["version"], sha256, size)
     with bundles().writing():
         is_new = not bundles().holds(sha256)
         bundles().add(sha256, size, [content])
@@ -113,37 +147,48 @@ def kept(named: WidgetName, version: Row, content: bytes) -> Iterator[list[State
             raise
 
 
-def added(named: WidgetName, document: Document, holding: list[Statement]) -> bool:
-    """Add the version; False where another process has published just this since we looked."""
+def insert_version(
+    target: WidgetName, document: Document, hold_statements: list[Statement]
+) -> bool:
+    """Insert the version; return False if another process has just published the same one."""
     try:
-        database().write([*writes.publish(document), *holding])
+        database().write([*writes.publish(document), *hold_statements])
     except sqlite3.IntegrityError:
-        if not is_published(named, document):
+        if not is_published(target, document):
             raise
         return False
     return True
 
 
-def as_json(table: str, row: Row) -> Json:
-    """How a row that is not stored yet would be shown."""
-    shape = {"widget": json_sql.WIDGET, "version": json_sql.DOCUMENT_VERSION}[table]
+def stored_document(existing: sqlite3.Row | None, document: Document) -> Json:
+    """Return the widget and the new version as they would be stored."""
+    (version,) = document.versions
+    new_widget = {**document.widget, "created_at": version["published_at"]}
+    return {
+        "widget": json.loads(existing["json"]) if existing else row_json("widget", new_widget),
+        "versions": [row_json("version", version)],
+    }
+
+
+def row_json(table: str, row: Row) -> Json:
+    """Return the JSON of a row that is not stored."""
+    expression = {"widget": json_sql.WIDGET, "version": json_sql.DOCUMENT_VERSION}[table]
     columns = ", ".join(f":{column} AS {column}" for column in row)
+    sql = f"SELECT {expression} FROM (SELECT {columns}) AS {table}"
     with database().read() as connection:
-        (text,) = connection.execute(
-            f"SELECT {shape} FROM (SELECT {columns}) AS {table}", row
-        ).fetchone()
-    shown_as: Json = json.loads(text)
-    return shown_as
+        (text,) = connection.execute(sql, row).fetchone()
+    value: Json = json.loads(text)
+    return value
 
 
-def known_widget(described: Any) -> sqlite3.Row | None:
-    try:
-        sought = {key: identifier(described[key]) for key in ("scope", "name")}
-    except (TypeError, LookupError, ValueError):
-        return None  # what is wrong with it is said later, with all else that is
-    with database().read() as connection:
-        known: sqlite3.Row | None = connection.execute(FIND_WIDGET, sought).fetchone()
-    return known
+def print_unchanged(existing: sqlite3.Row, document: Document) -> None:
+    """Print which properties of an existing widget a new version does not change."""
+    if not existing["listed"]:
+        print_status(f"{document.path} is unlisted; flask relist shows it.")
+    if document.widget["is_official"] not in (None, existing["is_official"]):
+        print_status(
+            "isOfficial is unchanged; use flask official or flask unofficial to change it."
+        )
 
 
 COUNT_VERSIONS = """
@@ -152,13 +197,13 @@ WHERE scope = :scope AND widget.name = :name
 """
 
 
-def refuse_one_too_many(named: WidgetName) -> None:
-    """Refuse where the widget has as many versions as flask import and flask mirror take."""
+def check_version_limit(target: WidgetName) -> None:
+    """Raise CommandError if the widget has MAX_VERSIONS: import and mirror accept no more."""
     with database().read() as connection:
-        (count,) = connection.execute(COUNT_VERSIONS, named._asdict()).fetchone()
+        (count,) = connection.execute(COUNT_VERSIONS, target._asdict()).fetchone()
     if count >= MAX_VERSIONS:
         raise CommandError(
-            f"{named.scope}/{named.name} has {count} versions, "
+            f"{target.scope}/{target.name} has {count} versions, "
             "which is as many as a widget may have."
         )
 
@@ -175,23 +220,26 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 """
 
 
-def is_published(named: WidgetName, document: Document) -> bool:
-    """Whether just this version is there; refuses where it is or was there with other content."""
+def is_published(target: WidgetName, document: Document) -> bool:
+    """Return whether the same version is stored.
+
+    Raise CommandError if it is stored, or was deleted, with other content.
+    """
     with database().read() as connection:
-        stored = connection.execute(STORED_VERSION, named._asdict()).fetchone()
-        values = {**named._asdict(), "sha256_hash": document.versions[0]["sha256_hash"]}
+        stored = connection.execute(STORED_VERSION, target._asdict()).fetchone()
+        values = {**target._asdict(), "sha256_hash": document.versions[0]["sha256_hash"]}
         deleted = connection.execute(DELETED_WITH_OTHER_BYTES, values).fetchone()
     if stored is None:
         if deleted:
             raise CommandError(
-                f"{named} was published with another bundle and deleted; clients may have that "
+                f"{target} was published with another bundle and deleted; clients may have that "
                 "one cached, so publish this one as a new version."
             )
         return False
-    differing = differences(stored, document.versions[0])
-    if differing:
+    differences = find_differences(stored, document.versions[0])
+    if differences:
         raise CommandError(
-            f"{named} is published already with a different {', '.join(differing)}; "
+            f"{target} is published already with a different {', '.join(differences)}; "
             "publish the change as a new version."
         )
     return True

@@ -1,4 +1,4 @@
-"""Text for a terminal: columns line up in every script, and no text can steer the cursor."""
+"""Text for a terminal: aligned columns in every script, and no control characters."""
 
 import json
 import shutil
@@ -7,61 +7,73 @@ import unicodedata
 from collections.abc import Sequence
 
 GAP = "  "
-READABLE = 12
-NARROWEST = 4
+READABLE_WIDTH = 12  # columns
+MIN_WIDTH = 4  # columns
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, first: int) -> list[str]:
-    """The rows as lines; at a terminal the column numbered first, then the widest, give way."""
-    cells = [[plain(cell) for cell in row] for row in (headings, *rows)]
-    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+def format_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, shrink_first: int
+) -> list[str]:
+    """Return the lines of a table.
+
+    A table that is too wide for the terminal is cut: first the column of index shrink_first, down
+    to READABLE_WIDTH, then always the widest one.
+    """
+    cells = [[replace_unprintable(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
     if sys.stdout is not None and sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns - len(GAP) * (len(widths) - 1)
-        widths[first] -= min(max(sum(widths) - room, 0), max(widths[first] - READABLE, 0))
-        while sum(widths) > room and max(widths) > NARROWEST:
-            widest = widths.index(max(widths))
-            # Down to the next widest at once, or as far as is needed.
-            others = max(width for column, width in enumerate(widths) if column != widest)
-            spare = sum(widths) - room
-            widths[widest] -= max(1, min(spare, widths[widest] - others))
-    return [GAP.join(map(fitted, row, widths)).rstrip() for row in cells]
+        available = shutil.get_terminal_size().columns - len(GAP) * (len(widths) - 1)
+        _shrink(widths, available, shrink_first)
+    return [GAP.join(map(fit_to_width, row, widths)).rstrip() for row in cells]
 
 
-def plain(text: str) -> str:
-    """The text without what a terminal obeys: line ends, escapes, changes of direction."""
+def _shrink(widths: list[int], available: int, shrink_first: int) -> None:
+    excess = max(sum(widths) - available, 0)
+    widths[shrink_first] -= min(excess, max(widths[shrink_first] - READABLE_WIDTH, 0))
+    while sum(widths) > available and max(widths) > MIN_WIDTH:
+        widest = widths.index(max(widths))
+        # Shrink to the width of the next widest column, or by as much as is needed.
+        others = max(width for column, width in enumerate(widths) if column != widest)
+        excess = sum(widths) - available
+        widths[widest] -= max(1, min(excess, widths[widest] - others))
+
+
+def replace_unprintable(text: str) -> str:
+    """Return the text with spaces for line ends, escape sequences and direction marks."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def json_text(value: object) -> str:
-    """The value as JSON for people; what a terminal obeys is escaped."""
+def format_json(value: object) -> str:
+    """Return the value as indented JSON, with escapes for characters that control a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    return sum(map(_columns, text))
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal the text takes."""
+    return sum(map(_character_width, text))
 
 
-def _columns(character: str) -> int:
+def _character_width(character: str) -> int:
+    # Marks, and the vowels and final consonants of Hangul, join the character before them.
     if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
-        return 0  # joins the character before it, as vowels and ends of Hangul syllables do
+        return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def fitted(text: str, columns: int) -> str:
-    """The text in just so many columns, cut with an ellipsis where it is longer."""
-    taken = width(text)
-    if taken > columns:
-        text, taken = _beginning(text, columns - 1)
-        text, taken = text + "…", taken + 1
-    return text + " " * (columns - taken)
+def fit_to_width(text: str, columns: int) -> str:
+    """Return the text padded with spaces, or cut with an ellipsis, to the number of columns."""
+    used = display_width(text)
+    if used > columns:
+        text, used = _truncate(text, columns - 1)
+        text, used = text + "…", used + 1
+    return text + " " * (columns - used)
 
 
-def _beginning(text: str, columns: int) -> tuple[str, int]:
-    taken = 0
+def _truncate(text: str, columns: int) -> tuple[str, int]:
+    used = 0
     for position, character in enumerate(text):
-        if taken + _columns(character) > columns:
-            return text[:position], taken
-        taken += _columns(character)
-    return text, taken
+        if used + _character_width(character) > columns:
+            return text[:position], used
+        used += _character_width(character)
+    return text, used

@@ -1,1 +1,1 @@
-"""What a catalog is exchanged as: JSON Lines, packs and manifests."""
+"""File formats for the exchange of catalogs: JSON Lines, packs and manifests."""

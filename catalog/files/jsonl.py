@@ -1,4 +1,4 @@
-"""Catalog files: JSON Lines, one widget document a line."""
+"""Catalog files: JSON Lines, one widget document per line."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,12 +14,12 @@ from catalog.documents import (
 from catalog.text import quoted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Twice what flask mirror takes of a widget.
+# Twice what flask mirror accepts for a widget.
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class CatalogFileError(ValueError):
-    """The files cannot be imported; problems holds a sentence for each thing wrong."""
+    """The files cannot be imported; problems has one sentence per problem."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -27,25 +27,25 @@ class CatalogFileError(ValueError):
 
 
 def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
-    """Every document in the files; raises CatalogFileError where any of them has a problem."""
+    """Return all documents of the files; raise CatalogFileError if any of them is invalid."""
     documents: list[Document] = []
     problems: list[str] = []
     places: dict[str, str] = {}
-    for place, line in _lines(files):
+    for place, line in _read_lines(files):
         if len(line) > MAX_LINE_BYTES:
             problems.append(f"{place}: is longer than {MAX_LINE_BYTES} bytes")
             break
-        given = None
+        value = None
         try:
-            given = _parsed(line)
-            checked = check_document(given)
-            if checked.path in places:
-                raise DocumentError([f"is in {places[checked.path]} already"])
-            places[checked.path] = place
-            documents.append(checked)
+            value = _parse_line(line)
+            document = check_document(value)
+            if document.path in places:
+                raise DocumentError([f"is in {places[document.path]} already"])
+            places[document.path] = place
+            documents.append(document)
         except DocumentError as error:
-            where = f"{place}{_named(given)}"
-            problems += [f"{where}: {problem}" for problem in error.problems]
+            prefix = f"{place}{_name_suffix(value)}"
+            problems += [f"{prefix}: {problem}" for problem in error.problems]
         if len(problems) >= MAX_PROBLEMS:
             problems[MAX_PROBLEMS:] = ["There may be more problems after these."]
             break
@@ -54,17 +54,19 @@ def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
     return documents
 
 
-def _lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
+def _read_lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
+    """Yield each line that is not blank, with its file and number."""
     for file in files:
         name = getattr(file, "name", "<stdin>")
         lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
         for number, line in enumerate(lines, start=1):
-            content = line.removeprefix(BYTE_ORDER_MARK)  # also where files were joined
+            # Files that were concatenated have a byte order mark in the middle too.
+            content = line.removeprefix(BYTE_ORDER_MARK)
             if content.strip():
                 yield f"{name} line {number}", content
 
 
-def _parsed(line: bytes) -> object:
+def _parse_line(line: bytes) -> object:
     try:
         return parse_json(line)
     except DocumentError:
@@ -73,9 +75,10 @@ def _parsed(line: bytes) -> object:
         raise DocumentError([f"is not a line of JSON in UTF-8 ({error})"]) from error
 
 
-def _named(given: Any) -> str:
+def _name_suffix(value: Any) -> str:
+    """Return the name of the widget for a message, if the value has one."""
     try:
-        widget = given["widget"]
+        widget = value["widget"]
         return f", {quoted(widget['scope'] + '/' + widget['name'])[1:-1]}"
     except (LookupError, TypeError):
         return ""

@@ -1,4 +1,4 @@
-"""A manifest and a bundle, as the widget document that publishing them adds."""
+"""Manifests: the widget document that publishing a manifest and a bundle adds."""
 
 import hashlib
 import re
@@ -23,12 +23,13 @@ VERSION_KEYS = (
 MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS)
 
 
-def publication(
-    manifest: object, bundle: bytes, bundle_url: str, known_display_name: str | None
+def build_document(
+    manifest: object, bundle: bytes, url_template: str, existing_display_name: str | None
 ) -> Document:
-    """The document of one version published now; raises DocumentError with all its problems.
+    """Return the document of a version that is published now; raise DocumentError if invalid.
 
-    A widget that is known keeps its own name, so that a later manifest may leave its own out.
+    An existing widget keeps its display name, so that the manifest of a later version need not
+    have one.
     """
     if not isinstance(manifest, Mapping):
         raise DocumentError(["The manifest must be one JSON object."])
@@ -42,13 +43,13 @@ def publication(
         )
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest}
-    return _checked(
+    return _check(
         {
-            "widget": widget | {"displayName": known_display_name or widget.get("displayName")},
+            "widget": widget | {"displayName": existing_display_name or widget.get("displayName")},
             "versions": [
                 version
                 | {
-                    "bundleUrl": _filled(bundle_url, manifest),
+                    "bundleUrl": _fill_template(url_template, manifest),
                     "bundleSize": len(bundle),
                     "sha256Hash": hashlib.sha256(bundle).hexdigest(),
                     "publishedAt": datetime.now(UTC).isoformat(),
@@ -58,35 +59,42 @@ def publication(
     )
 
 
-def _checked(given: Row) -> Document:
-    """The document, with its problems told as a manifest has them: flat, and each once."""
-    try:
-        document = check_document(given)
-        # Others' catalogs may hold what no SDK matches; ours begin right.
-        problems = document.warnings
-    except DocumentError as error:
-        problems = error.problems
-    if problems:
-        flat = dict.fromkeys(re.sub(r"^versions?( \S+|\[0\]): ", "", each) for each in problems)
-        raise DocumentError(list(flat))
-    return document
-
-
-# What later commands change, and the moment, make no other version of it.
-CHANGING = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
-SIZES = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
-KEYS = {field.column: field.key for field in VERSION_FIELDS} | SIZES
-
-
-def differences(stored: Mapping[str, object], published: Row) -> list[str]:
-    """The keys in which a version to be published differs from the one that is stored."""
-    columns = published.keys() - CHANGING
-    return sorted({KEYS[column] for column in columns if stored[column] != published[column]})
-
-
-def _filled(template: str, manifest: Mapping[str, object]) -> str:
+def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
     for key in ("scope", "name", "version"):
         template = template.replace(
             f"{{{key}}}", quote(str(manifest.get(key)), safe="", errors="replace")
         )
     return template
+
+
+def _check(document: Row) -> Document:
+    """Return the checked document; raise DocumentError with its problems and its warnings.
+
+    A manifest is flat, so a problem does not say whether it is in the widget or in the version.
+    """
+    try:
+        checked = check_document(document)
+        # A range that no SDK matches is only a warning on import, but an error on publish.
+        problems = checked.warnings
+    except DocumentError as error:
+        problems = error.problems
+    if problems:
+        flat = dict.fromkeys(
+            re.sub(r"^versions?( \S+|\[0\]): ", "", problem) for problem in problems
+        )
+        raise DocumentError(list(flat))
+    return checked
+
+
+# Columns that other commands change, and the time of publishing.
+MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
+SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
+KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
+
+
+def find_differences(stored: Mapping[str, object], published: Row) -> list[str]:
+    """Return the keys in which a version to be published differs from the stored one."""
+    columns = published.keys() - MUTABLE_COLUMNS
+    return sorted(
+        {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
+    )

@@ -1,8 +1,9 @@
-"""A catalog pack: a whole catalog and its bundles in one file, the same bytes for the same catalog.
+"""Packs: a whole catalog and its bundles in one file.
 
-It is a plain tar archive that begins with SHA256SUMS; after it come the files that are named there,
-in that order. The catalog is in it as lines and not as a SQLite file: the bytes of such a file tell
-its history and the release of SQLite, and one from elsewhere could hold more than data.
+A pack is a plain tar archive that begins with SHA256SUMS; the members that it names follow in the
+same order. The same catalog gives the same bytes. It contains the catalog as JSON Lines and not as
+a SQLite file, because the bytes of such a file depend on its history and on the release of SQLite,
+and because one from an unknown source can contain more than data, such as triggers.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from catalog.documents import (
     whole_number,
 )
 from catalog.files.jsonl import MAX_LINE_BYTES, CatalogFileError, read_catalog
-from catalog.files.tar_reader import ArchiveError, Member, NotAFileError, members
+from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileError, read_members
 from catalog.store import backups, mirror_writes, writes
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
@@ -37,71 +38,76 @@ from catalog.store.sqlite import Statement
 from catalog.text import quoted
 
 SUMS, CATALOG, MIRRORED, BUNDLES = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "bundles/"
-LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
-CHUNK = 1024 * 1024
-# Of nearly two million bundles.
+SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
+# Enough for nearly two million bundles.
 MAX_SUMS_BYTES = 256 * 1024 * 1024
 
-Read = TypeVar("Read")
-# Lets a person follow how many of the hashes are done.
-Watch = Callable[[list[str]], AbstractContextManager[Iterable[str]]]
+T = TypeVar("T")
 
 
 class PackError(Exception):
     """The pack cannot be written or read; the message says why in one sentence."""
 
 
-HELD = """
+HELD_HASHES = """
 SELECT DISTINCT sha256_hash FROM version WHERE bundle_path IS NOT NULL ORDER BY sha256_hash
 """
 
 
 def pack(
-    connection: sqlite3.Connection, bundles: Bundles, output: BinaryIO, watch: Watch = nullcontext
+    connection: sqlite3.Connection,
+    bundles: Bundles,
+    output: BinaryIO,
+    on_progress: Callable[[int, int], None],
 ) -> int:
-    """Write the catalog and every bundle that it holds; answers how many bundles those are."""
-    hashes = [sha256 for (sha256,) in connection.execute(HELD)]
+    """Write the catalog and its held bundles; return the number of bundles.
+
+    on_progress gets the number of bundles written and their total.
+    """
+    hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES)]
     with ExitStack() as stack:
-        parts = {
-            CATALOG: stack.enter_context(_spooled(catalog_lines(connection))),
-            MIRRORED: stack.enter_context(_spooled(_mirrored_lines(connection))),
+        files = {
+            CATALOG: stack.enter_context(_spool(catalog_lines(connection))),
+            MIRRORED: stack.enter_context(_spool(_mirrored_lines(connection))),
         }
         sums = {
-            name: hashlib.file_digest(file, "sha256").hexdigest() for name, file in parts.items()
+            name: hashlib.file_digest(file, "sha256").hexdigest() for name, file in files.items()
         }
         sums |= {BUNDLES + sha256: sha256 for sha256 in hashes}
         archive = stack.enter_context(tarfile.open(fileobj=output, mode="w|"))
-        _add(archive, SUMS, io.BytesIO(_sums_text(sums).encode()))
-        for name, file in parts.items():
-            _add(archive, name, file)
-        for sha256 in stack.enter_context(watch(hashes)):
+        _add_member(archive, SUMS, io.BytesIO(_format_sums(sums).encode()))
+        for name, file in files.items():
+            _add_member(archive, name, file)
+        for number, sha256 in enumerate(hashes, start=1):
             try:
                 with bundles.checked(sha256) as bundle:
-                    _add(archive, BUNDLES + sha256, bundle)
+                    _add_member(archive, BUNDLES + sha256, bundle)
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
+            on_progress(number, len(hashes))
     return len(hashes)
 
 
-def _sums_text(sums: dict[str, str]) -> str:
-    """As sha256sum writes and checks it."""
+def _format_sums(sums: dict[str, str]) -> str:
+    """Return the hashes in the format of the sha256sum program."""
     return "".join(f"{sha256}  {name}\n" for name, sha256 in sums.items())
 
 
 @contextmanager
-def _spooled(lines: Iterable[str]) -> Iterator[io.BufferedRandom]:
-    """The lines in a file, since an archive says the size of each part before it."""
+def _spool(lines: Iterable[str]) -> Iterator[io.BufferedRandom]:
+    """Yield a temporary file of the lines: an archive needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
         file.writelines(line.encode() for line in lines)
         file.seek(0)
         yield file
 
 
-def _add(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
-    part = tarfile.TarInfo(name)  # of nobody, at no time
-    part.size = file.seek(0, io.SEEK_END)
+def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
+    # Without owner and time, so that the same catalog gives the same bytes.
+    member = tarfile.TarInfo(name)
+    member.size = file.seek(0, io.SEEK_END)
     file.seek(0)
-    archive.addfile(part, file)
+    archive.addfile(member, file)
 
 
 MIRRORED_WIDGETS = """
@@ -116,123 +122,137 @@ def _mirrored_lines(connection: sqlite3.Connection) -> Iterator[str]:
     return (f"{line}\n" for (line,) in connection.execute(MIRRORED_WIDGETS))
 
 
-class Unpacked(NamedTuple):
-    """What a pack held, and where the file is that was too damaged to be replaced."""
+class UnpackResult(NamedTuple):
+    """The content of a pack, and where a damaged database that it replaced was moved to."""
 
     documents: list[Document]
     bundles: int
-    aside: Path | None
+    damaged: Path | None
 
 
 def unpack(
-    file: BinaryIO, database: Database, bundles: Bundles, watch: Watch = nullcontext
-) -> Unpacked:
-    """Have the catalog hold just what the pack holds, in one step; or raise, and change nothing."""
+    file: BinaryIO,
+    database: Database,
+    bundles: Bundles,
+    on_progress: Callable[[int, int], None],
+) -> UnpackResult:
+    """Replace the catalog with the pack in one step; raise and change nothing if it is invalid.
+
+    on_progress gets the number of bundles read and their total.
+    """
     try:
-        parts = members(file)
-        sums = _read_sums(_next(parts, SUMS))
-        documents = _checked(
-            _next(parts, CATALOG), sums.pop(CATALOG), lambda content: read_catalog([content])
+        members = read_members(file)
+        sums = _read_sums(_next_member(members, SUMS))
+        documents = _read_verified(
+            _next_member(members, CATALOG), sums.pop(CATALOG), lambda lines: read_catalog([lines])
         )
-        mirrored = _checked(_next(parts, MIRRORED), sums.pop(MIRRORED), _read_mirrored)
-        versions = _bundled(documents, sums.values())
-        with bundles.writing() if sums else nullcontext(), _undone(bundles) as added:
-            with watch(list(sums.values())) as hashes:
-                for sha256 in hashes:
-                    _take_bundle(parts, bundles, sha256, added)
-            if (part := next(parts, None)) is not None:
-                raise PackError(f"The pack goes on after its end, with {quoted(part.name)}.")
+        mirrored = _read_verified(
+            _next_member(members, MIRRORED), sums.pop(MIRRORED), _read_mirrored
+        )
+        versions = _bundled_versions(documents, sums.values())
+        with bundles.writing() if sums else nullcontext(), _removed_on_error(bundles) as added:
+            for number, sha256 in enumerate(sums.values(), start=1):
+                _add_bundle(_next_member(members, BUNDLES + sha256), bundles, sha256, added)
+                on_progress(number, len(sums))
+            if (member := next(members, None)) is not None:
+                raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
             if sums:
                 bundles.sync()
-            held = [each for each in versions if bundles.holds(each.sha256, each.size)]
-            statements = [
-                *writes.put_documents(documents),
-                *mirror_writes.hold_bundles(held),
-                *mirror_writes.put_mirrored(mirrored),
-            ]
-            aside = _put(statements, database)
-            added.clear()  # from here on they have their place
+            held = [version for version in versions if bundles.holds(version.sha256, version.size)]
+            damaged = _replace_database(
+                database,
+                [
+                    *writes.put_documents(documents),
+                    *mirror_writes.hold_bundles(held),
+                    *mirror_writes.put_mirrored(mirrored),
+                ],
+            )
+            # From here on versions use the bundles, so keep them whatever happens.
+            added.clear()
     except NotAFileError as error:
         raise PackError(
-            f"The pack has {quoted(str(error))} in it, which is no plain file."
+            f"The pack contains {quoted(str(error))}, which is not a regular file."
         ) from error
     except ArchiveError as error:
-        raise PackError(f"This is not a whole pack: {error}.") from error
-    return Unpacked(documents, len(sums), aside)
+        raise PackError(f"This is not a complete pack: {error}.") from error
+    return UnpackResult(documents, len(sums), damaged)
 
 
-def _put(statements: list[Statement], database: Database) -> Path | None:
-    beside = database.path.absolute().parent
-    with scratch_directory(beside) as directory:
+def _replace_database(database: Database, statements: list[Statement]) -> Path | None:
+    with scratch_directory(database.path.absolute().parent) as directory:
         new = Database(directory / "catalog.db")
         new.create(statements)
         return backups.restore(database, new.path)
 
 
-def _next(parts: Iterator[Member], name: str) -> Member:
-    part = next(parts, None)
-    if part is None or part.name != name:
-        found = "ends" if part is None else f"has {quoted(part.name)}"
-        raise PackError(f"The pack {found} where {name} should be.")
-    return part
+def _next_member(members: Iterator[Member], name: str) -> Member:
+    """Return the next member; raise PackError unless it has this name."""
+    member = next(members, None)
+    if member is None or member.name != name:
+        actual = "ends" if member is None else f"has {quoted(member.name)}"
+        raise PackError(f"The pack {actual} where {name} should be.")
+    return member
 
 
-def _checked(part: Member, sha256: str, read: Callable[[BinaryIO], Read]) -> Read:
-    """What read() makes of the part; a wrong hash is reported before what is wrong inside."""
-    part.digest = hashlib.sha256()
-    content = io.BufferedReader(part)
+def _read_verified(member: Member, sha256: str, read: Callable[[BinaryIO], T]) -> T:
+    """Return what read() returns for the member; raise PackError if its hash is wrong.
+
+    A wrong hash is reported instead of the problems that read() finds.
+    """
+    member.digest = hashlib.sha256()
+    content = io.BufferedReader(member)
     try:
         result = read(content)
     except (CatalogFileError, PackError):
-        _check_sum(part, sha256)
+        _verify_hash(member, sha256)
         raise
-    _check_sum(part, sha256)
+    _verify_hash(member, sha256)
     return result
 
 
-def _check_sum(part: Member, sha256: str) -> None:
-    part.skip()
-    if part.digest and part.digest.hexdigest() != sha256:
-        raise PackError(f"{part.name} in the pack is not what {SUMS} says.")
+def _verify_hash(member: Member, sha256: str) -> None:
+    member.skip()
+    if member.digest and member.digest.hexdigest() != sha256:
+        raise PackError(f"{member.name} in the pack does not match {SUMS}.")
 
 
-def _read_sums(part: Member) -> dict[str, str]:
-    """The hash of each part by its name, in their order."""
-    content = b"" if part.size > MAX_SUMS_BYTES else part.read()
+def _read_sums(member: Member) -> dict[str, str]:
+    """Return the hash of each member by its name, in the order of the members."""
+    content = b"" if member.size > MAX_SUMS_BYTES else member.read()
     text = content.decode("ascii", "replace")
-    sums = {name: sha256 for sha256, name in LINE.findall(text)}
+    sums = {name: sha256 for sha256, name in SUMS_LINE.findall(text)}
     bundles = list(sums)[2:]
     if not (
-        text == _sums_text(sums)
+        text == _format_sums(sums)
         and list(sums)[:2] == [CATALOG, MIRRORED]
         and bundles == sorted(BUNDLES + sums[name] for name in bundles)
     ):
-        raise PackError(f"{SUMS} in the pack is not as this release writes it.")
+        raise PackError(f"{SUMS} in the pack does not have the format that this release writes.")
     return sums
 
 
 def _read_mirrored(content: BinaryIO) -> list[MirroredWidget]:
     lines = iter(partial(content.readline, MAX_LINE_BYTES), b"")
     try:
-        return [_mirrored(parse_json(line)) for line in lines]
+        return [_check_mirrored(parse_json(line)) for line in lines]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise PackError(f"{MIRRORED} in the pack cannot be read: {error}.") from error
 
 
-def _mirrored(given: Any) -> MirroredWidget:
-    etag, count = given["etag"], given["upstreamCount"]
+def _check_mirrored(value: Any) -> MirroredWidget:
+    etag, count = value["etag"], value["upstreamCount"]
     return MirroredWidget(
-        identifier(given["scope"]),
-        identifier(given["name"]),
-        web_address(given["source"]),
+        identifier(value["scope"]),
+        identifier(value["name"]),
+        web_address(value["source"]),
         None if etag is None else text(etag),
         None if count is None else whole_number(count),
     )
 
 
-def _bundled(documents: list[Document], hashes: Collection[str]) -> list[HeldBundle]:
-    """The versions whose bundles are in the pack; refuses bundles that are of none."""
-    wanted = set(hashes)
+def _bundled_versions(documents: list[Document], hashes: Collection[str]) -> list[HeldBundle]:
+    """Return the versions whose bundles are in the pack; raise PackError for an unused bundle."""
+    packed = set(hashes)
     versions = [
         HeldBundle(
             document.widget["scope"],
@@ -243,29 +263,28 @@ def _bundled(documents: list[Document], hashes: Collection[str]) -> list[HeldBun
         )
         for document in documents
         for row in document.versions
-        if row["sha256_hash"] in wanted
+        if row["sha256_hash"] in packed
     ]
-    for sha256 in wanted - {version.sha256 for version in versions}:
-        raise PackError(f"The pack has the bundle {sha256} in it, which no version names.")
+    for sha256 in packed - {version.sha256 for version in versions}:
+        raise PackError(f"The pack contains the bundle {sha256}, which no version uses.")
     return versions
 
 
-def _take_bundle(parts: Iterator[Member], bundles: Bundles, sha256: str, added: list[str]) -> None:
-    part = _next(parts, BUNDLES + sha256)
+def _add_bundle(member: Member, bundles: Bundles, sha256: str, added: list[str]) -> None:
     if not bundles.holds(sha256):
         added.append(sha256)
     try:
-        bundles.add(sha256, part.size, iter(partial(part.read, CHUNK), b""))
+        bundles.add(sha256, member.size, iter(partial(member.read, CHUNK_SIZE), b""))
     except BundleError as error:
-        raise PackError(f"The bundle {sha256} in the pack is refused: {error}.") from error
+        raise PackError(f"The bundle {sha256} in the pack is invalid: {error}.") from error
     except BaseException:
         bundles.partial(sha256).unlink(missing_ok=True)
         raise
 
 
 @contextmanager
-def _undone(bundles: Bundles) -> Iterator[list[str]]:
-    """A list of bundles that are removed again if anything goes wrong."""
+def _removed_on_error(bundles: Bundles) -> Iterator[list[str]]:
+    """Yield a list; the bundles whose hashes are appended to it are removed if the block raises."""
     added: list[str] = []
     try:
         yield added

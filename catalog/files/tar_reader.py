@@ -1,7 +1,7 @@
-"""Reads a tar archive of plain files from a stream, in bounded memory.
+"""Reader for tar archives of regular files, in bounded memory.
 
-The tarfile module also follows extended headers, whatever their number and size: it reads each into
-memory and calls itself for the next. And it takes an archive without its end marker for complete.
+The tarfile module is not safe for archives from an unknown source: it reads extended headers of any
+size into memory, recurses for each of them, and accepts an archive without an end marker.
 """
 
 import io
@@ -14,54 +14,55 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-BLOCK = tarfile.BLOCKSIZE
-# After the two empty blocks that mark the end, up to the record size of the writer.
-MAX_PADDING = 1024 * 1024
+BLOCK_SIZE = tarfile.BLOCKSIZE
+CHUNK_SIZE = 1024 * 1024
+# Writers pad an archive after its end marker, two empty blocks, to their record size.
+MAX_PADDING = 1024 * 1024  # bytes
 
 
 class ArchiveError(Exception):
-    """The bytes are not a complete archive of plain files; the message says why."""
+    """The bytes are not a complete archive of regular files; the message says why."""
 
 
 class NotAFileError(ArchiveError):
-    """The archive holds something else than a plain file; the message is its name."""
+    """A member of the archive is not a regular file; the message is its name."""
 
 
 class Member(io.RawIOBase):
-    """A file in the archive, to be read once and before the next one."""
+    """A file in the archive. It can be read once, and only before the next one is requested."""
 
     def __init__(self, archive: BinaryIO, name: str, size: int) -> None:
         self.name = name
         self.size = size
-        # Where it is set, it takes in all that is read or skipped.
+        # If set, it is updated with everything that is read or skipped.
         self.digest: Hash | None = None
         self._archive = archive
-        self._left = size
+        self._remaining = size
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        content = self._archive.read(min(len(view), self._left))
-        if self._left and len(view) and not content:
+        content = self._archive.read(min(len(view), self._remaining))
+        if self._remaining and len(view) and not content:
             raise ArchiveError("it ends in the middle of a file")
         view[: len(content)] = content
-        self._left -= len(content)
+        self._remaining -= len(content)
         if self.digest:
             self.digest.update(content)
         return len(content)
 
     def skip(self) -> None:
-        """Read what is left of the file."""
-        chunk = bytearray(1024 * 1024)
+        """Read the rest of the file."""
+        chunk = bytearray(CHUNK_SIZE)
         while self.readinto(chunk):
             pass
 
 
-def members(archive: BinaryIO) -> Iterator[Member]:
-    """The files of an archive as they come; raises ArchiveError for anything else."""
-    while (block := _read_exactly(archive, BLOCK)) != bytes(BLOCK):
+def read_members(archive: BinaryIO) -> Iterator[Member]:
+    """Yield the files of an archive in order; raise ArchiveError if it is invalid."""
+    while (block := _read_exactly(archive, BLOCK_SIZE)) != bytes(BLOCK_SIZE):
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
@@ -71,10 +72,10 @@ def members(archive: BinaryIO) -> Iterator[Member]:
         member = Member(archive, header.name, header.size)
         yield member
         member.skip()
-        _read_exactly(archive, -member.size % BLOCK)
-    _read_exactly(archive, BLOCK)
-    rest = archive.read(MAX_PADDING + 1)
-    if len(rest) > MAX_PADDING or rest.strip(b"\0"):
+        _read_exactly(archive, -member.size % BLOCK_SIZE)
+    _read_exactly(archive, BLOCK_SIZE)
+    padding = archive.read(MAX_PADDING + 1)
+    if len(padding) > MAX_PADDING or padding.strip(b"\0"):
         raise ArchiveError("it continues after its end marker")
 
 

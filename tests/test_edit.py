@@ -1,0 +1,381 @@
+"""flask yank, deprecate, unlist, official, describe, delete: their effect and their output."""
+
+import json
+import os
+import pty
+import shlex
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from builders import Json, document, version
+from click.testing import Result
+from conftest import error_message, exported, run, start_command
+from flask import Flask
+
+AppWith = Callable[..., Flask]
+LATEST = "The latest version of acme/clock is now"
+SEARCH, REGISTRY = "v1/widgets/search?scope=acme", "widgets/acme/registry.json"
+DETAIL = "v1/widgets/acme/clock"
+# In the order of publication, which is not the order of the numbers.
+NUMBERS = ["1.0.0", "1.0.0+b", "2.0.0-rc.1", "2.0.0", "1.1.0"]
+CLOCK = document(
+    "acme/clock",
+    *(version(n, publishedAt=f"202{i}-01-01T00:00:00.000Z") for i, n in enumerate(NUMBERS)),
+    description="Tells the time",
+    icon="mdi:clock",
+    downloadCount=7,
+)
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    return app_with(CLOCK, document("acme/notes"))
+
+
+def run_line(app: Flask, line: str) -> Result:
+    return run(app, *shlex.split(line))
+
+
+def status_lines(app: Flask, line: str) -> list[str]:
+    """Return the lines on standard error of a command that must succeed and print no data."""
+    result = run_line(app, line)
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    return result.stderr.splitlines()
+
+
+def failure(app: Flask, line: str) -> str:
+    """Return the error message of a command that must fail and change nothing."""
+    before = exported(app)
+    message = error_message(run_line(app, line))
+    assert exported(app) == before
+    return message
+
+
+def documents(app: Flask) -> list[Json]:
+    return [json.loads(line) for line in exported(app).splitlines()]
+
+
+def get(app: Flask, path: str) -> Json:
+    return app.test_client().get(f"/api/{path}").get_json()
+
+
+def field(app: Flask, key: str) -> dict[str, object]:
+    """Return one field of every version of the clock."""
+    return {entry["version"]: entry[key] for entry in get(app, DETAIL)["versions"]}
+
+
+def search(app: Flask, query: str) -> list[str]:
+    return [widget["name"] for widget in get(app, f"v1/widgets/search?{query}")["widgets"]]
+
+
+def test_yank_and_unyank_move_the_latest_version(app: Flask) -> None:
+    for number, then in [("1.1.0", "2.0.0"), ("1.0.0", "2.0.0"), ("2.0.0", "2.0.0-rc.1")]:
+        status = status_lines(app, f"yank acme/clock@{number}")
+        assert status == [f"Yanked acme/clock@{number}.", f"{LATEST} {then}."]
+        assert get(app, DETAIL)["latestVersion"] == then
+    status = status_lines(app, "unyank acme/clock@1.1.0")
+    assert status == ["Unyanked acme/clock@1.1.0.", f"{LATEST} 1.1.0."]
+    assert get(app, SEARCH)["widgets"][0]["latestVersion"]["version"] == "1.1.0"
+    assert {number for number, yanked in field(app, "yanked").items() if yanked} == {
+        "1.0.0",
+        "2.0.0",
+    }
+
+
+def test_yank_of_the_only_version_leaves_none(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version()))
+    assert status_lines(app, "yank acme/clock@1.0.0")[1] == f"{LATEST} none."
+    assert get(app, DETAIL)["latestVersion"] is None
+    assert get(app, SEARCH)["widgets"][0]["latestVersion"] is None
+
+
+def test_yank_without_a_reason_keeps_the_last_one_until_unyank(app: Flask) -> None:
+    reasons = []
+    for line in ("yank --reason Bröken", "yank", "yank --reason 'It is worse'", "unyank", "yank"):
+        status_lines(app, f"{line} acme/clock@1.1.0")
+        reasons.append(field(app, "yankedReason")["1.1.0"])
+    assert reasons == ["Bröken", "Bröken", "It is worse", None, None]
+
+
+RANGES = {
+    "acme/clock@1.0.0": {"1.0.0"},
+    "acme/clock@1.0.0+b": {"1.0.0+b"},
+    "'acme/clock@<2.0.0'": {"1.0.0", "1.0.0+b", "1.1.0"},
+    "'acme/clock@>=2.0.0-rc.0'": {"2.0.0-rc.1", "2.0.0"},
+    "acme/clock@*": {"1.0.0", "1.0.0+b", "1.1.0", "2.0.0"},
+    "'acme/clock@1.0.x || 2.0.0'": {"1.0.0", "1.0.0+b", "2.0.0"},
+    "acme/clock@2.0.0 acme/clock@~1.1 acme/clock@^1.1": {"1.1.0", "2.0.0"},
+}
+
+
+@pytest.mark.parametrize(("targets", "numbers"), RANGES.items(), ids=RANGES)
+def test_deprecate_and_undeprecate_take_versions_and_ranges(
+    app: Flask, targets: str, numbers: set[str]
+) -> None:
+    status = status_lines(app, f"deprecate {targets} 'Please update.'")
+    assert sorted(status) == sorted(f"Deprecated acme/clock@{number}." for number in numbers)
+    assert field(app, "deprecationMessage") == {
+        number: "Please update." if number in numbers else None for number in reversed(NUMBERS)
+    }
+    assert len(status_lines(app, f"undeprecate {targets}")) == len(numbers)
+    assert set(field(app, "deprecationMessage").values()) == {None}
+
+
+def test_deprecate_prints_which_versions_have_the_message_already(app: Flask) -> None:
+    status_lines(app, "deprecate acme/clock@2.0.0 New.")
+    status_lines(app, "deprecate acme/clock@1.1.0 Old.")
+    status = status_lines(app, "deprecate 'acme/clock@>1.0.0' New.")
+    assert set(status) == {
+        "Deprecated acme/clock@1.1.0.",
+        "acme/clock@2.0.0 already has this warning.",
+    }
+    assert field(app, "deprecationMessage")["1.1.0"] == "New."
+    assert get(app, DETAIL)["latestVersion"] == "1.1.0"
+
+
+def test_relist_restores_everything_that_unlist_hides(app: Flask) -> None:
+    before = documents(app), get(app, DETAIL)
+    assert status_lines(app, "unlist acme/clock") == ["acme/clock is unlisted."]
+    assert get(app, DETAIL) == {"error": "There is no widget 'acme/clock'."}
+    assert (search(app, "scope=acme"), search(app, "q=time")) == (["notes"], [])
+    assert [widget["name"] for widget in get(app, REGISTRY)["widgets"]] == ["notes"]
+    assert status_lines(app, "relist acme/clock") == ["acme/clock is listed."]
+    assert (documents(app), get(app, DETAIL)) == before
+    assert search(app, "q=time") == ["clock"]
+
+
+@pytest.mark.parametrize("current", [True, False, None])
+@pytest.mark.parametrize("official", [True, False])
+def test_official_and_unofficial_mark_a_widget(
+    app_with: AppWith, official: bool, current: bool | None
+) -> None:
+    app = app_with(document("acme/clock", isOfficial=current))
+    command, state = ("official", "is") if official else ("unofficial", "is not")
+    already = " already" if current is official else ""
+    assert status_lines(app, f"{command} acme/clock") == [f"acme/clock {state} official{already}."]
+    assert get(app, DETAIL)["widget"]["isOfficial"] is official
+    assert search(app, f"official={json.dumps(official)}") == ["clock"]
+
+
+def test_describe_changes_only_the_given_options(app: Flask) -> None:
+    fields = {"displayName": "Clock", "description": "Tells the time", "icon": "mdi:clock"}
+    for key, option, value in [
+        ("displayName", "--display-name", "Ünï Tower"),
+        ("description", "--description", "Bells\nand hands"),
+        ("icon", "--icon", "mdi:bell"),
+    ]:
+        fields[key] = value
+        status = status_lines(app, f"describe acme/clock {option} '{value}'")
+        assert status == ["acme/clock is described."]
+        widget = get(app, DETAIL)["widget"]
+        assert {name: widget[name] for name in fields} == fields
+        assert set(field(app, key).values()) == {value}
+    words = ("uni", "bells", "clock", "time")
+    assert [search(app, f"q={word}") for word in words] == [["clock"], ["clock"], [], []]
+
+
+def test_describe_with_empty_values_removes_description_and_icon(app: Flask) -> None:
+    status_lines(app, "describe acme/clock --description '' --icon ''")
+    widget = get(app, DETAIL)["widget"]
+    assert (widget["displayName"], widget["description"], widget["icon"]) == ("Clock", None, None)
+    assert search(app, "q=time") == []
+
+
+def test_describe_does_not_change_what_a_version_defines_itself(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version(displayName="Own"), version("2.0.0")))
+    status_lines(app, "describe acme/clock --display-name New")
+    assert field(app, "displayName") == {"2.0.0": "New", "1.0.0": "Own"}
+
+
+def test_delete_removes_one_version_and_prints_the_latest(app: Flask) -> None:
+    status = status_lines(app, "delete acme/clock@1.1.0 --yes")
+    assert (status[0], status[-1]) == ("Deleted acme/clock@1.1.0.", f"{LATEST} 2.0.0.")
+    assert list(field(app, "version")) == ["2.0.0", "2.0.0-rc.1", "1.0.0+b", "1.0.0"]
+
+
+def test_delete_removes_a_widget_with_its_versions(app: Flask) -> None:
+    assert status_lines(app, "delete acme/clock --yes")[0] == "Deleted acme/clock."
+    assert [line["widget"]["name"] for line in documents(app)] == ["notes"]
+    assert (search(app, "q=time"), get(app, "stats")["versions"]) == ([], 0)
+    assert run_line(app, "check").exit_code == 0
+
+
+@pytest.mark.parametrize("target", ["acme/clock", "acme/clock@1.1.0"])
+def test_delete_without_a_terminal_is_an_error(app: Flask, target: str) -> None:
+    message = failure(app, f"delete {target}")
+    assert message.startswith(f"Delete {target}")
+    assert message.endswith(" Standard input is not a terminal; use --yes to confirm.")
+
+
+REPEATED = {
+    "yank acme/clock@1.1.0 --reason Bad": "acme/clock@1.1.0 is already yanked.",
+    "unyank acme/clock@1.1.0": "acme/clock@1.1.0 is not yanked.",
+    "deprecate acme/clock@1.1.0 Old": "acme/clock@1.1.0 already has this warning.",
+    "undeprecate acme/clock@1.1.0": "acme/clock@1.1.0 has no warning.",
+    "unlist acme/clock": "acme/clock is unlisted already.",
+    "relist acme/clock": "acme/clock is listed already.",
+    "describe acme/clock --icon x": "acme/clock is already described like this.",
+}
+
+
+@pytest.mark.parametrize(("line", "status"), REPEATED.items(), ids=REPEATED)
+def test_repeated_command_prints_so_and_changes_nothing(app: Flask, line: str, status: str) -> None:
+    status_lines(app, line)
+    before = documents(app)
+    assert status_lines(app, line)[0] == status
+    assert documents(app) == before
+
+
+VERSION_COMMANDS = ["yank {}", "unyank {}", "deprecate {} Old", "undeprecate {}", "delete {} --yes"]
+WIDGET_COMMANDS = ["unlist {}", "relist {}", "official {}", "unofficial {}", "describe {} --icon x"]
+
+
+@pytest.mark.parametrize("line", [*WIDGET_COMMANDS, "delete {} --yes"])
+def test_missing_widget_is_an_error_that_names_it(app: Flask, line: str) -> None:
+    assert failure(app, line.format("acme/klock")) == "There is no widget acme/klock."
+
+
+@pytest.mark.parametrize("line", VERSION_COMMANDS)
+def test_missing_version_is_an_error_that_names_it(app: Flask, line: str) -> None:
+    message = failure(app, line.format("acme/clock@3.0.0"))
+    assert message == "There is no version acme/clock@3.0.0."
+    assert failure(app, line.format("acme/klock@3.0.0")) == "There is no widget acme/klock."
+
+
+ERRORS = {
+    "deprecate 'acme/clock@>2.0.0' x": "There is no version acme/clock@>2.0.0.",
+    "undeprecate acme/notes@*": "There is no version acme/notes@*.",
+    "deprecate acme/clock@* acme/clock@9.0.0 x": "There is no version acme/clock@9.0.0.",
+    "deprecate acme/clock@soon x": "'soon' is neither a version nor a range of versions.",
+    "deprecate acme/clock@* ''": "The message is empty; flask undeprecate removes a warning.",
+    "yank 'acme/clock@<2.0.0'": "'<2.0.0' is not a version such as 1.4.0.",
+    "delete acme/clock@1.x --yes": "'1.x' is not a version such as 1.4.0.",
+    "delete acme/clock@ --yes": "'' is not a version such as 1.4.0.",
+    "describe acme/clock --display-name '' --icon x": "The display name must not be empty.",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), ERRORS.items(), ids=ERRORS)
+def test_invalid_target_or_value_changes_nothing(app: Flask, line: str, message: str) -> None:
+    assert failure(app, line) == message
+
+
+WRONG_USAGE = [
+    *("yank acme/clock", "unlist acme/clock@1.1.0", "official clock", "relist acme/"),
+    *("unofficial a/b/c", "deprecate acme/clock@1.1.0", "describe acme/clock", "delete"),
+    *("unyank acme/clock@1.1.0 acme/clock@2.0.0", "undeprecate acme/clock@1.1.0 --reason x"),
+]
+
+
+@pytest.mark.parametrize("line", WRONG_USAGE)
+def test_wrong_usage_is_exit_code_2(app: Flask, line: str) -> None:
+    before = documents(app)
+    result = run_line(app, line)
+    assert (result.exit_code, result.stdout, documents(app)) == (2, "", before)
+    assert result.stderr.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock"])
+def test_names_may_contain_an_at_sign(app_with: AppWith, path: str) -> None:
+    app = app_with(document(path, version(), version("2.0.0")))
+    assert status_lines(app, f"yank {path}@1.0.0")[0] == f"Yanked {path}@1.0.0."
+    assert status_lines(app, f"unlist {path}") == [f"{path} is unlisted."]
+    assert status_lines(app, f"delete {path}@1.0.0 --yes")[0] == f"Deleted {path}@1.0.0."
+    assert status_lines(app, f"delete {path} --yes")[0] == f"Deleted {path}."
+    assert documents(app) == []
+
+
+VISIBLE_CHANGES = [
+    "yank acme/clock@1.1.0",
+    "deprecate acme/clock@1.1.0 Old",
+    "official acme/clock",
+    "describe acme/clock --icon x",
+    "delete acme/clock@1.1.0 --yes",
+    "unlist acme/clock",
+]
+
+
+@pytest.mark.parametrize("line", VISIBLE_CHANGES)
+def test_change_is_in_the_next_response_with_another_etag(app: Flask, line: str) -> None:
+    client = app.test_client()
+    etags = {
+        path: client.get(f"/api/{path}").headers["ETag"] for path in (SEARCH, DETAIL, REGISTRY)
+    }
+    status_lines(app, line)
+    statuses = [
+        client.get(f"/api/{path}", headers={"If-None-Match": etag}).status_code
+        for path, etag in etags.items()
+    ]
+    assert statuses == [200, 404 if line.startswith("unlist") else 200, 200]
+
+
+@contextmanager
+def start_at_terminal(app: Flask, line: str) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+    """Start a command whose standard input is a terminal; yield the other end and the process."""
+    terminal, process_end = pty.openpty()
+    arguments = (app.config["DATABASE"], *shlex.split(line))
+    with start_command(*arguments, stdin=process_end, text=False) as process:
+        os.close(process_end)
+        try:
+            yield terminal, process
+        finally:
+            # If the test has failed, the process may still wait for input.
+            process.kill()
+            os.close(terminal)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "status", "widgets"),
+    [(b"y\n", 0, "Deleted acme/clock.", 1), (b"n\n", 1, "Error: Nothing was changed.", 2)],
+    ids=["yes", "no"],
+)
+def test_delete_asks_at_a_terminal(
+    app: Flask, reply: bytes, code: int, status: str, widgets: int
+) -> None:
+    with start_at_terminal(app, "delete acme/clock") as (terminal, process):
+        os.write(terminal, reply)
+        output, errors = process.communicate(timeout=30)
+    question = "Delete acme/clock, its versions and its install count permanently? [y/N]: "
+    assert (process.returncode, output) == (code, b"")
+    assert errors.decode().startswith(f"{question}{status}\n")
+    assert len(documents(app)) == widgets
+
+
+def test_delete_does_not_remove_a_widget_added_while_it_asks(
+    app_with: AppWith, tmp_path: Path
+) -> None:
+    app = app_with(document("acme/clock"))
+    (tmp_path / "notes.jsonl").write_text(json.dumps(document("acme/notes")), encoding="utf-8")
+    with start_at_terminal(app, "delete acme/clock") as (terminal, process):
+        question = b""
+        while not question.endswith(b"[y/N]: "):
+            question += process.stderr.read(1) or b"[y/N]: "
+        # SQLite may give the new widget the row id of the deleted one.
+        status_lines(app, "delete acme/clock --yes")
+        status_lines(app, f"import {tmp_path / 'notes.jsonl'}")
+        os.write(terminal, b"y\n")
+        process.communicate(timeout=30)
+    assert [line["widget"]["name"] for line in documents(app)] == ["notes"]
+
+
+def test_describe_keeps_a_change_made_while_it_waits(app: Flask) -> None:
+    with closing(sqlite3.connect(app.config["DATABASE"], isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with start_at_terminal(app, "describe acme/clock --icon mdi:bell") as (_, process):
+            assert process.stderr.readline() == b"The database is busy; waiting.\n"
+            other.execute("UPDATE widget SET description = 'Bells' WHERE name = 'clock'")
+            other.execute("COMMIT")
+            process.communicate(timeout=30)
+    widget = get(app, DETAIL)["widget"]
+    assert (widget["icon"], widget["description"]) == ("mdi:bell", "Bells")
+
+
+def test_deprecate_without_a_message_is_wrong_usage(app: Flask) -> None:
+    before = documents(app)
+    result = run_line(app, "deprecate acme/clock@1.0.0 acme/clock@1.1.0")
+    assert (result.exit_code, documents(app)) == (2, before)
+    assert result.stderr.endswith("Error: The MESSAGE is missing at the end.\n")

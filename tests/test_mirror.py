@@ -34,7 +34,7 @@ from upstreams import (
 )
 
 from app import create_app
-from catalog.mirror.workers import BATCH
+from catalog.mirror.workers import BATCH_SIZE
 from catalog.store.export import catalog_lines
 
 AT = "2025-01-01T00:00:00.000Z"
@@ -201,7 +201,7 @@ def test_other_changes_leave_the_count_alone(app: Flask, upstream: FakeUpstream)
 def test_widget_gone_there_is_reported_and_stays(app: Flask, upstream: FakeUpstream) -> None:
     said(app, upstream)
     del upstream.documents["acme/notes"]
-    told = "acme/notes is gone there; here it stays, unless with --prune.\n"
+    told = "acme/notes is gone from the upstream; it stays listed here without --prune.\n"
     result = mirror(app, upstream)
     assert (result.exit_code, result.stderr) == (
         0,
@@ -216,7 +216,7 @@ def test_prune_unlists_what_is_gone_and_lists_it_again_when_it_comes_back(
     said(app, upstream)
     notes = upstream.documents.pop("acme/notes")
     result = mirror(app, upstream, "--prune")
-    assert result.stderr.startswith("acme/notes is gone there; it is unlisted here.\n")
+    assert result.stderr.startswith("acme/notes is gone from the upstream; it is unlisted here.\n")
     assert held(app)["acme/notes"]["widget"]["listed"] is False
     assert said(app, upstream) == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone.\n"
     upstream.put(notes)
@@ -272,9 +272,9 @@ def test_widget_made_here_is_not_replaced(
     result = mirror(app, upstream)
     assert (result.exit_code, result.stderr) == (
         1,
-        "acme/clock: was not copied but made here; --adopt replaces it.\n"
+        "acme/clock: was published or imported here; --adopt replaces it.\n"
         f"Mirrored {upstream.url}: 2 added, 0 changed, 0 unchanged, 1 failed, 0 gone.\n"
-        "Error: 1 widget failed; all else is done.\n",
+        "Error: 1 widget failed; the rest is done.\n",
     )
     assert held(app)["acme/clock"]["widget"]["displayName"] == "Mine"
 
@@ -331,7 +331,7 @@ def test_dry_run_tells_what_would_be_and_changes_nothing(
     result = mirror(app, upstream, "--dry-run", "--prune")
     assert (result.exit_code, result.stderr) == (
         0,
-        "lab/tide is gone there; it would be unlisted here.\n"
+        "lab/tide is gone from the upstream; it would be unlisted here.\n"
         f"Would mirror {upstream.url}: 1 added, 1 changed, 1 unchanged, 0 failed, 1 gone.\n",
     )
     assert state(app) == before
@@ -348,11 +348,11 @@ def test_dry_run_makes_no_catalog(app: Flask, upstream: FakeUpstream, tmp_path: 
 
 
 WRONG = {
-    "not JSON": (body(b"<html>"), "the answer is not JSON in UTF-8 ("),
-    "not UTF-8": (body(b'"\xff"'), "the answer is not JSON in UTF-8 ("),
-    "too deep": (body(b"[" * 100_000), "nested too deep"),
+    "not JSON": (body(b"<html>"), "the response is not JSON in UTF-8 ("),
+    "not UTF-8": (body(b'"\xff"'), "the response is not JSON in UTF-8 ("),
+    "too deep": (body(b"[" * 100_000), "nested too deeply"),
     "no document": (body(b"[]"), "must be an object"),
-    "another widget": (body(json.dumps(NOTES).encode()), "the answer is about 'acme/notes'"),
+    "another widget": (body(json.dumps(NOTES).encode()), "the response is about 'acme/notes'"),
     "a bad field": (
         body(json.dumps(document("acme/clock", version("1"), icon=1)).encode()),
         "icon must be a string of Unicode text without NUL, not 1 (and 1 more)",
@@ -361,10 +361,10 @@ WRONG = {
         body(json.dumps(document("acme/clock", version(bundleUrl="file:///x"))).encode()),
         "bundleUrl must be an absolute http or https URL, not 'file:///x'",
     ),
-    "403": (status(403), "the answer is 403, not 200"),
-    "500": (status(500), "gives too many 500 error responses"),
+    "403": (status(403), "the response status is 403, not 200"),
+    "500": (status(500), "sends too many 500 error responses"),
     "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute"),
-    "hang-up": (hang_up, "breaks off in the middle of its answer"),
+    "hang-up": (hang_up, "closes the connection before its response is complete"),
 }
 
 
@@ -378,7 +378,7 @@ def test_one_bad_widget_is_named_and_the_rest_is_copied(
     assert named.startswith("acme/clock: ")
     assert why in named
     assert summary.endswith(": 2 added, 0 changed, 0 unchanged, 1 failed, 0 gone.")
-    assert (result.exit_code, error) == (1, "Error: 1 widget failed; all else is done.")
+    assert (result.exit_code, error) == (1, "Error: 1 widget failed; the rest is done.")
     assert list(held(app)) == ["acme/notes", "lab/tide"]
 
 
@@ -400,7 +400,7 @@ def test_widget_that_is_listed_without_a_detail_is_a_failure(
     upstream.fail(detail("acme/clock"), status(404))
     result = mirror(app, upstream)
     assert result.exit_code == 1
-    assert result.stderr.startswith("acme/clock: is listed, but there is no detail of it.\n")
+    assert result.stderr.startswith("acme/clock: is listed, but its detail is not found.\n")
 
 
 def test_failed_refresh_of_a_widget_leaves_it_as_it_was(app: Flask, upstream: FakeUpstream) -> None:
@@ -415,7 +415,7 @@ def test_many_failures_are_named_up_to_a_point(app: Flask, upstream: FakeUpstrea
     for each in many(30, displayName=""):
         upstream.put(each)
     lines = mirror(app, upstream).stderr.splitlines()
-    assert (len(lines), lines[20]) == (23, "There are 10 more such.")
+    assert (len(lines), lines[20]) == (23, "There are 10 more failures.")
 
 
 def test_upstream_that_falls_silent_is_not_asked_for_all_the_rest(
@@ -454,19 +454,19 @@ def test_widgets_that_are_refused_do_not_stop_the_rest(app: Flask, upstream: Fak
 
 
 NO_CATALOG = {
-    "404": (status(404), "the answer to a search is not that of a widget catalog"),
-    "HTML": (body(b"<html>"), "the answer to a search is not that of a widget catalog"),
-    "an array": (body(b"[]"), "the answer to a search is not that of a widget catalog"),
-    "no total": (body(b'{"widgets": []}'), "the answer to a search is not that of a widget"),
+    "404": (status(404), "the search response is not that of a widget catalog"),
+    "HTML": (body(b"<html>"), "the search response is not that of a widget catalog"),
+    "an array": (body(b"[]"), "the search response is not that of a widget catalog"),
+    "no total": (body(b'{"widgets": []}'), "the search response is not that of a widget"),
     "odd names": (
         body(b'{"widgets": [{"scope": 1, "name": []}], "total": 1}'),
-        "the answer to a search is not that of a widget catalog",
+        "the search response is not that of a widget catalog",
     ),
     "too many": (
         body(b'{"widgets": [], "total": 1000001}'),
-        "1000001 widgets are more than the 1000000 that are taken",
+        "it lists 1000001 widgets, more than 1000000",
     ),
-    "endless": (endless(), "the answer is longer than 1000 bytes"),
+    "endless": (endless(), "the response is larger than 1000 bytes"),
 }
 
 
@@ -479,7 +479,7 @@ def test_what_is_no_catalog_is_refused_and_nothing_is_made(
     fault: Fault,
     why: str,
 ) -> None:
-    monkeypatch.setattr("catalog.mirror.upstream.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("catalog.mirror.upstream.MAX_RESPONSE_BYTES", 1000)
     upstream.fail(SEARCH, fault)
     result = mirror(app, upstream)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -650,7 +650,7 @@ def test_interrupted_run_keeps_what_it_had_and_goes_on(app: Flask, upstream: Fak
         upstream.fail(detail(f"acme/{each['widget']['name']}"), *[status(503)] * 5)
     assert mirror(app, upstream).exit_code == 1
     kept = len(held(app))
-    assert kept >= BATCH
+    assert kept >= BATCH_SIZE
     upstream.requests.clear()
     upstream.faults.clear()
     told = said(app, upstream)
@@ -699,7 +699,7 @@ def test_interrupt_ends_it_at_once_in_a_sentence(upstream: FakeUpstream, tmp_pat
     except subprocess.TimeoutExpired:  # Python cannot raise it everywhere; people press again
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=4)
-    assert (process.returncode, told) == (130, "Interrupted; the next run goes on from here.\n")
+    assert (process.returncode, told) == (130, "Interrupted; the next run continues from here.\n")
 
 
 def test_file_that_is_no_catalog_is_refused_before_anything_is_asked(

@@ -156,12 +156,12 @@ def test_wrong_size_at_the_same_address_hinders_no_other_version(
 WRONG = {
     "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
     "too few": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),
-    "too many": (body(CONTENT + b"!"), f"the answer is longer than {len(CONTENT)} bytes"),
-    "endless": (endless(), f"the answer is longer than {len(CONTENT)} bytes"),
-    "404": (status(404), "the answer is 404, not 200"),
-    "500": (status(500), "gives too many 500 error responses"),
+    "too many": (body(CONTENT + b"!"), f"the response is larger than {len(CONTENT)} bytes"),
+    "endless": (endless(), f"the response is larger than {len(CONTENT)} bytes"),
+    "404": (status(404), "the response status is 404, not 200"),
+    "500": (status(500), "sends too many 500 error responses"),
     "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute http"),
-    "cut": (cut(0), "breaks off in the middle of its answer"),
+    "cut": (cut(0), "closes the connection before its response is complete"),
 }
 
 
@@ -175,7 +175,7 @@ def test_wrong_bundle_is_refused_and_named_and_stays_where_it_was(
     assert named.startswith(f"acme/clock@1.0.0: stays at {upstream.url}{BUNDLE}: ")
     assert why in named
     assert summary == "Bundles: 1 fetched, 0 here already, 1 failed."
-    assert (result.exit_code, error) == (1, "Error: 1 bundle failed; all else is done.")
+    assert (result.exit_code, error) == (1, "Error: 1 bundle failed; the rest is done.")
     assert urls(client)["1.0.0"] == upstream.url + BUNDLE
     assert urls(client)["2.0.0"].startswith("http://localhost/")
     assert served(client) is None
@@ -259,7 +259,7 @@ def test_empty_bundle_is_a_bundle(app: Flask, client: FlaskClient, upstream: Fak
 def test_bundle_too_large_to_take_is_not_asked_for(app: Flask, upstream: FakeUpstream) -> None:
     upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"x", bundleSize=2**40)))
     result = mirror(app, upstream)
-    assert f"{2**40} bytes are more than the 536870912 that are taken" in result.stderr
+    assert f"{2**40} bytes, more than 536870912" in result.stderr
     assert BUNDLE not in upstream.paths()
 
 

@@ -158,7 +158,7 @@ def test_retries_end_at_a_deadline_of_their_own(
 def test_command_ends_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr("catalog.commands.mirror.Upstream", partial(Upstream, seconds=SECONDS))
+    monkeypatch.setattr("catalog.commands.mirror.Upstream", partial(Upstream, max_seconds=SECONDS))
     app = create_app({"DATABASE": tmp_path / "mirror.db"})
     with closing(FakeUpstream()) as fake:
         fake.put(document("acme/clock", fake.with_bundle("1.0.0", b"tick")))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.documents import check_document
@@ -55,6 +56,23 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
     """Makes a catalog of the given documents and answers a client of it."""
     return lambda *documents, **settings: app_with(*documents, **settings).test_client()
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUpstream]:
+    """An upstream without widgets; a mirror does not wait between its retries."""
+    monkeypatch.setattr("catalog.mirror.upstream.BACKOFF", 0)
+    running = FakeUpstream()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def mirror_app(tmp_path: Path) -> Iterator[Flask]:
+    """An app that has no database yet, for flask mirror to create."""
+    app = create_app({"DATABASE": tmp_path / "mirror.db", "BUNDLES": str(tmp_path / "bundles")})
+    yield app
+    app.extensions["database"].close()
 
 
 VERSIONS = """

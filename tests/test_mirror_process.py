@@ -48,7 +48,6 @@ NONE, ALL = [0], [WIDGETS]
 KILLS = {
     detail("acme/w00"): (NONE, NONE),
     detail("acme/w19"): (SOME, NONE),
-    "/bundles/1.0.0.js": (ALL, NONE),
     "/bundles/1.0.19.js": (ALL, SOME),
 }
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
+from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.documents import check_document
@@ -67,6 +68,23 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
     """Return a function that creates a catalog of documents and returns a client of it."""
     return lambda *documents, **settings: app_with(*documents, **settings).test_client()
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUpstream]:
+    """An upstream without widgets; a mirror does not wait between its retries."""
+    monkeypatch.setattr("catalog.mirror.upstream.BACKOFF", 0)
+    running = FakeUpstream()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def mirror_app(tmp_path: Path) -> Iterator[Flask]:
+    """An app that has no database yet, for flask mirror to create."""
+    app = create_app({"DATABASE": tmp_path / "mirror.db", "BUNDLES": str(tmp_path / "bundles")})
+    yield app
+    app.extensions["database"].close()
 
 
 VERSIONS = """

@@ -1,4 +1,4 @@
-"""How a mirror speaks HTTP: patient with what passes, unmoved by what is wrong, always bounded."""
+"""HTTP client of the mirror: passing faults are retried, wrong responses refused, sizes bounded."""
 
 import gzip
 import json
@@ -9,332 +9,264 @@ from pathlib import Path
 
 import pytest
 from builders import document
-from upstreams import FakeUpstream, Fault, body, cut, endless, hang_up, redirect, silent, status
-from urllib3 import HTTPResponse, Retry, Timeout
+from upstreams import (
+    FakeUpstream,
+    Fault,
+    body,
+    endless,
+    hang_up,
+    redirect,
+    silent,
+    status,
+    truncate,
+)
+from urllib3 import Timeout
 
-from catalog.mirror import upstream as client
-from catalog.mirror.upstream import Upstream, UpstreamError, base_address
+from catalog.mirror import upstream as upstream_module
+from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
 
 CLOCK = "/api/v1/widgets/acme/clock"
-BUNDLE = "/bundles/1.0.0.js"
-CONTENT = bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def server() -> Iterator[FakeUpstream]:
+    with closing(FakeUpstream(document())) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: FakeUpstream) -> Iterator[Upstream]:
+    with closing(Upstream(server.url, 4)) as client:
+        yield client
 
 
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited between tries, none of them spent."""
-    waited: list[float] = []
-    monkeypatch.setattr("urllib3.util.retry.time.sleep", waited.append)
-    return waited
+    """Record the waits between retries, in seconds, instead of waiting."""
+    waits: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
+    return waits
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeUpstream]:
-    upstream = FakeUpstream(document())
-    upstream.with_bundle("1.0.0", CONTENT)
-    yield upstream
-    upstream.close()
+PASSING = {
+    "hang-up": hang_up,
+    "truncated": truncate(10),
+    **{str(code): status(code) for code in (500, 502, 503, 504, 429)},
+}
 
 
-@pytest.fixture
-def upstream(fake: FakeUpstream) -> Iterator[Upstream]:
-    with closing(Upstream(fake.url, 4)) as made:
-        yield made
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+def test_passing_fault_is_retried(server: FakeUpstream, client: Upstream, fault: Fault) -> None:
+    server.fail(CLOCK, fault, fault)
+    assert json.loads(client.get(CLOCK).body) == document()
+    assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [hang_up, cut(10), status(500), status(502), status(503), status(504), status(429)],
-    ids=["hang-up", "cut", "500", "502", "503", "504", "429"],
-)
-def test_fault_that_passes_is_met_with_another_try(
-    fake: FakeUpstream, upstream: Upstream, fault: Fault
+def test_waits_double_with_each_retry(
+    server: FakeUpstream, client: Upstream, waits: list[float]
 ) -> None:
-    fake.fail(CLOCK, fault, fault)
-    assert json.loads(upstream.get(CLOCK).body) == document()
-    assert len(fake.asked(CLOCK)) == 3
-
-
-def test_waits_grow_from_try_to_try(
-    fake: FakeUpstream, upstream: Upstream, waits: list[float]
-) -> None:
-    fake.fail(CLOCK, status(500), hang_up, status(500), hang_up)
-    assert upstream.get(CLOCK).status == 200
+    server.fail(CLOCK, status(500), hang_up, status(500), hang_up)
+    assert client.get(CLOCK).status == 200
     assert waits == [1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_retry_after_is_waited_for(
-    fake: FakeUpstream, upstream: Upstream, waits: list[float], code: int
+def test_retry_waits_for_the_seconds_of_retry_after(
+    server: FakeUpstream, client: Upstream, waits: list[float], code: int
 ) -> None:
-    fake.fail(CLOCK, status(code, Retry_After="7"), status(code, Retry_After="0"))
-    assert upstream.get(CLOCK).status == 200
+    server.fail(CLOCK, status(code, Retry_After="7"), status(code, Retry_After="0"))
+    assert client.get(CLOCK).status == 200
     assert waits[0] == 7
 
 
-def test_retry_after_too_long_to_wait_for_is_not_asked_again_before_it(
-    fake: FakeUpstream, upstream: Upstream, waits: list[float]
+def test_long_retry_after_is_an_error(
+    server: FakeUpstream, client: Upstream, waits: list[float]
 ) -> None:
-    fake.fail(CLOCK, status(429, Retry_After="3600"))
-    with pytest.raises(UpstreamError, match=r"answers 429 and asks to come back later .*3600"):
-        upstream.get(CLOCK)
-    assert (waits, len(fake.asked(CLOCK))) == ([], 1)
+    server.fail(CLOCK, status(429, Retry_After="3600"))
+    with pytest.raises(UpstreamError, match=r"with 429 and asks to retry later .*3600"):
+        client.get(CLOCK)
+    assert (waits, len(server.requests)) == ([], 1)
 
 
 @pytest.mark.parametrize(
-    "said", ["soon", "-5", "", "9" * 5000, "Fri, 31 Dec 99999999999 23:59:59 GMT"]
+    "value", ["soon", "-5", "", "9" * 5000, "Fri, 31 Dec 99999999999 23:59:59 GMT"]
 )
-def test_retry_after_that_says_no_time_is_as_none(
-    fake: FakeUpstream, upstream: Upstream, waits: list[float], said: str
+def test_invalid_retry_after_is_ignored(
+    server: FakeUpstream, client: Upstream, waits: list[float], value: str
 ) -> None:
-    fake.fail(CLOCK, status(503, Retry_After=said), status(429, Retry_After=said))
-    assert upstream.get(CLOCK).status == 200
+    server.fail(CLOCK, status(503, Retry_After=value), status(429, Retry_After=value))
+    assert client.get(CLOCK).status == 200
     assert waits == [1.0]
 
 
 LASTING = {
-    "500": (status(500), r"127\.0\.0\.1:\d+ gives too many 500 error responses"),
-    "429": (status(429), r"127\.0\.0\.1:\d+ gives too many 429 error responses"),
-    "hang-up": (hang_up, r"127\.0\.0\.1:\d+ breaks off in the middle of its answer"),
-    "cut": (cut(10), r"127\.0\.0\.1:\d+ breaks off in the middle of its answer"),
-    "redirects": (redirect(CLOCK), r"127\.0\.0\.1:\d+ gives too many redirects"),
+    "500": (status(500), "sends too many 500 error responses"),
+    "429": (status(429), "sends too many 429 error responses"),
+    "hang-up": (hang_up, "closes the connection before its response is complete"),
+    "truncated": (truncate(10), "closes the connection before its response is complete"),
+    "redirects": (redirect(CLOCK), "sends too many redirects"),
 }
 
 
-@pytest.mark.parametrize(("fault", "why"), LASTING.values(), ids=LASTING)
-def test_fault_that_lasts_is_given_up_in_a_sentence(
-    fake: FakeUpstream, upstream: Upstream, fault: Fault, why: str
+@pytest.mark.parametrize(("fault", "reason"), LASTING.values(), ids=LASTING)
+def test_lasting_fault_ends_the_retries(
+    server: FakeUpstream, client: Upstream, fault: Fault, reason: str
 ) -> None:
-    fake.fail(CLOCK, *[fault] * 100)
-    with pytest.raises(UpstreamError, match=f"^{why}$"):
-        upstream.get(CLOCK)
-    assert len(fake.asked(CLOCK)) <= 6
+    server.fail(CLOCK, *[fault] * 100)
+    with pytest.raises(UpstreamError, match=rf"^127\.0\.0\.1:\d+ {reason}$"):
+        client.get(CLOCK)
+    assert len(server.requests) <= 6
 
 
 REFUSED = {
-    "403": (status(403), "the answer is 403, not 200"),
-    "201": (status(201), "the answer is 201, not 200"),
+    "403": (status(403), "the response status is 403, not 200"),
+    "201": (status(201), "the response status is 201, not 200"),
     "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute http or"),
     "ftp": (redirect("ftp://127.0.0.1/x"), "'ftp://127.0.0.1/x' is not an absolute http or https"),
-    "no URL": (redirect("http://["), "redirects to 'http://[', no URL"),
-    "304": (status(304), "the answer is 304, though nothing is here already"),
-    "bad port": (redirect("http://127.0.0.1:99999/"), "gives no answer that can be read"),
-    "bad gzip": (body(b"no", Content_Encoding="gzip"), "gives no answer that can be read"),
+    "not a URL": (redirect("http://["), "redirects to 'http://[', not a URL"),
+    "304": (status(304), "the response status is 304, but no ETag was sent"),
+    "invalid port": (redirect("http://127.0.0.1:99999/"), "sends an invalid response"),
+    "invalid gzip": (body(b"no", Content_Encoding="gzip"), "sends an invalid response"),
 }
 
 
-@pytest.mark.parametrize(("fault", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_refused_at_once(
-    fake: FakeUpstream, upstream: Upstream, fault: Fault, why: str
+@pytest.mark.parametrize(("fault", "reason"), REFUSED.values(), ids=REFUSED)
+def test_wrong_response_is_refused_without_a_retry(
+    server: FakeUpstream, client: Upstream, fault: Fault, reason: str
 ) -> None:
-    fake.fail(CLOCK, fault)
-    with pytest.raises(UpstreamError) as refused:
-        upstream.get(CLOCK)
-    assert why in str(refused.value)
-    assert len(fake.requests) == 1
+    server.fail(CLOCK, fault)
+    with pytest.raises(UpstreamError) as error:
+        client.get(CLOCK)
+    assert reason in str(error.value)
+    assert len(server.requests) == 1
 
 
-def test_redirect_is_followed_to_another_path_and_host(
-    fake: FakeUpstream, upstream: Upstream
+def test_redirect_to_another_path_and_host_is_followed(
+    server: FakeUpstream, client: Upstream
 ) -> None:
-    other = FakeUpstream(document(icon="elsewhere"))
-    try:
-        fake.fail(CLOCK, redirect("/moved"))
-        fake.fail("/moved", redirect(other.url + CLOCK))
-        assert json.loads(upstream.get(CLOCK).body) == document(icon="elsewhere")
-    finally:
-        other.close()
+    with closing(FakeUpstream(document(icon="elsewhere"))) as other:
+        server.fail(CLOCK, redirect("/moved"))
+        server.fail("/moved", redirect(other.url + CLOCK))
+        assert json.loads(client.get(CLOCK).body) == document(icon="elsewhere")
 
 
-def test_redirect_from_https_to_http_is_refused() -> None:
-    response = HTTPResponse(status=302, headers={"Location": "http://b.example/x"})
-    with pytest.raises(UpstreamError, match=r"redirects from https to 'http://b\.example/x'"):
-        client._following("https://a.example/x", response, Retry())
-    response.headers["Location"] = "/y"
-    assert client._following("https://a.example/x", response, Retry()) == "https://a.example/y"
+def test_redirect_from_https_to_http_is_refused(
+    server: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.encrypt(tmp_path, monkeypatch)
+    server.fail(CLOCK, redirect("/moved"))
+    server.fail("/moved", redirect("http://b.example/x"))
+    with (
+        closing(Upstream(server.url, 1)) as client,
+        pytest.raises(UpstreamError, match=r"redirects from https to 'http://b\.example/x'"),
+    ):
+        client.get(CLOCK)
+    assert server.paths() == [CLOCK, "/moved"]
 
 
 ENDLESS = {
-    200: "the answer is longer than 100000 bytes",
-    404: "the answer is longer than 100000 bytes",
-    302: "the answer is 302, not 200",  # without a Location
-    500: "127.0.0.1:{port} gives too many 500 error responses",
+    200: "the response is larger than 100000 bytes",
+    404: "the response is larger than 100000 bytes",
+    # Without a Location.
+    302: "the response status is 302, not 200",
+    500: "127.0.0.1:{port} sends too many 500 error responses",
 }
 
 
-@pytest.mark.parametrize(("code", "why"), ENDLESS.items(), ids=map(str, ENDLESS))
-def test_body_without_an_end_is_left(
-    fake: FakeUpstream, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, code: int, why: str
+@pytest.mark.parametrize(("code", "reason"), ENDLESS.items(), ids=map(str, ENDLESS))
+def test_endless_body_is_not_read_to_its_end(
+    server: FakeUpstream,
+    client: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    reason: str,
 ) -> None:
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100_000)
-    fake.fail(CLOCK, *[endless(code)] * 10)
-    with pytest.raises(UpstreamError) as refused:
-        upstream.get(CLOCK)
-    assert str(refused.value) == why.format(port=fake.server.server_port)
+    monkeypatch.setattr(upstream_module, "MAX_RESPONSE_BYTES", 100_000)
+    server.fail(CLOCK, *[endless(code)] * 10)
+    with pytest.raises(UpstreamError) as error:
+        client.get(CLOCK)
+    assert str(error.value) == reason.format(port=server.port)
 
 
-def test_few_bytes_that_unpack_to_many_are_left(
-    fake: FakeUpstream, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+def test_size_limit_applies_to_the_decompressed_body(
+    server: FakeUpstream, client: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 100_000)
-    fake.fail(CLOCK, body(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip"))
-    with pytest.raises(UpstreamError, match="longer than 100000 bytes"):
-        upstream.get(CLOCK)
+    monkeypatch.setattr(upstream_module, "MAX_RESPONSE_BYTES", 100_000)
+    server.fail(CLOCK, body(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip"))
+    with pytest.raises(UpstreamError, match="larger than 100000 bytes"):
+        client.get(CLOCK)
 
 
-def test_silence_is_not_waited_for_without_end(
-    fake: FakeUpstream, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+def test_server_that_does_not_respond_times_out(
+    server: FakeUpstream, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    monkeypatch.setattr(client, "TIMEOUT", Timeout(connect=10, read=0.05))
-    fake.fail(CLOCK, *[silent] * 100)
+    monkeypatch.setattr(upstream_module, "TIMEOUT", Timeout(connect=10, read=0.05))
+    server.fail(CLOCK, *[silent] * 100)
     with (
-        closing(Upstream(fake.url, 1)) as upstream,
-        pytest.raises(UpstreamError, match="does not answer in time"),
+        closing(Upstream(server.url, 1)) as client,
+        pytest.raises(UpstreamError, match="does not respond in time"),
     ):
-        upstream.get(CLOCK)
+        client.get(CLOCK)
     assert waits == [1.0, 2.0]
 
 
-def test_host_that_cannot_be_reached_is_not_tried_for_each_thing_it_has(
-    waits: list[float],
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with closing(Upstream(f"http://127.0.0.1:{port}", 1)) as upstream:
+def test_unreachable_host_is_not_tried_again_for_each_request(waits: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with closing(Upstream(f"http://127.0.0.1:{port}", 1)) as client:
         for _ in range(3):
             with pytest.raises(UpstreamError, match=rf"^127\.0\.0\.1:{port} cannot be reached$"):
-                upstream.get(CLOCK)
+                client.get(CLOCK)
     assert waits == [1.0, 2.0, 4.0]
 
 
-def test_packed_answer_is_asked_for_and_unpacked(fake: FakeUpstream, upstream: Upstream) -> None:
-    packed = gzip.compress(json.dumps(document()).encode())
-    fake.fail(CLOCK, body(packed, Content_Encoding="gzip"))
-    assert json.loads(upstream.get(CLOCK).body) == document()
-    assert fake.asked(CLOCK)[0]["Accept-Encoding"] == "gzip"
+def test_gzip_is_requested_and_decompressed(server: FakeUpstream, client: Upstream) -> None:
+    compressed = gzip.compress(json.dumps(document()).encode())
+    server.fail(CLOCK, body(compressed, Content_Encoding="gzip"))
+    assert json.loads(client.get(CLOCK).body) == document()
+    assert server.request_headers(CLOCK)[0]["Accept-Encoding"] == "gzip"
 
 
-def test_etag_is_kept_and_sent_and_answered_with_304(
-    fake: FakeUpstream, upstream: Upstream
-) -> None:
-    etag = upstream.get(CLOCK).etag
-    again = upstream.get(CLOCK, etag)
-    assert (again.status, again.body) == (304, b"")
-    assert [headers.get("If-None-Match") for headers in fake.asked(CLOCK)] == [None, etag]
+def test_etag_is_sent_back_and_304_returned(server: FakeUpstream, client: Upstream) -> None:
+    etag = client.get(CLOCK).etag
+    response = client.get(CLOCK, etag)
+    assert (response.status, response.body) == (304, b"")
+    sent = [headers.get("If-None-Match") for headers in server.request_headers(CLOCK)]
+    assert sent == [None, etag]
 
 
 @pytest.mark.parametrize("etag", ["x" * 2000, "a\0b", "a\tb", "\xfc"])
-def test_etag_that_cannot_be_kept_and_sent_is_none(
-    fake: FakeUpstream, upstream: Upstream, etag: str
-) -> None:
-    fake.fail(CLOCK, body(b"{}", ETag=f'"{etag}"'))
-    assert upstream.get(CLOCK).etag is None
+def test_unusable_etag_is_ignored(server: FakeUpstream, client: Upstream, etag: str) -> None:
+    server.fail(CLOCK, body(b"{}", ETag=f'"{etag}"'))
+    assert client.get(CLOCK).etag is None
 
 
-def test_one_connection_serves_many_requests(fake: FakeUpstream, upstream: Upstream) -> None:
-    etag = upstream.get(CLOCK).etag
+def test_one_connection_is_used_for_many_requests(server: FakeUpstream, client: Upstream) -> None:
+    etag = client.get(CLOCK).etag
     for path in (CLOCK, "/api/v1/widgets/acme/none", CLOCK):
-        upstream.get(path, etag)
-    assert (len(fake.requests), fake.connections) == (4, 1)
-
-
-def test_download_is_the_bytes(fake: FakeUpstream, upstream: Upstream, tmp_path: Path) -> None:
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", len(CONTENT))
-    assert (tmp_path / "x").read_bytes() == CONTENT
-    assert "Range" not in fake.asked(BUNDLE)[0]
-
-
-def test_download_goes_on_from_what_is_there(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    (tmp_path / "x").write_bytes(CONTENT[:1000])
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", len(CONTENT))
-    assert (tmp_path / "x").read_bytes() == CONTENT
-    assert [headers["Range"] for headers in fake.asked(BUNDLE)] == ["bytes=1000-"]
-
-
-def test_download_that_is_cut_goes_on_from_there(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    fake.fail(BUNDLE, cut(100_000), cut(50_000))
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", len(CONTENT))
-    assert (tmp_path / "x").read_bytes() == CONTENT
-    ranges = [headers.get("Range") for headers in fake.asked(BUNDLE)]
-    assert ranges == [None, "bytes=100000-", "bytes=150000-"]
-
-
-def test_download_begins_anew_where_the_server_gives_no_parts(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    (tmp_path / "x").write_bytes(b"other bytes")
-    fake.fail(BUNDLE, body(CONTENT))
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", len(CONTENT))
-    assert (tmp_path / "x").read_bytes() == CONTENT
-
-
-def test_download_begins_anew_where_another_part_is_given(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    (tmp_path / "x").write_bytes(CONTENT[:1000])
-    fake.fail(BUNDLE, lambda handler: handler.send(206, b"!", Content_Range="bytes 5-5/9"))
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", len(CONTENT))
-    assert (tmp_path / "x").read_bytes() == CONTENT
-
-
-def test_download_of_more_than_was_said_ends_there_and_leaves_no_file(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    fake.fail(BUNDLE, endless())
-    with pytest.raises(UpstreamError, match="longer than 100 bytes"):
-        upstream.download(fake.url + BUNDLE, tmp_path / "x", 100)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_download_that_is_refused_leaves_no_file(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    fake.fail(BUNDLE, status(403))
-    with pytest.raises(UpstreamError, match="the answer is 403"):
-        upstream.download(fake.url + BUNDLE, tmp_path / "x", 100)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_download_too_large_for_any_bundle_is_not_begun(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path
-) -> None:
-    with pytest.raises(UpstreamError, match="more than the 536870912 that are taken"):
-        upstream.download(fake.url + BUNDLE, tmp_path / "x", 2**50)
-    assert fake.requests == []
-
-
-@pytest.mark.parametrize("there", [b"", b"too much"])
-def test_download_of_nothing_asks_for_nothing(
-    fake: FakeUpstream, upstream: Upstream, tmp_path: Path, there: bytes
-) -> None:
-    (tmp_path / "x").write_bytes(there)
-    upstream.download(fake.url + BUNDLE, tmp_path / "x", 0)
-    assert ((tmp_path / "x").read_bytes(), fake.requests) == (b"", [])
+        client.get(path, etag)
+    assert (len(server.requests), server.connections) == (4, 1)
 
 
 @pytest.mark.parametrize(
-    ("given", "base"),
+    ("url", "base_url"),
     [
         ("http://a.example", "http://a.example"),
         ("https://a.example:8443/widgets/", "https://a.example:8443/widgets"),
         ("http://[::1]:80//", "http://[::1]:80"),
     ],
 )
-def test_base_address_ends_without_a_slash(given: str, base: str) -> None:
-    assert base_address(given) == base
+def test_base_url_has_no_final_slash(url: str, base_url: str) -> None:
+    assert upstream_url(url) == base_url
 
 
 @pytest.mark.parametrize(
-    "given",
+    "url",
     [
         *("", "a.example", "file:///x", "ftp://a.example", "http://", "http://u:p@a.example"),
         *("http://a.example/?x=1", "http://a.example/#x", "http://a b"),
     ],
 )
-def test_base_address_is_of_the_web_and_of_a_server(given: str) -> None:
+def test_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="an absolute http or https URL"):
-        base_address(given)
+        upstream_url(url)

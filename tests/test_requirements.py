@@ -1,4 +1,4 @@
-"""What is installed: every package pinned, with hashes of the files that may be taken for it."""
+"""Requirements: every package is pinned, with the hashes of its files."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ HASH = re.compile("--hash=sha256:[0-9a-f]{64}")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_package_is_pinned_with_hashes_and_nothing_else_is_said(file: Path) -> None:
+def test_every_line_is_a_pinned_package_with_hashes(file: Path) -> None:
     lines = file.read_text("utf-8").replace("\\\n", "").splitlines()
     packages = [each for each in lines if each and not each.startswith(("#", "-r "))]
     assert packages
@@ -24,8 +24,8 @@ def test_every_package_is_pinned_with_hashes_and_nothing_else_is_said(file: Path
         assert all(HASH.fullmatch(each.strip()) for each in hashes), package
 
 
-def test_audit_fails_where_a_package_could_not_be_looked_up() -> None:
-    planned = subprocess.run(
+def test_audit_is_strict_about_packages_that_cannot_be_checked() -> None:
+    dry_run = subprocess.run(
         ["make", "--dry-run", "audit"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "--strict" in planned.stdout.split()
+    assert "--strict" in dry_run.stdout.split()

@@ -1,16 +1,20 @@
-"""An upstream that misbehaves as it is told to: a catalog over real HTTP, in threads of its own."""
+"""An upstream catalog over real HTTP, in threads of the test process, that can misbehave."""
 
 import hashlib
 import json
+import shutil
 import ssl
+import subprocess
 import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+import pytest
 from builders import Json, document, version
 
 SEARCH = "/api/v1/widgets/search"
@@ -18,42 +22,49 @@ Fault = Callable[["Handler"], None]
 
 
 class FakeUpstream:
-    """A catalog of documents with faults in it. Everything may be changed while it serves."""
+    """A catalog of documents, with faults. All of it may be changed while it serves."""
 
     def __init__(self, *documents: Json) -> None:
-        self.documents: dict[str, Json] = {}  # in the order of the list
+        # In the order of the list.
+        self.documents: dict[str, Json] = {}
         self.bundles: dict[str, bytes] = {}
-        self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)  # each for one request
-        self.requests: list[tuple[str, dict[str, str]]] = []  # path and headers
+        # By path; each is used for one request.
+        self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        # Path and headers of each request.
+        self.requests: list[tuple[str, dict[str, str]]] = []
         self.connections = 0
         self.on_request: Callable[[str], None] = lambda path: None
         self.has_etags = True
-        self.released = threading.Event()  # lets go of the requests that are kept waiting
+        # Ends the responses that are still being sent.
+        self.stopping = threading.Event()
         self.server = _Server(("127.0.0.1", 0), Handler)
         self.server.upstream = self  # type: ignore[attr-defined]
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.port = self.server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
-        for each in documents:
-            self.put(each)
+        self.put(*documents)
 
-    def encrypt(self, context: ssl.SSLContext) -> None:
-        """Serve over TLS from now on."""
+    def encrypt(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Serve over TLS from now on, with a certificate that this process trusts."""
+        certificate, context = _create_certificate(directory)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         self.server.socket = context.wrap_socket(
             self.server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.url = self.url.replace("http:", "https:")
 
-    def put(self, given: Json) -> None:
-        """Add a document, or change one in its place."""
-        widget = given["widget"]
-        self.documents[f"{widget['scope']}/{widget['name']}"] = given
+    def put(self, *documents: Json) -> None:
+        """Add documents, or replace them in their places."""
+        for each in documents:
+            widget = each["widget"]
+            self.documents[f"{widget['scope']}/{widget['name']}"] = each
 
     def fail(self, path: str, *faults: Fault) -> None:
-        """Have the next requests for a path go wrong, one after the other."""
+        """Use these faults for the next requests of a path, one each."""
         self.faults[path].extend(faults)
 
     def with_bundle(self, number: str, content: bytes, **fields: Any) -> Json:
-        """A version whose bundle is served here."""
+        """Return a version whose bundle is served here."""
         self.bundles[f"/bundles/{number}.js"] = content
         return version(
             number,
@@ -63,23 +74,41 @@ class FakeUpstream:
             **fields,
         )
 
-    def asked(self, path: str) -> list[dict[str, str]]:
-        """The headers of each request for a path."""
-        return [headers for asked, headers in self.requests if asked == path]
+    def request_headers(self, path: str) -> list[dict[str, str]]:
+        """Return the headers of each request for a path."""
+        return [headers for requested, headers in self.requests if requested == path]
 
     def paths(self) -> list[str]:
-        """The paths that were asked for, in order."""
+        """Return the requested paths, in order and without their queries."""
         return [urlsplit(path).path for path, _ in self.requests]
 
     def close(self) -> None:
-        self.released.set()
+        self.stopping.set()
         self.server.shutdown()
         self.server.server_close()
 
 
+def _create_certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed: there is no certificate to serve with.")
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [openssl, "req", "-x509", *kind, *name, "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
+
+
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # who asks may be gone or killed
+        # Clients may be killed or close their connections.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
@@ -104,26 +133,26 @@ class Handler(BaseHTTPRequestHandler):
         if faults:
             faults.popleft()(self)
         else:
-            self.answer()
+            self.respond()
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         path = urlsplit(self.path).path
         if path == SEARCH:
-            self.send_json(self.found())
+            self.send_json(self.search())
         elif path in self.upstream.bundles:
-            self.send_part(self.upstream.bundles[path])
+            self.send_range(self.upstream.bundles[path])
         else:
-            given = self.upstream.documents.get(unquote(path.removeprefix("/api/v1/widgets/")))
-            self.send_json(given) if given else self.send(404, b'{"error": "No."}')
+            widget = self.upstream.documents.get(unquote(path.removeprefix("/api/v1/widgets/")))
+            self.send_json(widget) if widget else self.send(404, b'{"error": "No."}')
 
-    def found(self) -> Json:
-        asked = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-        scope, page, limit = asked.get("scope"), int(asked["page"]), int(asked["limit"])
+    def search(self) -> Json:
+        query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        scope, page, limit = query.get("scope"), int(query["page"]), int(query["limit"])
         listed = [each["widget"] for each in list(self.upstream.documents.values())]
         listed = [each for each in listed if scope in (None, each["scope"])]
         start = (page - 1) * limit
-        found = listed[start : start + limit]
-        return {"widgets": found, "total": len(listed), "page": page, "limit": limit}
+        widgets = listed[start : start + limit]
+        return {"widgets": widgets, "total": len(listed), "page": page, "limit": limit}
 
     def send_json(self, value: Json) -> None:
         body = json.dumps(value).encode()
@@ -135,11 +164,11 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send(200, body, ETag=etag)
 
-    def send_part(self, content: bytes) -> None:
+    def send_range(self, content: bytes) -> None:
         start = int((self.headers["Range"] or "bytes=0-")[len("bytes=") : -1])
         if start:
-            part = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.send(206, content[start:], **{"Content-Range": part})
+            content_range = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self.send(206, content[start:], Content_Range=content_range)
         else:
             self.send(200, content)
 
@@ -155,91 +184,93 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def status(code: int, **headers: str) -> Fault:
-    """Answers with a status of no use; a header's name has _ for each -."""
+    """Respond with this status; write _ for each - in a header's name."""
     return lambda handler: handler.send(code, b'{"error": "Not now."}', **headers)
 
 
 def redirect(location: str) -> Fault:
-    """Sends elsewhere."""
+    """Redirect to another URL."""
     return status(302, Location=location)
 
 
 def body(content: bytes, **headers: str) -> Fault:
-    """Answers with these bytes."""
+    """Respond with these bytes."""
     return lambda handler: handler.send(200, content, **headers)
 
 
 def hang_up(handler: Handler) -> None:
-    """Ends the connection without an answer."""
+    """Close the connection without a response."""
     handler.close_connection = True
 
 
-def cut(after: int) -> Fault:
-    """Ends the connection after so many bytes of the right answer's body."""
+def truncate(length: int) -> Fault:
+    """Close the connection after this many bytes of the correct body."""
 
     def fault(handler: Handler) -> None:
-        written = handler.wfile
+        original = handler.wfile
 
-        class Cut:
+        class Truncated:
             def write(self, content: bytes) -> None:
                 is_head = content.startswith(b"HTTP/1.1")
-                written.write(content if is_head else content[:after])
+                original.write(content if is_head else content[:length])
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(written, name)
+                return getattr(original, name)
 
-        handler.wfile = Cut()  # type: ignore[assignment]
-        handler.answer()
-        handler.wfile = written
+        handler.wfile = Truncated()  # type: ignore[assignment]
+        handler.respond()
+        handler.wfile = original
         handler.close_connection = True
 
     return fault
 
 
 def endless(code: int = 200) -> Fault:
-    """Answers with a body that goes on for as long as anyone reads."""
+    """Respond with a body that has no end."""
 
     def fault(handler: Handler) -> None:
         handler.send_response(code)
         handler.end_headers()
         handler.close_connection = True
         try:
-            while not handler.upstream.released.is_set():
+            while not handler.upstream.stopping.is_set():
                 handler.wfile.write(b" " * 65536)
         except OSError:
-            pass  # whoever read has had enough
+            # The client has closed the connection.
+            pass
 
     return fault
 
 
-def dribble(beginning: bytes, more: bytes) -> Fault:
-    """Responds with these bytes, and then without end with a few more now and then."""
+def trickle(beginning: bytes, more: bytes) -> Fault:
+    """Respond with the beginning, then with a few more bytes again and again, without end."""
 
     def fault(handler: Handler) -> None:
         handler.close_connection = True
         try:
             handler.wfile.write(beginning)
-            while not handler.upstream.released.wait(0.01):
+            while not handler.upstream.stopping.wait(0.01):
                 handler.wfile.write(more)
         except OSError:
-            pass  # the client has closed the connection
+            # The client has closed the connection.
+            pass
 
     return fault
 
 
 def silent(handler: Handler) -> None:
-    """Gives no answer."""
-    handler.upstream.released.wait(10)
+    """Keep the connection open without a response."""
+    handler.upstream.stopping.wait(10)
     handler.close_connection = True
 
 
 def detail(path: str) -> str:
-    """Where the detail of a widget is."""
+    """Return the URL path of a widget's detail."""
     return "/api/v1/widgets/" + "/".join(quote(part, safe="") for part in path.split("/"))
 
 
-def many(count: int, **fields: Any) -> list[Json]:
-    """Documents of so many widgets, each with a version."""
+def numbered(count: int, **fields: Any) -> list[Json]:
+    """Return documents of acme/w0000 and so on, each with one version."""
     return [
         document(f"acme/w{number:04}", version(), createdAt="2025-01-01T00:00:00Z", **fields)
         for number in range(count)

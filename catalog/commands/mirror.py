@@ -1,4 +1,4 @@
-"""flask mirror: a copy of another catalog, made through its public API and brought up to date."""
+"""flask mirror: a copy of another catalog, made and refreshed through its public API."""
 
 import os
 from collections.abc import Mapping
@@ -18,30 +18,35 @@ from catalog.commands.base import (
 )
 from catalog.commands.terminal import replace_unprintable
 from catalog.documents import MAX_PROBLEMS, identifier
-from catalog.mirror.bundles import BundleReport, bring_bundles
-from catalog.mirror.sync import MirrorError, Report, Wish, mirror
-from catalog.mirror.upstream import Upstream, UpstreamError, base_address
+from catalog.mirror.bundles import BundleReport, download_bundles
+from catalog.mirror.sync import MirrorError, MirrorOptions, MirrorReport, mirror
+from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
 from catalog.text import plural
 
-INTERRUPTED = 130  # what shells make of SIGINT
+# As shells report a process that SIGINT ended.
+INTERRUPTED_EXIT_CODE = 130
 
 
 @command("mirror")
-@click.argument("url", type=ValidatedType("url", base_address))
+@click.argument("url", type=ValidatedType("url", upstream_url))
 @click.option(
     "--scope",
     "scopes",
     type=ValidatedType("scope", identifier),
     multiple=True,
-    help="Only widgets of this scope; can be given several times.",
+    help="Only widgets of this scope; may be repeated.",
 )
 @click.option(
-    "--bundles", "with_bundles", is_flag=True, help="Hold the bundles too, to serve them."
+    "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
 )
-@click.option("--prune", is_flag=True, help="Unlist copies of widgets that are gone there.")
-@click.option("--adopt", is_flag=True, help="Also replace widgets that are here from elsewhere.")
+@click.option(
+    "--prune", is_flag=True, help="Unlist copies of widgets that are gone from the upstream."
+)
+@click.option(
+    "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
+)
 @click.option("--dry-run", is_flag=True, help="Only print what would change.")
-def mirror_(
+def mirror_command(
     url: str,
     scopes: tuple[str, ...],
     with_bundles: bool,
@@ -51,62 +56,63 @@ def mirror_(
 ) -> None:
     """Copy another catalog, or refresh a copy.
 
-    URL is where its service is, such as https://widgets.example.com. Only what changed since the
-    last time is transferred. Installs that are counted here are added to those counted there.
+    URL is the address of its service, such as https://widgets.example.com. Only what changed since
+    the last run is transferred. Installs counted here are added to those of the upstream.
     """
     if database().exists():
         database().check()
-    wish = Wish(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
-    workers = setting("MIRROR_WORKERS")
-    brought = None
+    options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
+    bundle_report = None
     try:
-        with closing(Upstream(url, workers)) as upstream:
+        with closing(Upstream(url, setting("MIRROR_WORKERS"))) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
-                report = mirror(database(), upstream, wish, workers, on_progress)
+                report = mirror(database(), upstream, options, on_progress)
             if with_bundles:
                 with progress_bar("Bundles", show_count=True) as on_progress:
-                    brought = bring_bundles(
-                        *(database(), upstream, bundles(), wish, workers, on_progress),
-                        report.unwritten,
+                    bundle_report = download_bundles(
+                        database(), upstream, bundles(), options, on_progress, report.unwritten
                     )
     except (UpstreamError, MirrorError) as error:
         raise CommandError(
             f"{url} cannot be mirrored: {replace_unprintable(str(error))}."
         ) from error
     except KeyboardInterrupt:
-        print_status("Interrupted; the next run goes on from here.")
-        os._exit(INTERRUPTED)  # at once: Python would wait for threads that wait for answers
-    tell(url, wish, report, brought)
+        print_status("Interrupted; the next run continues from here.")
+        # A normal exit would join the threads that wait for responses.
+        os._exit(INTERRUPTED_EXIT_CODE)
+    print_report(url, options, report, bundle_report)
 
 
-def tell(url: str, wish: Wish, report: Report, brought: BundleReport | None) -> None:
-    """Say what became of everything; refuses where anything failed."""
-    list_problems(report.failures)
-    here = "here it stays, unless with --prune"
-    if wish.prune:
-        here = "it would be unlisted here" if wish.dry_run else "it is unlisted here"
-    for name in report.gone[:MAX_PROBLEMS]:
-        print_status(f"{replace_unprintable(str(name))} is gone there; {here}.")
+def print_report(
+    url: str, options: MirrorOptions, report: MirrorReport, bundle_report: BundleReport | None
+) -> None:
+    """Print the results; raise CommandError if anything failed."""
+    print_failures(report.failures)
+    effect = "it stays listed here without --prune"
+    if options.prune:
+        effect = "it would be unlisted here" if options.dry_run else "it is unlisted here"
+    for key in report.gone[:MAX_PROBLEMS]:
+        print_status(f"{replace_unprintable(str(key))} is gone from the upstream; {effect}.")
     print_status(
-        f"{'Would mirror' if wish.dry_run else 'Mirrored'} {url}: {report.added} added, "
+        f"{'Would mirror' if options.dry_run else 'Mirrored'} {url}: {report.added} added, "
         f"{report.changed} changed, {report.unchanged} unchanged, {len(report.failures)} failed, "
         f"{len(report.gone)} gone."
     )
     failed = [plural(len(report.failures), "widget")] if report.failures else []
-    if brought:
-        list_problems(brought.failures)
+    if bundle_report:
+        print_failures(bundle_report.failures)
         print_status(
-            f"Bundles: {brought.fetched} {'to fetch' if wish.dry_run else 'fetched'}, "
-            f"{brought.held} here already, {len(brought.failures)} failed."
+            f"Bundles: {bundle_report.fetched} {'to fetch' if options.dry_run else 'fetched'}, "
+            f"{bundle_report.already_here} here already, {len(bundle_report.failures)} failed."
         )
-        failed += [plural(len(brought.failures), "bundle")] if brought.failures else []
+        failed += [plural(len(bundle_report.failures), "bundle")] if bundle_report.failures else []
     if failed:
-        raise CommandError(f"{' and '.join(failed)} failed; all else is done.")
+        raise CommandError(f"{' and '.join(failed)} failed; the rest is done.")
 
 
-def list_problems(failures: Mapping[str, str]) -> None:
-    """Name what failed and why, even where nothing but errors is to be said."""
-    for path, reason in list(failures.items())[:MAX_PROBLEMS]:
-        click.echo(replace_unprintable(f"{path}: {reason}."), err=True)
+def print_failures(failures: Mapping[str, str]) -> None:
+    """Print what failed and why, also with --quiet."""
+    for name, reason in list(failures.items())[:MAX_PROBLEMS]:
+        click.echo(replace_unprintable(f"{name}: {reason}."), err=True)
     if len(failures) > MAX_PROBLEMS:
-        click.echo(f"There are {len(failures) - MAX_PROBLEMS} more such.", err=True)
+        click.echo(f"There are {len(failures) - MAX_PROBLEMS} more failures.", err=True)

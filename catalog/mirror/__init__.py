@@ -1,1 +1,1 @@
-"""Copies of an upstream catalog, made through its public API."""
+"""Mirrors of an upstream catalog, made through its public API."""

@@ -1,30 +1,67 @@
-"""Copies an upstream catalog through its public API, and brings a copy up to date."""
+"""Copies the widgets of an upstream catalog through its public API, and refreshes the copies.
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+mirror() is the whole run. It refreshes the copies that are here, each with its ETag, then fetches
+the other widgets that the upstream lists, writes both in batches, and unlists what is gone if asked
+to. Bundles come afterwards: see bundles.download_bundles().
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
 from catalog import V1_PREFIX
 from catalog.documents import Document, DocumentError, check_document, identifier, parse_json
-from catalog.mirror.upstream import RefusedError, Upstream, UpstreamError
-from catalog.mirror.widget_list import PAGE, Name, count, walk
-from catalog.mirror.workers import OnProgress, ahead, batches, counted, pool
+from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
+from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
+from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
+from catalog.store.mirror_writes import MirroredWidget
+from catalog.store.search_params import MAX_LIMIT
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
 
-MAX_WALKS = 5
-GIVE_UP_AFTER = 25  # requests in a row without an answer
+MAX_LIST_READS = 5
+MAX_FAILURES_IN_A_ROW = 25
 
 
 class MirrorError(Exception):
-    """The run cannot go on; the message says why in one sentence."""
+    """The run cannot continue; the message says why, without a full stop."""
 
 
-class Local(NamedTuple):
-    """A widget as it is here; the source is None unless it is a copy."""
+class MirrorOptions(NamedTuple):
+    """The options of flask mirror."""
+
+    # Empty: all scopes.
+    scopes: Collection[str] = ()
+    adopt: bool = False
+    prune: bool = False
+    dry_run: bool = False
+
+    def includes(self, scope: str) -> bool:
+        """Return whether widgets of this scope are to be mirrored."""
+        return not self.scopes or scope in self.scopes
+
+
+@dataclass
+class MirrorReport:
+    """Results of a run."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    # Reasons, by what failed.
+    failures: dict[str, str] = field(default_factory=dict)
+    # Copies of widgets that the upstream no longer has.
+    gone: list[WidgetKey] = field(default_factory=list)
+    # In a dry run, the documents that would be written.
+    unwritten: list[Document] = field(default_factory=list)
+
+
+class LocalWidget(NamedTuple):
+    """A widget in the local catalog; the source is the upstream of a copy, else None."""
 
     id: int
     listed: bool
@@ -32,204 +69,207 @@ class Local(NamedTuple):
     etag: str | None
 
 
-class Wish(NamedTuple):
-    """What the operator wants of a run."""
+class FetchResult(NamedTuple):
+    """The outcome of fetching one widget: a document, not found, a failure, or else unchanged."""
 
-    scopes: Collection[str] = ()  # none: all of them
-    adopt: bool = False
-    prune: bool = False
-    dry_run: bool = False
-
-
-class Copy(NamedTuple):
-    """What the upstream has of a widget; neither document nor failure where nothing changed."""
-
-    name: Name
+    key: WidgetKey
     document: Document | None = None
     etag: str | None = None
-    is_missing: bool = False
+    is_not_found: bool = False
     failure: str | None = None
-    is_answered: bool = True
+    # The request failed without a response that could be used.
+    is_unavailable: bool = False
 
 
-@dataclass
-class Report:
-    """What became of the widgets of a run."""
-
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    failures: dict[str, str] = field(default_factory=dict)
-    missing: set[Name] = field(default_factory=set)
-    gone: list[Name] = field(default_factory=list)  # those missing that are here
-    unwritten: list[Document] = field(default_factory=list)  # of a dry run
-
-
-LOCAL = """
+LOCAL_WIDGETS = """
 SELECT scope, name, id, listed, source, etag FROM widget LEFT JOIN mirrored ON widget_id = id
 ORDER BY scope, name
 """
 
 
 def mirror(
-    database: Database, upstream: Upstream, wish: Wish, workers: int, on_progress: OnProgress
-) -> Report:
-    """Have here every widget that the upstream lists, as it is there."""
-    total = count(upstream, wish.scopes)  # first of all, to see that a catalog answers
-    if not database.exists() and not wish.dry_run:
-        database.create()
-    rows = database.reader().execute(LOCAL) if database.exists() else []
-    local = {Name(*row[:2]): Local(*row[2:]) for row in rows}
-    known = [
-        name
-        for name, widget in local.items()
-        if widget.listed and widget.source == upstream.base and _is_wanted(name, wish)
-    ]
-    if wish.prune and known and not total:
-        raise MirrorError(f"{upstream.base} lists no widget; --prune would unlist all copies of it")
-    report = Report()
-    seen: set[Name] = set()
+    database: Database, upstream: Upstream, options: MirrorOptions, on_progress: OnProgress
+) -> MirrorReport:
+    """Copy every widget that the upstream lists, and report or unlist copies that are gone there.
 
-    def take(listed: list[Name]) -> None:
-        names = [name for name in listed if name not in seen and _is_wanted(name, wish)]
-        of = max(total, len(seen) + len(names))
-        copies = ahead(threads, lambda name: copy(upstream, name, local.get(name), wish), names)
-        for batch in batches(counted(_while_answered(copies), on_progress, len(seen), of)):
-            settle(database, upstream.base, local, wish, batch, report)
-        seen.update(names)
-
-    with pool(workers) as threads:
-        take(known)
-        # Where the copies that are still there are as many as are listed, no others are listed.
-        if len(known) - len(report.missing) != count(upstream, wish.scopes):
-            take_listed(upstream, wish, take, report, most=2 * total + PAGE)
-    if report.added + report.changed >= writes.OPTIMIZE_AFTER and not wish.dry_run:
-        database.write(writes.optimize_search_index())
-    report.gone = [
-        name for name in known if name in report.missing and str(name) not in report.failures
-    ]
-    if wish.prune and not wish.dry_run:
-        unlist = [writes.set_listed(local[name].id, False) for name in report.gone]
-        database.write([statement for statements in unlist for statement in statements])
-    return report
-
-
-def take_listed(
-    upstream: Upstream,
-    wish: Wish,
-    take: Callable[[list[Name]], None],
-    report: Report,
-    most: int,
-) -> None:
-    """Take what the upstream lists, reading its list again until it has held still.
-
-    The pages that are read in one turn are those that a list of the most widgets has.
+    Each batch is one transaction, so an interrupted run loses at most one batch.
     """
-    for _ in range(MAX_WALKS):
-        listed, is_complete = walk(upstream, wish.scopes, most)
-        take(listed)
-        if is_complete:
-            break
-    else:
-        report.failures["The list"] = f"changed or repeated itself in each of {MAX_WALKS} readings"
-    contradictory = report.missing.intersection(listed)
-    if contradictory and count(upstream, wish.scopes) == len(listed):  # none was unlisted since
-        for name in contradictory:
-            report.failures[str(name)] = "is listed, but there is no detail of it"
-
-
-def _is_wanted(name: Name, wish: Wish) -> bool:
-    return not wish.scopes or name.scope in wish.scopes
-
-
-def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Copy:
-    """What the upstream has of the widget, checked like any document that comes in."""
-    is_copy = local is not None and local.source == upstream.base
-    if local and not is_copy and not wish.adopt:
-        origin = (
-            f"is a copy from {local.source}" if local.source else "was not copied but made here"
+    # This fails if there is no catalog at the URL, before an empty database is created.
+    total = count_widgets(upstream, options.scopes)
+    if not database.exists() and not options.dry_run:
+        database.create()
+    rows = database.reader().execute(LOCAL_WIDGETS) if database.exists() else []
+    local = {WidgetKey(*row[:2]): LocalWidget(*row[2:]) for row in rows}
+    copies = [
+        key
+        for key, widget in local.items()
+        if widget.listed and widget.source == upstream.base_url and options.includes(key.scope)
+    ]
+    if options.prune and copies and not total:
+        raise MirrorError(
+            f"{upstream.base_url} lists no widget; --prune would unlist all copies of it"
         )
-        return Copy(name, failure=f"{origin}; --adopt replaces it")
-    etag = local.etag if local and is_copy and local.listed else None
+    with thread_pool(upstream.connections) as threads:
+        sync = WidgetSync(database, upstream, options, threads, on_progress, local, total)
+        sync.fetch_and_write(copies)
+        # If the upstream lists just as many widgets as there are copies of, it has no others.
+        if len(copies) - len(sync.not_found) != count_widgets(upstream, options.scopes):
+            sync.fetch_listed()
+    sync.finish(copies)
+    return sync.report
+
+
+@dataclass
+class WidgetSync:
+    """One run: what it works on, the widgets that are processed, and the report."""
+
+    database: Database
+    upstream: Upstream
+    options: MirrorOptions
+    threads: ThreadPoolExecutor
+    on_progress: OnProgress
+    local: dict[WidgetKey, LocalWidget]
+    total: int
+    processed: set[WidgetKey] = field(default_factory=set)
+    not_found: set[WidgetKey] = field(default_factory=set)
+    report: MirrorReport = field(default_factory=MirrorReport)
+
+    def fetch_and_write(self, keys: Iterable[WidgetKey]) -> None:
+        """Fetch the widgets that are not processed yet, and write what changed in batches."""
+        new = [
+            key for key in keys if key not in self.processed and self.options.includes(key.scope)
+        ]
+        done = len(self.processed)
+        results = stop_if_unavailable(prefetch(self.threads, self.fetch, new))
+        total = max(self.total, done + len(new))
+        for batch in batched(report_progress(results, self.on_progress, done, total)):
+            self.write_batch(batch)
+        self.processed.update(new)
+
+    def fetch_listed(self) -> None:
+        """Fetch what the upstream lists, and read the list again until it does not change."""
+        # A total that has grown beyond this since the run began is not trusted.
+        max_total = 2 * self.total + MAX_LIMIT
+        for _ in range(MAX_LIST_READS):
+            listed, is_complete = list_widgets(self.upstream, self.options.scopes, max_total)
+            self.fetch_and_write(listed)
+            if is_complete:
+                break
+        else:
+            self.report.failures["The list"] = (
+                f"changed or repeated itself in each of {MAX_LIST_READS} readings"
+            )
+        not_found = self.not_found.intersection(listed)
+        # With the same total as before, none of them can have been unlisted since.
+        if not_found and count_widgets(self.upstream, self.options.scopes) == len(listed):
+            for key in not_found:
+                self.report.failures[str(key)] = "is listed, but its detail is not found"
+
+    def fetch(self, key: WidgetKey) -> FetchResult:
+        """Fetch and validate one widget. Runs in the thread pool."""
+        local = self.local.get(key)
+        etag = None
+        if local and local.source == self.upstream.base_url:
+            # An unlisted copy is listed again by writing it, so it must not get a 304.
+            etag = local.etag if local.listed else None
+        elif local and not self.options.adopt:
+            origin = (
+                f"is a copy from {local.source}"
+                if local.source
+                else "was published or imported here"
+            )
+            return FetchResult(key, failure=f"{origin}; --adopt replaces it")
+        return fetch_widget(self.upstream, key, etag)
+
+    def write_batch(self, results: list[FetchResult]) -> None:
+        """Write the results in one transaction, and count them in the report."""
+        added: list[list[Statement]] = []
+        existing: list[list[Statement]] = []
+        mirrored = []
+        for key, document, etag, is_not_found, failure, _ in results:
+            if failure is not None:
+                self.report.failures[str(key)] = failure
+            elif is_not_found:
+                self.not_found.add(key)
+            elif document is None:
+                self.report.unchanged += 1
+            else:
+                local = self.local.get(key)
+                replaces = local is not None and local.source is None
+                # These also add the upstream's new installs to the local counter.
+                statements = mirror_writes.follow(document, replaces=replaces)
+                (existing if local else added).append(statements)
+                upstream_count = document.widget["download_count"]
+                mirrored.append(MirroredWidget(*key, self.upstream.base_url, etag, upstream_count))
+                if self.options.dry_run:
+                    self.report.unwritten.append(document)
+        changed = self.find_changes(existing)
+        self.report.added += len(added)
+        self.report.changed += len(changed)
+        self.report.unchanged += len(existing) - len(changed)
+        if mirrored and not self.options.dry_run:
+            statements = [statement for widget in added + changed for statement in widget]
+            self.database.write([*statements, *mirror_writes.put_mirrored(mirrored)])
+
+    def find_changes(self, widgets: list[list[Statement]]) -> list[list[Statement]]:
+        """Return those lists of statements that would change a row.
+
+        The others are not run: an INSERT that only meets a conflict still advances
+        AUTOINCREMENT, which writes to the file.
+        """
+        if not widgets:
+            return []
+        counts = iter(self.database.dry_run([each for widget in widgets for each in widget]))
+        return [widget for widget in widgets if sum([next(counts) for _ in widget])]
+
+    def finish(self, copies: list[WidgetKey]) -> None:
+        """Report the copies that are gone, unlist them with --prune, and optimize the search."""
+        gone = [key for key in copies if key in self.not_found]
+        self.report.gone = [key for key in gone if str(key) not in self.report.failures]
+        if self.options.dry_run:
+            return
+        if self.report.added + self.report.changed >= writes.OPTIMIZE_AFTER:
+            self.database.write(writes.optimize_search_index())
+        if self.options.prune:
+            ids = [self.local[key].id for key in self.report.gone]
+            self.database.write([each for id in ids for each in writes.set_listed(id, False)])
+
+
+def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchResult:
+    """Fetch the detail of a widget, unless it still has this ETag, and validate it."""
     try:
-        path = "/".join(quote(identifier(part), safe="") for part in name)
-    except ValueError as allowed:
-        return Copy(name, failure=f"scope and name must be {allowed}")
+        path = "/".join(quote(identifier(part), safe="") for part in key)
+    except ValueError as rule:
+        return FetchResult(key, failure=f"scope and name must be {rule}")
     try:
-        answer = upstream.get(f"{V1_PREFIX}{path}", etag)
-        if answer.status == 404:
-            return Copy(name, is_missing=True)
-        if answer.status == 304:
-            return Copy(name)
-        document = check_document(parse_json(answer.body))
+        response = upstream.get(f"{V1_PREFIX}{path}", etag)
+        if response.status == 404:
+            return FetchResult(key, is_not_found=True)
+        if response.status == 304:
+            return FetchResult(key)
+        document = check_document(parse_json(response.body))
     except UpstreamError as error:
-        return Copy(name, failure=str(error), is_answered=isinstance(error, RefusedError))
+        is_unavailable = not isinstance(error, UnexpectedStatusError)
+        return FetchResult(key, failure=str(error), is_unavailable=is_unavailable)
     except DocumentError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return Copy(name, failure=f"{error.problems[0]}{more}")
+        return FetchResult(key, failure=f"{error.problems[0]}{more}")
     except RecursionError:
-        return Copy(name, failure="the answer is nested too deep")
+        return FetchResult(key, failure="the response is nested too deeply")
     except ValueError as error:
-        return Copy(name, failure=f"the answer is not JSON in UTF-8 ({error})")
-    if document.path != str(name):
-        return Copy(name, failure=f"the answer is about {quoted(document.path)}")
-    return Copy(name, document, answer.etag)
+        return FetchResult(key, failure=f"the response is not JSON in UTF-8 ({error})")
+    if document.path != str(key):
+        return FetchResult(key, failure=f"the response is about {quoted(document.path)}")
+    return FetchResult(key, document, response.etag)
 
 
-def _while_answered(copies: Iterable[Copy]) -> Iterator[Copy]:
-    """The copies, until so many in a row failed that the rest would too."""
-    unanswered = 0
-    for each in copies:
-        unanswered = 0 if each.is_answered else unanswered + 1
-        if unanswered == GIVE_UP_AFTER:
+def stop_if_unavailable(results: Iterable[FetchResult]) -> Iterator[FetchResult]:
+    """Yield the results; raise MirrorError after too many requests in a row without a response."""
+    failures = 0
+    for result in results:
+        failures = failures + 1 if result.is_unavailable else 0
+        if failures == MAX_FAILURES_IN_A_ROW:
             raise MirrorError(
-                f"{unanswered} requests in a row failed, the last one because {each.failure}"
+                f"{failures} requests in a row failed, the last one because {result.failure}"
             )
-        yield each
-
-
-def settle(
-    database: Database,
-    source: str,
-    local: dict[Name, Local],
-    wish: Wish,
-    copies: list[Copy],
-    report: Report,
-) -> None:
-    """Write the copies in one transaction, and report what became of each."""
-    new: list[list[Statement]] = []
-    known: list[list[Statement]] = []
-    mirrored = []
-    for name, document, etag, is_missing, failure, _ in copies:
-        if failure is not None:
-            report.failures[str(name)] = failure
-        elif is_missing:
-            report.missing.add(name)
-        elif document is None:
-            report.unchanged += 1
-        else:
-            replaces = name in local and local[name].source is None
-            part = mirror_writes.follow(document, replaces=replaces)
-            (known if name in local else new).append(part)
-            upstream_count = document.widget["download_count"]
-            mirrored.append(mirror_writes.MirroredWidget(*name, source, etag, upstream_count))
-            if wish.dry_run:
-                report.unwritten.append(document)
-    changed = _changing(database, known)
-    report.added += len(new)
-    report.changed += len(changed)
-    report.unchanged += len(known) - len(changed)
-    if mirrored and not wish.dry_run:
-        statements = [statement for part in new + changed for statement in part]
-        database.write([*statements, *mirror_writes.put_mirrored(mirrored)])
-
-
-def _changing(database: Database, parts: list[list[Statement]]) -> list[list[Statement]]:
-    """Those of the parts that would change a row.
-
-    Even where no row changes, SQLite counts up for each that could have been added, and writes.
-    """
-    if not parts:
-        return []
-    counts = iter(database.dry_run([statement for part in parts for statement in part]))
-    return [part for part in parts if sum([next(counts) for _ in part])]
+        yield result

@@ -1,4 +1,4 @@
-"""Another server over HTTP: each answer bounded in size, in time, and in where it may come from."""
+"""HTTP client for an upstream: responses are bounded in size and time, passing faults retried."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -20,40 +20,45 @@ from urllib3.exceptions import (
 
 from catalog import __version__
 from catalog.documents import web_address
-from catalog.mirror.exchanges import exchange_deadline, pool_manager
+from catalog.mirror.http_pool import create_pool, request_deadline
 from catalog.store.bundles import private
 from catalog.text import quoted
 
+# For one wait each; MAX_REQUEST_SECONDS is for one request with its whole response.
 TIMEOUT = Timeout(connect=10, read=30)
-BACKOFF = 0.5  # seconds: none before the second try, then this doubled at each
-LONGEST_WAIT = 60  # seconds; who is asked to wait longer had better come another time
-MAX_ANSWER_BYTES = 32 * 1024 * 1024  # a widget with ten thousand versions takes a third of it
-# One request with its whole response, and then all retries with the waits between them.
-MAX_EXCHANGE_SECONDS = 120
+MAX_REQUEST_SECONDS = 120
+# For all retries of a request together, with the waits between them.
 MAX_RETRY_SECONDS = 180
-MAX_BUNDLE_BYTES = 512 * 1024 * 1024  # more than a JavaScript engine takes as one source
-# A bundle has this much more time than other responses.
-SLOWEST_BUNDLE = 10_000  # bytes a second
+# No wait before the second try, then 2, 4, 8... times this.
+BACKOFF = 0.5  # seconds
+# A Retry-After above this fails the request.
+MAX_RETRY_AFTER = 60  # seconds
+# A widget with ten thousand versions takes a third of this.
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+# More than a JavaScript engine accepts as one source.
+MAX_BUNDLE_BYTES = 512 * 1024 * 1024
+# The deadline of a bundle is extended in proportion to its size.
+MIN_BUNDLE_RATE = 10_000  # bytes a second
 MAX_ETAG_LENGTH = 1024
-CHUNK = 64 * 1024
+READ_SIZE = 64 * 1024  # bytes
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 class UpstreamError(Exception):
-    """What was asked for does not come; the message says why, without a full stop."""
+    """A request failed; the message says why, without a full stop."""
 
 
-class RefusedError(UpstreamError):
-    """The server has answered, but not with what was asked for."""
+class UnexpectedStatusError(UpstreamError):
+    """The server responded, but with another status than 200, 304 or 404."""
 
 
-class TooLongError(UpstreamError):
-    """The body of a response has more bytes than it may have."""
+class BodyTooLargeError(UpstreamError):
+    """The body of a response exceeds its limit."""
 
 
-class Answer(NamedTuple):
-    """An answer that means something to a mirror: 200, 304 or 404."""
+class UpstreamResponse(NamedTuple):
+    """A response with status 200, 304 or 404."""
 
     status: int
     body: bytes
@@ -61,13 +66,16 @@ class Answer(NamedTuple):
 
 
 class Upstream:
-    """The server at a base URL, and others that it names. Threads may share it."""
+    """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
-    def __init__(self, base: str, connections: int, seconds: float = MAX_EXCHANGE_SECONDS) -> None:
-        self.base = base_address(base)
-        self._seconds = seconds
-        self._pool = pool_manager(connections, TIMEOUT)
-        self._patience = Retry(
+    def __init__(
+        self, base_url: str, connections: int, max_seconds: float = MAX_REQUEST_SECONDS
+    ) -> None:
+        self.base_url = upstream_url(base_url)
+        self.connections = connections
+        self._max_seconds = max_seconds
+        self._pool = create_pool(connections, TIMEOUT)
+        self._retries = Retry(
             total=10,
             connect=4,
             read=3,
@@ -76,93 +84,91 @@ class Upstream:
             status_forcelist=(429, 500, 502, 503, 504),
             backoff_factor=BACKOFF,
         )
+        # Messages by host, so that an unreachable host is not tried again for each bundle.
         self._unreachable: dict[str, str] = {}
 
-    def get(self, path: str, etag: str | None = None) -> Answer:
-        """What the server has at the path; 304 and no body if it still has what the ETag names."""
+    def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
+        """Return the response for a path below the base URL; 304 if the ETag still matches."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        answer = self._exchange(self.base + path, lambda: headers, _answer, self._seconds)
-        if answer.status == 304 and etag is None:
-            raise UpstreamError("the answer is 304, though nothing is here already")
-        return answer
+        response = self._request(
+            self.base_url + path, lambda: headers, _read_response, self._max_seconds
+        )
+        if response.status == 304 and etag is None:
+            raise UpstreamError("the response status is 304, but no ETag was sent")
+        return response
 
     def download(self, url: str, partial: Path, size: int) -> None:
-        """Fill the partial file up to its size with the bytes at the URL.
+        """Download the URL into the partial file, from where the file ends up to the size.
 
-        A failed transfer keeps what it has received, to be continued by the next. Bytes beyond the
-        size prove that the content is another: then the file is removed. Whether the bytes are the
-        right ones is for the caller to check.
+        A failed transfer keeps the bytes that it received, and the next one continues from there.
+        A response beyond the size is the wrong content, so the file is removed. The caller checks
+        the content.
         """
         if size > MAX_BUNDLE_BYTES:
-            raise UpstreamError(f"{size} bytes are more than the {MAX_BUNDLE_BYTES} that are taken")
-        if _size(partial) > size:
+            raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
+        if _file_size(partial) > size:
             partial.unlink()
         if size == 0:
             partial.touch(mode=0o600)
-        if _size(partial) < size:
-            self._exchange(
+        if _file_size(partial) < size:
+            self._request(
                 url,
-                lambda: _rest_of(partial),
-                lambda response: _save(response, partial, size),
-                self._seconds + size / SLOWEST_BUNDLE,
+                lambda: _download_headers(partial),
+                lambda response: _append_body(response, partial, size),
+                self._max_seconds + size / MIN_BUNDLE_RATE,
             )
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self._pool.clear()
 
-    def _exchange(
+    def _request(
         self,
         url: str,
-        headers: Callable[[], Mapping[str, str]],
-        read: Callable[[BaseHTTPResponse], Given],
-        seconds: float,
-    ) -> Given:
-        """What read() makes of the answer; redirects are followed and passing faults retried.
+        get_headers: Callable[[], Mapping[str, str]],
+        read: Callable[[BaseHTTPResponse], T],
+        max_seconds: float,
+    ) -> T:
+        """Send a GET, follow redirects, retry passing faults, and return what read() returns.
 
-        urllib3 counts the tries and waits between them. Its own loop is not used: it reads to the
-        end each answer that it drops, and one without an end would keep it for ever.
+        Retry counts the tries and waits between them. urllib3's own retry loop is not used: it
+        reads each response that it discards to the end, and a body may have none.
         """
-        patience = self._patience
-        last_deadline = monotonic() + seconds + MAX_RETRY_SECONDS
+        retries = self._retries
+        last_deadline = monotonic() + max_seconds + MAX_RETRY_SECONDS
         while True:
             host = _host(url)
             if host in self._unreachable:
                 raise UpstreamError(self._unreachable[host])
-            deadline = min(monotonic() + seconds, last_deadline)
+            deadline = min(monotonic() + max_seconds, last_deadline)
             try:
                 with (
-                    exchange_deadline(deadline),
-                    closing(self._open(url, headers())) as response,
+                    request_deadline(deadline),
+                    closing(self._send(url, get_headers())) as response,
                 ):
-                    following = _following(url, response, patience)
-                    if following is None:
+                    target = _redirect_target(url, response)
+                    if target is None and not _is_retry(host, response, retries):
                         return read(response)
-                patience = patience.increment("GET", url, response=response)
-                if following == url:
-                    patience.sleep(response)
-                url = following
+                retries = retries.increment("GET", url, response=response)
+                if target is None:
+                    retries.sleep(response)
+                else:
+                    url = target
             except (ConnectTimeoutError, ReadTimeoutError, ProtocolError) as error:
                 if monotonic() >= deadline:
                     raise UpstreamError(
-                        f"{host} does not complete its response within {seconds:.0f} seconds"
+                        f"{host} does not complete its response within {max_seconds:.0f} seconds"
                     ) from error
-                try:
-                    patience = patience.increment("GET", url, error=error)
-                except MaxRetryError as last:
-                    sentence = f"{host} {_fault(error)}"
-                    if isinstance(error, ConnectTimeoutError):
-                        self._unreachable[host] = sentence  # for all else that would be asked there
-                    raise UpstreamError(sentence) from last
-                patience.sleep()
+                retries = self._count_failure(retries, url, error)
+                retries.sleep()
             except MaxRetryError as error:
-                raise UpstreamError(f"{host} gives {error.reason}") from error
+                raise UpstreamError(f"{host} sends {error.reason}") from error
             except HTTPError as error:
-                raise UpstreamError(f"{host} {_fault(error)}") from error
+                raise UpstreamError(f"{host} {_describe(error)}") from error
 
-    def _open(self, url: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
+    def _send(self, url: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
         return self._pool.request(
             "GET",
             url,
@@ -171,9 +177,20 @@ class Upstream:
             preload_content=False,
         )
 
+    def _count_failure(self, retries: Retry, url: str, error: HTTPError) -> Retry:
+        """Return the retries that remain; raise UpstreamError if there are none."""
+        try:
+            return retries.increment("GET", url, error=error)
+        except MaxRetryError as last:
+            host = _host(url)
+            message = f"{host} {_describe(error)}"
+            if isinstance(error, ConnectTimeoutError):
+                self._unreachable[host] = message
+            raise UpstreamError(message) from last
 
-def base_address(url: str) -> str:
-    """The URL of a server, fit to have a path added; raises ValueError with what is allowed."""
+
+def upstream_url(url: str) -> str:
+    """Return the base URL of a server without a final slash; raise ValueError with the rule."""
     parts = urlsplit(web_address(url))
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("an absolute http or https URL without a user, a query or a fragment")
@@ -183,103 +200,108 @@ def base_address(url: str) -> str:
 def _host(url: str) -> str:
     try:
         return urlsplit(web_address(url)).netloc
-    except ValueError as allowed:
-        raise UpstreamError(f"{quoted(url)} is not {allowed}") from None
+    except ValueError as rule:
+        raise UpstreamError(f"{quoted(url)} is not {rule}") from None
 
 
-def _following(url: str, response: BaseHTTPResponse, patience: Retry) -> str | None:
-    """The address to ask next; None where this is the answer."""
+def _redirect_target(url: str, response: BaseHTTPResponse) -> str | None:
     location = response.get_redirect_location()
-    if location:
-        try:
-            target = urljoin(url, location)
-        except ValueError:
-            raise UpstreamError(f"{_host(url)} redirects to {quoted(location)}, no URL") from None
-        if urlsplit(url).scheme == "https" and not target.startswith("https:"):
-            raise UpstreamError(f"{_host(url)} redirects from https to {quoted(target)}")
-        return target
-    seconds = _asked_wait(response, patience)
-    wait = response.headers.get("Retry-After")
-    if not patience.is_retry("GET", response.status, wait is not None):
+    if not location:
         return None
-    if seconds > LONGEST_WAIT:
-        raise UpstreamError(
-            f"{_host(url)} answers {response.status} and asks to come back later "
-            f"(Retry-After: {quoted(wait)[1:-1]})"
-        )
-    return url
-
-
-def _asked_wait(response: BaseHTTPResponse, patience: Retry) -> float:
-    """The seconds that Retry-After asks for; one that says nothing of the kind is taken away."""
     try:
-        return patience.get_retry_after(response) or 0
-    except (HTTPError, ValueError, OverflowError):  # the last two of numbers that no time has
+        target = urljoin(url, location)
+    except ValueError:
+        raise UpstreamError(f"{_host(url)} redirects to {quoted(location)}, not a URL") from None
+    if urlsplit(url).scheme == "https" and not target.startswith("https:"):
+        raise UpstreamError(f"{_host(url)} redirects from https to {quoted(target)}")
+    return target
+
+
+def _is_retry(host: str, response: BaseHTTPResponse, retries: Retry) -> bool:
+    """Return whether to repeat the request; raise UpstreamError if the server asks to wait long."""
+    try:
+        seconds = retries.get_retry_after(response) or 0
+    except (HTTPError, ValueError, OverflowError):
+        # Not a valid time. Retry.sleep() would fail on it too.
         del response.headers["Retry-After"]
-        return 0
+        seconds = 0
+    retry_after = response.headers.get("Retry-After")
+    if not retries.is_retry("GET", response.status, retry_after is not None):
+        return False
+    if seconds > MAX_RETRY_AFTER:
+        raise UpstreamError(
+            f"{host} responds with {response.status} and asks to retry later "
+            f"(Retry-After: {quoted(retry_after)[1:-1]})"
+        )
+    return True
 
 
-def _fault(error: HTTPError) -> str:
+def _describe(error: HTTPError) -> str:
     match error:
         case NameResolutionError():
             return "cannot be found: its name has no address"
         case ConnectTimeoutError():
             return "cannot be reached"
         case ReadTimeoutError():
-            return "does not answer in time"
+            return "does not respond in time"
         case SSLError():
-            return f"offers no TLS that can be trusted: {error}"
+            return f"fails the TLS handshake: {error}"
         case ProtocolError():
-            return "breaks off in the middle of its answer"
+            return "closes the connection before its response is complete"
         case _:
-            return f"gives no answer that can be read: {error}"
+            return f"sends an invalid response: {error}"
 
 
-def _answer(response: BaseHTTPResponse) -> Answer:
+def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
     if response.status not in (200, 304, 404):
-        raise RefusedError(f"the answer is {response.status}, not 200")
-    body = b"".join(_chunks(response, MAX_ANSWER_BYTES))
+        raise UnexpectedStatusError(f"the response status is {response.status}, not 200")
+    body = b"".join(_read_chunks(response, MAX_RESPONSE_BYTES))
     etag = response.headers.get("ETag", "")
-    can_be_sent = 0 < len(etag) <= MAX_ETAG_LENGTH and etag.isascii() and etag.isprintable()
-    return Answer(response.status, body, etag if can_be_sent else None)
+    # Other ETags could not be stored or sent back.
+    is_usable = 0 < len(etag) <= MAX_ETAG_LENGTH and etag.isascii() and etag.isprintable()
+    return UpstreamResponse(response.status, body, etag if is_usable else None)
 
 
-def _chunks(response: BaseHTTPResponse, most: int) -> Iterator[bytes]:
-    """The body as it comes, read to its end unless it is too long."""
-    left = most
-    # Not read(), which would wait for a whole chunk however slowly it comes.
-    while chunk := response.read1(CHUNK, decode_content=True):
-        left -= len(chunk)
-        if left < 0:
-            raise TooLongError(f"the answer is longer than {most} bytes")
+def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
+    """Yield the decoded body as it arrives; raise BodyTooLargeError beyond the limit."""
+    remaining = max_bytes
+    # Not read(): it would block until a whole chunk has arrived.
+    while chunk := response.read1(READ_SIZE, decode_content=True):
+        remaining -= len(chunk)
+        if remaining < 0:
+            raise BodyTooLargeError(f"the response is larger than {max_bytes} bytes")
         yield chunk
 
 
-def _size(file: Path) -> int:
+def _file_size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _rest_of(partial: Path) -> dict[str, str]:
-    start = _size(partial)
-    # Without an encoding: in the middle of one, nothing could be added.
+def _download_headers(partial: Path) -> dict[str, str]:
+    # A compressed body could not be continued in the middle.
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
+    start = _file_size(partial)
     return {**headers, "Range": f"bytes={start}-"} if start else headers
 
 
-def _save(response: BaseHTTPResponse, partial: Path, size: int) -> None:
-    start = _size(partial)
+def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
+    """Append a 206 to the file, or write a 200 from the beginning."""
+    start = _file_size(partial)
     if response.status == 200:
         start = 0
     elif response.status == 206:
-        given = response.headers.get("Content-Range", "")
-        if not given.startswith(f"bytes {start}-") or "Content-Encoding" in response.headers:
+        content_range = response.headers.get("Content-Range", "")
+        if (
+            not content_range.startswith(f"bytes {start}-")
+            or "Content-Encoding" in response.headers
+        ):
             partial.unlink(missing_ok=True)
-            raise ProtocolError("the part that is given is not the part that was asked for")
+            raise ProtocolError("the response is not the requested range")
     else:
-        raise UpstreamError(f"the answer is {response.status}, not 200")
+        raise UnexpectedStatusError(f"the response status is {response.status}, not 200")
     with open(partial, "ab" if start else "wb", opener=private) as file:
         try:
-            file.writelines(_chunks(response, size - start))
-        except TooLongError:
+            file.writelines(_read_chunks(response, size - start))
+        except BodyTooLargeError:
             partial.unlink()
             raise

@@ -7,15 +7,13 @@ from urllib.parse import urlencode
 from catalog import V1_PREFIX
 from catalog.documents import parse_json
 from catalog.mirror.upstream import Upstream, UpstreamError
+from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
 
-PAGE = 100
-# What a server may make of a limit of 100: the specification's default, and no less.
-SMALLEST_PAGE = 20
 MAX_WIDGETS = 1_000_000
-MAX_NAME_LENGTH = 1000
+MAX_NAME_LENGTH = 1000  # characters
 
 
-class Name(NamedTuple):
+class WidgetKey(NamedTuple):
     """The scope and the name of a widget."""
 
     scope: str
@@ -25,8 +23,8 @@ class Name(NamedTuple):
         return f"{self.scope}/{self.name}"
 
 
-def count(upstream: Upstream, scopes: Collection[str]) -> int:
-    """How many widgets the upstream lists, in all scopes or in some."""
+def count_widgets(upstream: Upstream, scopes: Collection[str]) -> int:
+    """Return the number of widgets that the upstream lists, in these scopes or in all."""
     return sum(_search(upstream, scope, 1, 1)[1] for scope in _filters(scopes))
 
 
@@ -34,61 +32,67 @@ def _filters(scopes: Collection[str]) -> list[str | None]:
     return [*scopes] or [None]
 
 
-def walk(upstream: Upstream, scopes: Collection[str], most: int) -> tuple[list[Name], bool]:
-    """The widgets that the upstream lists, each once, and whether those are surely all."""
-    names: dict[Name, None] = {}
+def list_widgets(
+    upstream: Upstream, scopes: Collection[str], max_total: int
+) -> tuple[list[WidgetKey], bool]:
+    """Return the widgets that the upstream lists, each once, and whether they are all of them."""
+    keys: dict[WidgetKey, None] = {}
     is_complete = True
     for scope in _filters(scopes):
-        found, total = _walk_scope(upstream, scope, most)
-        names |= found
-        is_complete = is_complete and total == len(found)
-    return list(names), is_complete
+        scope_keys, total = _list_scope(upstream, scope, max_total)
+        keys |= scope_keys
+        is_complete = is_complete and total == len(scope_keys)
+    return list(keys), is_complete
 
 
-def _walk_scope(
-    upstream: Upstream, scope: str | None, most: int
-) -> tuple[dict[Name, None], int | None]:
-    """The widgets on the pages of one list, and their total if every page states the same.
+def _list_scope(
+    upstream: Upstream, scope: str | None, max_total: int
+) -> tuple[dict[WidgetKey, None], int | None]:
+    """Return the widgets on the pages of one list, and their total if every page states the same.
 
-    A widget that moved to a page already read is missed, and another found twice in its place.
-    The walk ends at the total, at a page without a new name, or after the pages that the first
-    total can fill and a tenth more, since a list may grow while it is read.
+    A widget that moves to a page already read is missed, and another one is read twice. Reading
+    ends at the total, at a page without a new widget, or after the pages that the first total (at
+    most max_total) fills and a tenth more, since a list may grow while it is read.
     """
-    found: dict[Name, None] = {}
+    keys: dict[WidgetKey, None] = {}
     totals: set[int] = set()
     received, page, last_page = 0, 0, 1
     while page < last_page:
         page += 1
-        entries, total = _search(upstream, scope, page, PAGE)
+        entries, total = _search(upstream, scope, page, MAX_LIMIT)
         if page == 1:
-            pages = min(total, most) // max(len(entries), SMALLEST_PAGE)
+            # A server may cap the limit, but not below the default of the API.
+            pages = min(total, max_total) // max(len(entries), DEFAULT_LIMIT)
             last_page = pages * 11 // 10 + 10
         totals.add(total)
         received += len(entries)
-        known = len(found)
-        found.update(dict.fromkeys(entries))
-        if received >= total or len(found) == known:
+        length_before = len(keys)
+        keys.update(dict.fromkeys(entries))
+        if received >= total or len(keys) == length_before:
             break
-    return found, totals.pop() if len(totals) == 1 else None
+    return keys, totals.pop() if len(totals) == 1 else None
 
 
-def _search(upstream: Upstream, scope: str | None, page: int, limit: int) -> tuple[list[Name], int]:
-    asked = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
-    answer = upstream.get(f"{V1_PREFIX}search?{urlencode(asked)}")
+def _search(
+    upstream: Upstream, scope: str | None, page: int, limit: int
+) -> tuple[list[WidgetKey], int]:
+    """Return the widgets of one page, and the total that it states."""
+    query = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
+    response = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}")
     try:
-        found: Any = parse_json(answer.body)
-        names = [Name(entry["scope"], entry["name"]) for entry in found["widgets"]]
-        total = found["total"]
-        if type(total) is not int or not all(
-            isinstance(part, str) and len(part) <= MAX_NAME_LENGTH
-            for name in names
-            for part in name
-        ):
+        result: Any = parse_json(response.body)
+        keys = [WidgetKey(entry["scope"], entry["name"]) for entry in result["widgets"]]
+        total = result["total"]
+        if type(total) is not int or not all(map(_is_text, keys)):
             raise TypeError
     except (ValueError, RecursionError, LookupError, TypeError):
-        raise UpstreamError("the answer to a search is not that of a widget catalog") from None
-    if len(names) > PAGE:
-        raise UpstreamError(f"a page of the list has {len(names)} widgets, more than {PAGE}")
+        raise UpstreamError("the search response is not that of a widget catalog") from None
+    if len(keys) > MAX_LIMIT:
+        raise UpstreamError(f"a page of the list has {len(keys)} widgets, more than {MAX_LIMIT}")
     if total > MAX_WIDGETS:
-        raise UpstreamError(f"{total} widgets are more than the {MAX_WIDGETS} that are taken")
-    return names, total
+        raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
+    return keys, total
+
+
+def _is_text(key: WidgetKey) -> bool:
+    return all(isinstance(part, str) and len(part) <= MAX_NAME_LENGTH for part in key)

@@ -1,4 +1,4 @@
-"""Threads that work ahead of whoever takes their results, in order and a batch at a time."""
+"""A thread pool that fetches ahead while the caller writes results in order, batch by batch."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -7,54 +7,59 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
-BATCH = 64  # in a transaction: enough to spare the disc, few enough to lose where one is killed
+# Results in one transaction: enough that fsync costs little, few enough to lose in a crash.
+BATCH_SIZE = 64
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-OnProgress = Callable[[int, int], None]  # told how many are done, and of how many
+# Called with the number of items that are done, and the number of all.
+OnProgress = Callable[[int, int], None]
 
 
 @contextmanager
-def pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads to work in; what they have not begun when the block is left is not begun at all."""
+def thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Provide a pool; work that has not started when the block ends is cancelled."""
     threads = ThreadPoolExecutor(workers)
     wait = True
     try:
         yield threads
     except KeyboardInterrupt:
-        wait = False  # who has had enough does not wait for answers
+        # An interrupted command must end now, not when the pending responses arrive.
+        wait = False
         raise
     finally:
         threads.shutdown(wait, cancel_futures=True)
 
 
-def ahead(
+def prefetch(
     threads: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
-    """The result for each item in turn, while the threads work on those that follow it."""
-    begun: deque[Future[Result]] = deque()
+    """Yield work(item) for each item, in order, while the pool works on the next BATCH_SIZE."""
+    pending: deque[Future[Result]] = deque()
     for item in items:
-        begun.append(threads.submit(work, item))
-        if len(begun) == BATCH:
-            yield begun.popleft().result()
-    while begun:
-        yield begun.popleft().result()
+        pending.append(threads.submit(work, item))
+        if len(pending) == BATCH_SIZE:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
-def counted(items: Iterable[Item], on_progress: OnProgress, done: int, of: int) -> Iterator[Item]:
-    """The items, with word of each to whoever follows the progress."""
+def report_progress(
+    items: Iterable[Item], on_progress: OnProgress, done: int, total: int
+) -> Iterator[Item]:
+    """Yield the items, and call on_progress for each; some were done before."""
     for number, item in enumerate(items, done + 1):
-        on_progress(number, of)
+        on_progress(number, total)
         yield item
 
 
-def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items, some at a time; those that came before a failure come before it here too."""
+def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield lists of up to BATCH_SIZE items; an exception comes after the items before it."""
     iterator = iter(items)
     while True:
         batch: list[Item] = []
         try:
-            batch.extend(islice(iterator, BATCH))
+            batch.extend(islice(iterator, BATCH_SIZE))
         except Exception:
             yield batch
             raise

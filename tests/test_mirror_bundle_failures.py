@@ -1,0 +1,161 @@
+"""flask mirror --bundles: a wrong bundle is never served, and a download continues."""
+
+from pathlib import Path
+
+import pytest
+from builders import document, version
+from flask import Flask
+from flask.testing import FlaskClient
+from mirrors import bundle_summary, bundle_urls, held_bundle, run_mirror
+from upstreams import FakeUpstream, Fault, Handler, body, endless, redirect, status, truncate
+
+CONTENT = b"export default () => 'tick';\n" * 100
+OTHER = b"export default () => 'tock';\n"
+BUNDLE = "/bundles/1.0.0.js"
+HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+
+
+@pytest.fixture(autouse=True)
+def widget_with_two_bundles(upstream: FakeUpstream) -> None:
+    upstream.put(
+        document(
+            "acme/clock",
+            upstream.with_bundle("1.0.0", CONTENT),
+            upstream.with_bundle("2.0.0", OTHER),
+        )
+    )
+
+
+@pytest.fixture
+def client(mirror_app: Flask) -> FlaskClient:
+    return mirror_app.test_client()
+
+
+def stored_files(tmp_path: Path) -> list[bytes]:
+    return sorted(path.read_bytes() for path in (tmp_path / "bundles").iterdir())
+
+
+def begin_with_other_bytes(handler: Handler) -> None:
+    """Send the beginning of another content, and close the connection."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(CONTENT)))
+    handler.end_headers()
+    handler.wfile.write(b"!" * 100)
+    handler.close_connection = True
+
+
+UNUSABLE = {
+    "403": status(403),
+    "incomplete": begin_with_other_bytes,
+    "other bytes": body(b"!" * len(CONTENT)),
+}
+
+
+@pytest.mark.parametrize("fault", UNUSABLE.values(), ids=UNUSABLE)
+def test_equal_bundle_is_downloaded_from_any_url_that_has_it(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, fault: Fault
+) -> None:
+    upstream.put(document("acme/copy", upstream.with_bundle("9.0.0", CONTENT)))
+    upstream.fail(BUNDLE, *[fault] * 5)
+    assert (
+        bundle_summary(mirror_app, upstream.url) == "Bundles: 2 fetched, 0 here already, 0 failed."
+    )
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_wrong_size_at_the_same_url_does_not_affect_other_versions(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+) -> None:
+    wrong_size = upstream.with_bundle("1.0.0", CONTENT, bundleSize=5)
+    upstream.put(document("acme/alarm", wrong_size), document("acme/zeta", wrong_size))
+    assert run_mirror(mirror_app, upstream.url, "--bundles").stderr.count("stays at") == 2
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_wrong_size_is_refused_though_the_hash_is_right(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+) -> None:
+    wrong_size = upstream.with_bundle("9.0.0", CONTENT, bundleSize=5)
+    upstream.put(document("acme/zeta", wrong_size))
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    assert result.exit_code == 1
+    url = f"{upstream.url}/bundles/9.0.0.js"
+    assert f"acme/zeta@9.0.0: stays at {url}: its size is not 5 bytes.\n" in result.stderr
+    assert bundle_urls(client, "acme/zeta")["9.0.0"] == url
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+WRONG = {
+    "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
+    "too short": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),
+    "too long": (body(CONTENT + b"!"), f"the response is larger than {len(CONTENT)} bytes"),
+    "endless": (endless(), f"the response is larger than {len(CONTENT)} bytes"),
+    "404": (status(404), "the response status is 404, not 200"),
+    "500": (status(500), "sends too many 500 error responses"),
+    "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute http"),
+    "truncated": (truncate(0), "closes the connection before its response is complete"),
+}
+
+
+@pytest.mark.parametrize(("fault", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, fault: Fault, reason: str
+) -> None:
+    upstream.fail(BUNDLE, *[fault] * 5)
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    _, failure, summary, error = result.stderr.splitlines()
+    assert failure.startswith(f"acme/clock@1.0.0: stays at {upstream.url}{BUNDLE}: ")
+    assert reason in failure
+    assert summary == "Bundles: 1 fetched, 0 here already, 1 failed."
+    assert (result.exit_code, error) == (1, "Error: 1 bundle failed; the rest is done.")
+    assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
+    assert bundle_urls(client)["2.0.0"].startswith("http://localhost/")
+    assert held_bundle(client, HELD_BUNDLE) is None
+    upstream.faults.clear()
+    bundle_summary(mirror_app, upstream.url)
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_next_run_continues_a_download(
+    mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
+) -> None:
+    upstream.fail(BUNDLE, truncate(1000), *[truncate(0)] * 3)
+    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
+    upstream.requests.clear()
+    assert (
+        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 1 here already, 0 failed."
+    )
+    assert upstream.request_headers(BUNDLE)[0]["Range"] == "bytes=1000-"
+    assert stored_files(tmp_path) == sorted([CONTENT, OTHER])
+
+
+def test_download_starts_again_if_the_partial_file_is_wrong(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, tmp_path: Path
+) -> None:
+    upstream.fail(BUNDLE, truncate(100), status(403))
+    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
+    (partial,) = (tmp_path / "bundles").glob("*.partial")
+    # As after a power failure.
+    partial.write_bytes(bytes(100))
+    assert (
+        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 1 here already, 0 failed."
+    )
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_bundle_over_the_size_limit_is_not_requested(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"x", bundleSize=2**40)))
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    assert f"its size is {2**40} bytes, more than 536870912" in result.stderr
+    assert BUNDLE not in upstream.paths()
+
+
+def test_bundle_on_an_unreachable_host_is_reported(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(document("acme/clock", version(bundleUrl="http://127.0.0.1:1/x.js")))
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    assert result.exit_code == 1
+    assert "stays at http://127.0.0.1:1/x.js: 127.0.0.1:1 cannot be reached." in result.stderr

@@ -185,3 +185,33 @@ def browser() -> Iterator["Browser"]:
         running = playwright.chromium.launch(executable_path=path)
         yield running
         running.close()
+
+
+class Limits:
+    """Changes constants in a server's process that are no settings, such as deadlines.
+
+    The process runs the code from a sitecustomize module, before it imports anything else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._code = ""
+
+    def set(self, module: str, **constants: float) -> dict[str, str]:
+        """Give constants of a module of catalog these values; return the server's environment."""
+        lines = [f"catalog.{module}.{name} = {value}\n" for name, value in constants.items()]
+        return self.run(f"import catalog.{module}\n" + "".join(lines))
+
+    def run(self, code: str) -> dict[str, str]:
+        """Run the code at the start of the process; return the server's environment."""
+        self._code += code
+        (self._folder / "sitecustomize.py").write_text(self._code)
+        return {"PYTHONPATH": f"{self._folder}:."}
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> Limits:
+    """Changes constants in a server's process."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    return Limits(folder)

@@ -10,7 +10,7 @@ takes 2.2 times less CPU than in waitress's thread pool. So there are four place
   has no time to try. A page or a fast read never queues behind these.
 
 The I/O thread serves every connection, so a slow read there would delay all clients. These rules
-prevent it; each is a sentence of "No read holds up the others" in docs/reliability.md:
+prevent it; docs/reliability.md promises each of them ("A slow read does not delay others"):
 
 - LOOP_DEADLINE: a read that takes longer on the I/O thread is aborted and runs again in a pool.
 - TURN_BUDGET: once the reads of one turn of the event loop took that long, the rest of them go to

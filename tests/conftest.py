@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -186,6 +187,17 @@ class Server:
         finally:
             connection.close()
 
+    def cpu_seconds(self) -> float:
+        """CPU time that the process has used, all its threads together."""
+        # The clock of another process, as clock_getcpuclockid(3) computes it.
+        return time.clock_gettime(~self.process.pid << 3 | 2)
+
+    def megabytes(self, name: str = "VmRSS") -> int:
+        """Memory of the process, by its name in /proc/PID/status."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        (line,) = [line for line in status.splitlines() if line.startswith(f"{name}:")]
+        return int(line.split()[1]) // 1024
+
     def __enter__(self) -> Self:
         return self
 
@@ -267,3 +279,33 @@ def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **set
                 output += content
     assert process.returncode == 0, output
     return output.decode().replace("\r\n", "\n")
+
+
+class Limits:
+    """Changes constants in a server's process that are no settings, such as deadlines.
+
+    The process runs the code from a sitecustomize module, before it imports anything else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._code = ""
+
+    def set(self, module: str, **constants: float) -> dict[str, str]:
+        """Give constants of a module of catalog these values; return the server's environment."""
+        lines = [f"catalog.{module}.{name} = {value}\n" for name, value in constants.items()]
+        return self.run(f"import catalog.{module}\n" + "".join(lines))
+
+    def run(self, code: str) -> dict[str, str]:
+        """Run the code at the start of the process; return the server's environment."""
+        self._code += code
+        (self._folder / "sitecustomize.py").write_text(self._code)
+        return {"PYTHONPATH": f"{self._folder}:."}
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> Limits:
+    """Changes constants in a server's process."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    return Limits(folder)

@@ -1,14 +1,15 @@
 """Requests made to be expensive: long runs of each kind of byte in each position of a head."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 from tests.conftest import Server
 
-RUN = 32_000  # bytes, a little under the default of CATALOG_MAX_HEAD_BYTES
-BODY_RUN = 20_000  # bytes, a little under the limit of a body with its chunk-size lines
+# A little under the default of CATALOG_MAX_HEAD_BYTES.
+RUN = 32_000  # bytes
+# A little under the limit of a body with its chunk-size lines.
+BODY_RUN = 20_000  # bytes
 
 PIECES = {
     "digits": b"1",
@@ -55,7 +56,7 @@ END = b"Connection: close\r\n\r\n"
 FIELDS = b"Host: localhost\r\n" + END
 CHUNKED = b"POST /api/v1/widgets/acme/clock HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + FIELDS
 
-# What precedes a run and what follows it, in the request line.
+# What is before and after a run, in the request line.
 LINES = {
     "method": (b"", b" /api/health HTTP/1.1"),
     "after the method": (b"GET", b" /api/health HTTP/1.1"),
@@ -109,7 +110,7 @@ BODIES = {
 
 
 def hostile_requests() -> Iterator[tuple[str, bytes]]:
-    """Each request with what it is made of."""
+    """Each request, with a description."""
     for piece_name, piece in PIECES.items():
         run = piece * (RUN // len(piece))
         for position, (before, after) in LINES.items():
@@ -135,14 +136,9 @@ def get(path: bytes, *fields: bytes) -> bytes:
     return b"GET " + path + b" HTTP/1.1\r\n" + lines + FIELDS
 
 
-def cpu_seconds(server: Server) -> float:
-    """CPU time that the server has used, all its threads together (clock_getcpuclockid)."""
-    return time.clock_gettime(~server.process.pid << 3 | 2)
-
-
 def exchange(server: Server, sent: bytes) -> tuple[bytes, float]:
-    """What the server sends to a client that sends these bytes and ends, and the CPU time of it."""
-    begun = cpu_seconds(server)
+    """Send the bytes; return the response and the CPU time that the server used."""
+    started = server.cpu_seconds()
     received = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         # A server that closes before it has read everything resets the connection.
@@ -152,4 +148,4 @@ def exchange(server: Server, sent: bytes) -> tuple[bytes, float]:
         with suppress(ConnectionResetError):
             while data := connection.recv(65536):
                 received += data
-    return received, cpu_seconds(server) - begun
+    return received, server.cpu_seconds() - started

@@ -1,4 +1,4 @@
-"""What is not HTTP, or could be read in two ways: refused in JSON, and nothing else suffers."""
+"""Malformed or ambiguous requests: refused in JSON, without an effect on other requests."""
 
 import json
 import socket
@@ -15,16 +15,16 @@ SMUGGLED = b"0\r\n\r\nGET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def talk(server: Server, sent: bytes) -> bytes:
-    """All that the server says to these bytes, until it closes the connection."""
+    """Send these bytes and return all that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def refusal(answer: bytes) -> tuple[int, str]:
-    """The status and the message of the only answer there is, held against the shape of errors."""
-    head, _, body = answer.partition(b"\r\n\r\n")
+def parse_error(response: bytes) -> tuple[int, str]:
+    """The status and the message of the only response, which must have the shape of an error."""
+    head, _, body = response.partition(b"\r\n\r\n")
     fields = head.lower().split(b"\r\n")
     assert b"content-type: application/json" in fields
     assert b"x-content-type-options: nosniff" in fields
@@ -72,7 +72,7 @@ BAD_REQUEST_LINES = {
     "no version": head(b"GET " + CLOCK),
     "version 2": head(b"GET " + CLOCK + b" HTTP/2.0"),
     "version 1.2": head(b"GET " + CLOCK + b" HTTP/1.2"),
-    "version of nothing": head(b"GET " + CLOCK + b" HTTP/x"),
+    "version without a number": head(b"GET " + CLOCK + b" HTTP/x"),
     "version in lower case": head(b"GET " + CLOCK + b" http/1.1"),
     "lower case": head(b"get " + CLOCK + b" HTTP/1.1"),
     "method that is no token": head(b"GE(T " + CLOCK + b" HTTP/1.1"),
@@ -164,7 +164,7 @@ BAD_FRAMING = {
     "gzip": post(b"Transfer-Encoding: gzip\r\n"),
     "gzip and chunks": post(b"Transfer-Encoding: gzip, chunked\r\n"),
     "almost chunked": post(b"Transfer-Encoding: xchunked\r\n") + SMUGGLED,
-    "an encoding of nothing": post(b"Transfer-Encoding:\r\n", b"Content-Length: 5\r\n") + b"hello",
+    "an empty encoding": post(b"Transfer-Encoding:\r\n", b"Content-Length: 5\r\n") + b"hello",
     "an encoding in quotes": post(b'Transfer-Encoding: "chunked"\r\n'),
     "a folded encoding": post(b"Transfer-Encoding:\r\n chunked\r\n", b"Content-Length: 5\r\n"),
     "space after the encoding's name": post(b"Transfer-Encoding : chunked\r\n") + SMUGGLED,
@@ -184,7 +184,7 @@ BAD_CHUNKS = {
     "space after a size": chunks(b"5 \r\nhello\r\n0\r\n\r\n"),
     "a size ended by LF": chunks(b"5\nhello\r\n0\r\n\r\n"),
     "a size with a carriage return": chunks(b"5\r\r\nhello\r\n0\r\n\r\n"),
-    "a chunk longer than it says": chunks(b"3\r\nhello\r\n0\r\n\r\n"),
+    "a chunk longer than its size": chunks(b"3\r\nhello\r\n0\r\n\r\n"),
     "a chunk ended by LF": chunks(b"5\r\nhello\n0\r\n\r\n"),
     "NUL in an extension": chunks(b"5;\x00\r\nhello\r\n0\r\n\r\n"),
     "an extension without a name": chunks(b"5;\r\nhello\r\n0\r\n\r\n"),
@@ -217,7 +217,7 @@ BAD_REQUESTS = {
 def test_a_malformed_request_is_refused_and_nothing_after_it_is_read(
     server: Server, sent: bytes
 ) -> None:
-    status, message = refusal(talk(server, sent))
+    status, message = parse_error(talk(server, sent))
     assert (status, message.startswith("Malformed HTTP request: ")) == (400, True)
     response, _ = server.request("GET", "/api/health")
     assert response.status == 200
@@ -242,54 +242,76 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize(("sent", "status"), TOO_LARGE.values(), ids=TOO_LARGE.keys())
-def test_what_is_too_large_is_refused_though_the_client_still_sends(
+def test_a_request_that_is_too_large_is_refused_while_the_client_still_sends(
     server: Server, sent: bytes, status: int
 ) -> None:
-    assert refusal(talk(server, sent))[0] == status
+    assert parse_error(talk(server, sent))[0] == status
 
 
-@pytest.mark.parametrize("kind", ["query", "path of a widget", "body by its length"])
-def test_a_refusal_under_the_public_api_can_be_read_from_any_origin(
-    server: Server, kind: str
+UNDER_V1 = {
+    **{
+        name: TOO_LARGE[name][0]
+        for name in ("query", "path of a widget", "body by its length", "body in chunks")
+    },
+    "invalid Host": host(b"a b"),
+    "unknown version": head(b"GET " + CLOCK + b" HTTP/2.0"),
+    "length in words": post(b"Content-Length: five\r\n"),
+    "malformed chunk": chunks(b"zz\r\n"),
+    "absolute URL": head(b"GET http://localhost" + CLOCK + b"#x HTTP/1.1"),
+}
+ELSEWHERE = {
+    **{name: TOO_LARGE[name][0] for name in ("path", "headers", "a megabyte of nothing")},
+    "registry": head(b"GET /api/widgets/acme/registry.json#x HTTP/1.1"),
+    "one word": b"GET\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", UNDER_V1.values(), ids=UNDER_V1.keys())
+def test_a_refusal_under_the_public_api_has_its_cors_and_cache_headers(
+    server: Server, sent: bytes
 ) -> None:
-    sent, _ = TOO_LARGE[kind]
-    assert b"Access-Control-Allow-Origin: *\r\n" in talk(server, sent)
+    response = talk(server, sent)
+    parse_error(response)
+    assert response.count(b"Access-Control-Allow-Origin: *\r\n") == 1
+    assert response.count(b"Cache-Control: no-cache\r\n") == 1
 
 
-@pytest.mark.parametrize("kind", ["path", "headers", "a megabyte of nothing"])
-def test_a_refusal_elsewhere_cannot(server: Server, kind: str) -> None:
-    sent, _ = TOO_LARGE[kind]
-    assert b"Access-Control" not in talk(server, sent)
+@pytest.mark.parametrize("sent", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+def test_a_refusal_elsewhere_has_neither(server: Server, sent: bytes) -> None:
+    response = talk(server, sent)
+    parse_error(response)
+    assert b"Access-Control" not in response
+    assert b"Cache-Control" not in response
 
 
-def test_a_limit_is_a_setting_and_is_named(tmp_path: Path) -> None:
+def test_the_limit_of_a_head_is_a_setting_and_is_in_the_message(tmp_path: Path) -> None:
     long = head(b"GET /" + b"a" * 1_500 + b" HTTP/1.1")
     many = head(fields, b"X: y\r\n" * 500)
     with Server(create_demo(tmp_path / "small.db"), CATALOG_MAX_HEAD_BYTES="1024") as small:
-        said = [refusal(talk(small, sent)) for sent in (long, many)]
-    assert said == [
-        (414, "The address is too long: with the headers it may have 1024 bytes."),
-        (431, "The headers are too large: with the address they may have 1024 bytes."),
+        errors = [parse_error(talk(small, sent)) for sent in (long, many)]
+    assert errors == [
+        (414, "Request line too long: with the headers it may have 1024 bytes."),
+        (431, "Request headers too large: with the request line they may have 1024 bytes."),
     ]
 
 
-ODD_BUT_VALID = {
-    "blank lines before": (b"\r\n\r\n" + head(b"GET /api/health HTTP/1.0"), 200),
+UNUSUAL_BUT_VALID = {
+    "empty lines before": (b"\r\n\r\n" + head(b"GET /api/health HTTP/1.0"), 200),
     "no host": (b"GET /api/health HTTP/1.0\r\n\r\n", 200),
-    "eight blank lines before": (b"\r\n" * 8 + head(b"GET /api/health HTTP/1.0"), 200),
-    "a whole address": (head(b"GET http://other/api/health HTTP/1.0"), 200),
-    "a whole address with a scheme in upper case": (
+    "eight empty lines before": (b"\r\n" * 8 + head(b"GET /api/health HTTP/1.0"), 200),
+    "an absolute URL": (head(b"GET http://other/api/health HTTP/1.0"), 200),
+    "an absolute URL with a scheme in upper case": (
         head(b"GET HTTPS://a/api/health HTTP/1.0"),
         200,
     ),
-    "a whole address without a path": (head(b"GET http://other?q=clock HTTP/1.0"), 200),
-    "an address of punctuation": (head(b'GET /api/v1/widgets/|{<">}^`\\/x HTTP/1.0'), 404),
+    "an absolute URL without a path": (head(b"GET http://other?q=clock HTTP/1.0"), 200),
+    "a path of punctuation": (head(b'GET /api/v1/widgets/|{<">}^`\\/x HTTP/1.0'), 404),
     "an empty host": (host(b"", version=b"1.0"), 200),
     "a host with a port": (host(b"localhost:65535", version=b"1.0"), 200),
     "a host with an empty port": (host(b"localhost:", version=b"1.0"), 200),
     "a host of every permitted character": (host(b"a-._~!$&'()*+,;=%C3%A9", version=b"1.0"), 200),
     "an IPv6 host": (host(b"[2001:db8::1.2.3.4]:80", version=b"1.0"), 200),
-    "a header that names another": (
+    "a value that contains a header name": (
         head(b"GET /api/health HTTP/1.0", b"Referer: http://a/?transfer-encoding: x\r\n"),
         200,
     ),
@@ -303,7 +325,7 @@ ODD_BUT_VALID = {
         head(b"GET /api/health HTTP/1.0", b"!#$%&'*+-.^`|~09azAZ: \t!\"~\x80\xff\r\n"),
         200,
     ),
-    "raw UTF-8 that is none": (head(b"GET /api/v1/widgets/\xff\xfe/x HTTP/1.0"), 404),
+    "raw bytes that are not UTF-8": (head(b"GET /api/v1/widgets/\xff\xfe/x HTTP/1.0"), 404),
     "broken escapes": (head(b"GET /api/v1/widgets/%zz/% HTTP/1.0"), 404),
     "NUL in an escape": (head(b"GET /api/v1/widgets/%00/%00 HTTP/1.0"), 404),
     "an empty continue": (
@@ -337,17 +359,19 @@ ODD_BUT_VALID = {
 }
 
 
-@pytest.mark.parametrize(("sent", "status"), ODD_BUT_VALID.values(), ids=ODD_BUT_VALID.keys())
-def test_what_is_odd_but_has_one_meaning_is_answered(
+@pytest.mark.parametrize(
+    ("sent", "status"), UNUSUAL_BUT_VALID.values(), ids=UNUSUAL_BUT_VALID.keys()
+)
+def test_an_unusual_but_unambiguous_request_is_served(
     server: Server, sent: bytes, status: int
 ) -> None:
     assert int(talk(server, sent).split()[1]) == status
 
 
 def test_a_refused_head_request_has_no_body(server: Server) -> None:
-    answer = talk(server, head(b"HEAD " + CLOCK + b" HTTP/1.1", b"Content-Length: 1000000\r\n"))
-    assert answer.split()[1] == b"413"
-    assert answer.partition(b"\r\n\r\n")[2] == b""
+    response = talk(server, head(b"HEAD " + CLOCK + b" HTTP/1.1", b"Content-Length: 1000000\r\n"))
+    assert response.split()[1] == b"413"
+    assert response.partition(b"\r\n\r\n")[2] == b""
 
 
 def test_the_host_of_the_target_wins_over_the_header(server: Server) -> None:
@@ -356,9 +380,9 @@ def test_the_host_of_the_target_wins_over_the_header(server: Server) -> None:
     assert b"http://localhost/api/" not in page
 
 
-def test_a_request_after_a_chunked_body_is_read_from_its_end(server: Server) -> None:
+def test_a_pipelined_request_begins_where_a_chunked_body_ends(server: Server) -> None:
     body = b"5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n"
-    answer = talk(server, chunks(body) + head(b"GET /api/version HTTP/1.0"))
-    assert answer.count(b"HTTP/1.") == 2
-    assert b'{"success":true}' in answer
-    assert b'{"version":' in answer
+    responses = talk(server, chunks(body) + head(b"GET /api/version HTTP/1.0"))
+    assert responses.count(b"HTTP/1.") == 2
+    assert b'{"success":true}' in responses
+    assert b'{"version":' in responses

@@ -1,4 +1,4 @@
-"""Clients that take their time: each has enough of it, and none has that of others."""
+"""Slow clients: each has a deadline, and none delays the others."""
 
 import http.client
 import json
@@ -17,10 +17,10 @@ REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service of two threads that gives each client a second for a request."""
+def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with two threads and a request timeout of one second."""
     running = Server(
-        create_demo(tmp_path_factory.mktemp("hasty") / "hasty.db"),
+        create_demo(tmp_path_factory.mktemp("strict") / "strict.db"),
         CATALOG_REQUEST_TIMEOUT="1",
         CATALOG_IDLE_TIMEOUT="2",
         CATALOG_THREADS="2",
@@ -33,8 +33,8 @@ def connect(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
 
 
-def narrow(server: Server) -> socket.socket:
-    """A connection that takes little at a time."""
+def connect_narrow(server: Server) -> socket.socket:
+    """A connection with a small receive window."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(10)
@@ -42,18 +42,18 @@ def narrow(server: Server) -> socket.socket:
     return connection
 
 
-def everything(connection: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
+def read_all(connection: socket.socket) -> bytes:
+    """All that is received until the server closes."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def drip(connection: socket.socket, data: bytes) -> None:
-    """Send a byte each tenth of a second until there is an answer."""
+    """Send a byte each tenth of a second until there is a response."""
     for byte in data:
         connection.sendall(bytes([byte]))
         if select.select([connection], [], [], 0.1)[0]:
             return
-    raise AssertionError("no answer")
+    raise AssertionError("no response")
 
 
 @pytest.mark.parametrize(
@@ -65,68 +65,78 @@ def drip(connection: socket.socket, data: bytes) -> None:
     ],
     ids=["head", "body", "headers"],
 )
-def test_a_request_that_comes_byte_by_byte_is_refused_in_time(hasty: Server, data: bytes) -> None:
-    with connect(hasty) as connection:
+def test_a_request_that_arrives_byte_by_byte_gets_408(strict_server: Server, data: bytes) -> None:
+    with connect(strict_server) as connection:
         connection.sendall(data[:-30])
         drip(connection, data[-30:] * 2)
-        head, _, body = everything(connection).partition(b"\r\n\r\n")
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
     assert head.split()[1] == b"408"
-    assert json.loads(body) == {"error": "The request did not come whole in time."}
+    assert json.loads(body) == {"error": "Request timed out before it was complete."}
 
 
-def test_a_connection_that_says_nothing_is_closed_without_a_word(hasty: Server) -> None:
-    with connect(hasty) as connection:
-        assert everything(connection) == b""
+def test_a_connection_that_sends_nothing_is_closed_without_a_response(
+    strict_server: Server,
+) -> None:
+    with connect(strict_server) as connection:
+        assert read_all(connection) == b""
 
 
-def test_a_kept_connection_may_rest_longer_than_a_request_may_take(hasty: Server) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=10)
+def test_a_connection_may_be_idle_longer_than_a_request_may_take(strict_server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", strict_server.port, timeout=10)
     connection.request("GET", "/api/health")
     assert connection.getresponse().read() == b'{"status":"ok"}\n'
     assert not select.select([connection.sock], [], [], 1.5)[0]
     connection.request("GET", "/api/health")
     assert connection.getresponse().read() == b'{"status":"ok"}\n'
-    assert connection.sock.recv(1) == b""  # and is closed then
+    # It is closed after the idle timeout.
+    assert connection.sock.recv(1) == b""
     connection.close()
 
 
-def test_who_asks_for_much_and_reads_nothing_holds_no_thread_and_is_let_go(hasty: Server) -> None:
+def test_clients_that_pipeline_and_never_read_hold_no_thread_and_are_disconnected(
+    strict_server: Server,
+) -> None:
     with ExitStack() as stack:
-        greedy = []
-        for _ in range(4):  # twice as many as there are threads
-            connection = stack.enter_context(narrow(hasty))
+        unread = []
+        # Twice as many as there are threads.
+        for _ in range(4):
+            connection = stack.enter_context(connect_narrow(strict_server))
             connection.sendall(REQUEST * 160)
-            greedy.append(connection)
-        assert hasty.request("GET", "/api/health")[0].status == 200
-        # Closed though they take nothing: what the system had taken for them is all they get.
+            unread.append(connection)
+        assert strict_server.request("GET", "/api/health")[0].status == 200
+        # They are closed although nothing is read from them.
         poll = select.poll()
-        for connection in greedy:
+        for connection in unread:
             poll.register(connection, select.POLLHUP)
-        ended: set[int] = set()
-        while len(ended) < len(greedy):
+        closed: set[int] = set()
+        while len(closed) < len(unread):
             for descriptor, _ in poll.poll(10_000) or pytest.fail("still connected"):
                 poll.unregister(descriptor)
-                ended.add(descriptor)
+                closed.add(descriptor)
 
 
-def test_requests_sent_in_one_breath_are_all_answered_in_order(server: Server) -> None:
+def test_pipelined_requests_beyond_the_buffers_get_responses_in_order(server: Server) -> None:
     registry = "/api/widgets/acme/registry.json"
     bodies = {path: server.request("GET", path)[1] for path in (registry, "/api/stats")}
-    paths = [registry, registry, "/api/stats"] * 100  # more than the system takes for a client
-    with narrow(server) as connection:  # so that answers have to wait to be taken
+    # More than the kernel buffers for a client.
+    paths = [registry, registry, "/api/stats"] * 100
+    # The small window makes responses wait until they are read.
+    with connect_narrow(server) as connection:
         heads = (f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n" for path in paths)
         connection.sendall("".join(heads).encode())
-        for _ in paths:  # by turns: after as many, the others have been answered as far as may be
+        # After as many turns of the event loop, the service has sent as much as it can.
+        for _ in paths:
             assert server.request("GET", "/api/version")[0].status == 200
         with connection.makefile("rb") as file:
             for path in paths:
                 assert file.readline() == b"HTTP/1.1 200 OK\r\n"
                 while (line := file.readline()) != b"\r\n":
-                    assert line.endswith(b"\r\n")  # and not the end of everything
+                    # An empty line would mean that the connection was closed.
+                    assert line.endswith(b"\r\n")
                 assert file.read(len(bodies[path])) == bodies[path]
 
 
-def test_where_there_is_no_room_whoever_waited_longest_makes_it(tmp_path: Path) -> None:
+def test_the_connection_that_waited_longest_is_closed_for_a_new_one(tmp_path: Path) -> None:
     with (
         Server(create_demo(tmp_path / "full.db"), CATALOG_MAX_CONNECTIONS="10") as full,
         ExitStack() as stack,
@@ -136,13 +146,14 @@ def test_where_there_is_no_room_whoever_waited_longest_makes_it(tmp_path: Path) 
             connection.sendall(b"GET /")
         for _ in range(3):
             assert full.request("GET", "/api/health")[0].status == 200
-        with suppress(ConnectionResetError):  # what it sent may not have been read yet
-            assert everything(idle[0]) == b""
+        # The server resets a connection if it has not read what the client sent.
+        with suppress(ConnectionResetError):
+            assert read_all(idle[0]) == b""
         idle[-1].sendall(b"api/health HTTP/1.0\r\n\r\n")
-        assert everything(idle[-1]).endswith(b'{"status":"ok"}\n')
+        assert read_all(idle[-1]).endswith(b'{"status":"ok"}\n')
 
 
-def test_more_connections_than_files_can_be_open_are_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_connection_limit_above_the_limit_of_open_files_stops_the_start(tmp_path: Path) -> None:
     create_demo(tmp_path / "a.db")
     started = subprocess.run(
         ["bash", "-c", f"ulimit -n 200; exec {sys.executable} app.py"],

@@ -16,7 +16,7 @@ UNQUOTABLE = b'"\\' + CONTROLS_BUT_TAB
 
 
 class Buffer(Protocol):
-    """What waitress keeps a body in."""
+    """The buffer in which waitress stores a body."""
 
     def __len__(self) -> int: ...
     def append(self, data: bytes) -> None: ...
@@ -24,13 +24,13 @@ class Buffer(Protocol):
 
 
 class ChunkedReceiver:
-    """Takes the place of waitress's receiver, which accepts extensions and trailers of any kind.
+    """Replacement of waitress's receiver, which accepts malformed extensions and trailers.
 
-    The parser limits the number of bytes, those of chunk-size lines and trailers included.
+    The parser limits the number of bytes, including those of chunk-size lines and trailers.
     """
 
     completed = False
-    # Waitress reads it; a malformed body raises MalformedRequestError instead.
+    # Waitress reads this attribute; a malformed body raises MalformedRequestError instead.
     error = None
 
     def __init__(self, buffer: Buffer) -> None:
@@ -75,7 +75,7 @@ class ChunkedReceiver:
             if line:
                 self._trailers.append(line)
             else:
-                # Only checked: nothing here uses trailers.
+                # Trailers are validated and ignored.
                 parse_fields(CRLF.join(self._trailers))
                 self.completed = True
         elif self._in_chunk:
@@ -90,7 +90,7 @@ class ChunkedReceiver:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size that a chunk-size line announces; its extensions are checked and ignored."""
+    """Return the size in a chunk-size line; its extensions are validated and ignored."""
     digits, semicolon, extensions = line.partition(b";")
     if not 0 < len(digits) <= MAX_SIZE_DIGITS or digits.translate(None, HEX_DIGITS):
         raise MalformedRequestError(

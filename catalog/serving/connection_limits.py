@@ -1,7 +1,7 @@
 """Limits that connections share, and which connection is closed when one is reached.
 
-The connection that makes the least progress is closed: never the one that has just come, and never
-one whose request is being worked on.
+The connection that makes the least progress is closed. A connection whose request is being handled
+is never closed, nor one that was accepted in the current turn of the event loop.
 """
 
 import heapq
@@ -14,28 +14,31 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
 
 RANKING_LIFETIME = 1  # seconds
-MAX_ACCEPTS = 64  # connections that a turn of the loop accepts
-MAX_UNSENT = 64 * 1024 * 1024  # bytes of unsent bodies, besides the largest of them
-UNSENT_STEP = 8 * 1024 * 1024  # bytes of further bodies after which the sum is checked again
+# How many connections are accepted in one turn of the event loop.
+MAX_ACCEPTS = 64
+# The limit of unsent bodies in memory, besides the largest of them.
+MAX_UNSENT = 64 * 1024 * 1024  # bytes
+# The sum of unsent bodies is computed each time that so much was added.
+UNSENT_STEP = 8 * 1024 * 1024  # bytes
 
-# Whether it has something to do, its deadline for that, and the bytes that its client has taken.
-# The least of all is closed first.
+# Whether it has something to do, its deadline for that, and the bytes that its client acknowledged.
+# The connection with the lowest rank is closed first.
 Rank = tuple[bool, float, int]
 
 
 class Connection(Protocol):
-    """What is asked of a connection here."""
+    """What this module needs of a connection."""
 
     addr: tuple[str, int]
 
     def rank(self, now: float) -> Rank | None:
-        """Its place among those that may be closed; None while it must not be."""
+        """Return its place in the order of closing; None while it must not be closed."""
 
     def drop(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
     def bodies(self) -> list[bytes]:
-        """The bodies in memory of which it has something left to send."""
+        """Return the bodies in memory that are not sent completely."""
 
 
 class ConnectionGroup:
@@ -44,44 +47,45 @@ class ConnectionGroup:
     def __init__(self) -> None:
         self.members: set[Connection] = set()
         # True while no member may be closed.
-        self.is_stuck = False
-        # Members by rank, made once for many newcomers so that a flood of them costs little each.
+        self.all_busy = False
+        # A heap of members by rank. It is built once for many new connections, so that a flood of
+        # them costs little each.
         self._ranking: list[tuple[Rank, int, Connection]] = []
         self._ranked_at = -math.inf
-        # Members that came or were answered since; other threads add to it.
-        self._done: deque[Connection] = deque()
+        # Members to be added to the ranking. Other threads append to it.
+        self._unranked: deque[Connection] = deque()
 
     def request_done(self, member: Connection) -> None:
-        """The member may be closed again; any thread may say so."""
+        """Note that the member may be closed again. Any thread may call this."""
         if time.monotonic() < self._ranked_at + RANKING_LIFETIME:
-            self._done.append(member)
-        self.is_stuck = False
+            self._unranked.append(member)
+        self.all_busy = False
 
     def close_one(self, now: float) -> bool:
-        """Close the member that makes the least progress; False if none may be closed."""
-        if self.is_stuck:
+        """Close the member that makes the least progress; return False if none may be closed."""
+        if self.all_busy:
             return False
         if now < self._ranked_at + RANKING_LIFETIME and self._close_next(now):
             return True
-        # Before the ranking: a request that is done in the meantime must not go unnoticed.
-        self.is_stuck = True
-        self._done.clear()
+        # Set before the ranking: request_done() in another thread may reset it meanwhile.
+        self.all_busy = True
+        self._unranked.clear()
         self._ranking.clear()
         self._ranked_at = now
-        self._done.extend(self.members)
+        self._unranked.extend(self.members)
         if self._close_next(now):
-            self.is_stuck = False
+            self.all_busy = False
             return True
         return False
 
     def _close_next(self, now: float) -> bool:
-        while self._done:
-            self._rank(self._done.popleft(), now)
+        while self._unranked:
+            self._rank(self._unranked.popleft(), now)
         while self._ranking:
             rank, _, member = heapq.heappop(self._ranking)
-            now_ranked = self._rank(member, now)
-            # One that has done something since gets the place that it has now.
-            if now_ranked is not None and now_ranked <= rank:
+            current_rank = self._rank(member, now)
+            # A member that made progress since has been put back with its current rank.
+            if current_rank is not None and current_rank <= rank:
                 member.drop()
                 return True
         return False
@@ -94,15 +98,15 @@ class ConnectionGroup:
 
 
 class ConnectionLimits:
-    """All connections, by client, and the limits to what they hold."""
+    """All connections, in total and by client, and the limits of their number and memory."""
 
     def __init__(self, per_client: int, exempt: Sequence[IPv4Network | IPv6Network]) -> None:
-        self.everyone = ConnectionGroup()
-        # Accepted in this turn of the loop: what they have sent has not been read yet.
-        self.newcomers: set[Connection] = set()
-        # Roughly how many bytes of bodies were added since the sum was checked.
+        self.all_connections = ConnectionGroup()
+        # Accepted in this turn of the event loop: what they have sent has not been read yet.
+        self.new_connections: set[Connection] = set()
+        # Roughly how many bytes of bodies were added since the sum was computed.
         self.unsent_since_check = 0
-        # No client may fill its limit with newcomers, which must not be closed.
+        # A client must not reach its limit with new connections alone: these may not be closed.
         self.accepts_per_turn = min(MAX_ACCEPTS, per_client or MAX_ACCEPTS)
         self._per_client = per_client
         self._exempt = exempt
@@ -110,55 +114,60 @@ class ConnectionLimits:
         self._client_of = lru_cache(1000)(self._find_client)
 
     def add(self, connection: Connection) -> None:
+        """Count the connection."""
         client = self._client_of(connection.addr[0])
         if client is not None:
             self._clients.setdefault(client, ConnectionGroup())
         for group in self._groups(connection):
             group.members.add(connection)
-        self.newcomers.add(connection)
+        self.new_connections.add(connection)
 
     def remove(self, connection: Connection) -> None:
+        """Stop counting the connection, which is closed."""
         for group in self._groups(connection):
             group.members.discard(connection)
-        self.newcomers.discard(connection)
+        self.new_connections.discard(connection)
         client = self._client_of(connection.addr[0]) or ""
-        own = self._clients.get(client)
-        if own is not None and not own.members:
+        client_group = self._clients.get(client)
+        if client_group is not None and not client_group.members:
             self._clients.pop(client, None)
 
     def admits(self, address: str, now: float) -> bool:
-        """Whether the client may have one more, if need be in place of another of its own."""
+        """Whether the client may have one more connection; may close another one of the client."""
         group = self._clients.get(self._client_of(address) or "")
         return group is None or len(group.members) < self._per_client or group.close_one(now)
 
     def begin_turn(self) -> None:
-        """What the newcomers of the last turn had sent has been read."""
-        for connection in list(self.newcomers):
+        """Let the connections of the last turn be closed: what they had sent has been read."""
+        for connection in list(self.new_connections):
             self.request_done(connection)
-        self.newcomers.clear()
+        self.new_connections.clear()
 
     def request_done(self, connection: Connection) -> bool:
-        """The connection may be closed again; whether a newcomer may wait for that."""
-        was_stuck = self.everyone.is_stuck
+        """Note that the connection may be closed again; return whether none could be before."""
+        was_busy = self.all_connections.all_busy
         for group in self._groups(connection):
             group.request_done(connection)
-        return was_stuck
+        return was_busy
 
     def bound_unsent(self, now: float) -> None:
-        """Close connections until the bodies that wait to be sent fit into the memory for them.
+        """Close connections until the unsent bodies fit into MAX_UNSENT.
 
-        A response is freed with its last connection, so the one that goes first is the one whose
-        fastest client makes the least progress, with all its connections. The largest does not
-        count: otherwise a response above the limit could never be sent.
+        A body is freed with the last connection that sends it. So the first to go is the response
+        whose fastest client makes the least progress, with all its connections. The largest
+        response does not count: otherwise one above the limit could never be sent.
         """
         self.unsent_since_check = 0
-        # By the last body of a response that is sent in several, which all its clients wait for.
+        # By the id of the last body: a response may consist of several, and its clients have sent
+        # different numbers of them.
         holders: dict[int, list[Connection]] = {}
         bodies: dict[int, dict[int, int]] = {}
-        for connection in list(self.everyone.members):
-            if own := connection.bodies():
-                holders.setdefault(id(own[-1]), []).append(connection)
-                bodies.setdefault(id(own[-1]), {}).update((id(each), len(each)) for each in own)
+        for connection in list(self.all_connections.members):
+            if unsent := connection.bodies():
+                holders.setdefault(id(unsent[-1]), []).append(connection)
+                bodies.setdefault(id(unsent[-1]), {}).update(
+                    (id(each), len(each)) for each in unsent
+                )
         sizes = {key: sum(response.values()) for key, response in bodies.items()}
         if not _is_over(sizes):
             return
@@ -170,29 +179,29 @@ class ConnectionLimits:
             if not _is_over(sizes):
                 return
             if ranks[key][1] == math.inf:
-                # The rest is being worked on: check again when that is done.
+                # The other requests are being handled: check again in the next turn.
                 self.unsent_since_check = UNSENT_STEP
                 return
-            for connection in self.everyone.members.intersection(holders[key]):
+            for connection in self.all_connections.members.intersection(holders[key]):
                 connection.drop()
             del sizes[key]
 
     def _groups(self, connection: Connection) -> Iterator[ConnectionGroup]:
-        yield self.everyone
+        yield self.all_connections
         client = self._clients.get(self._client_of(connection.addr[0]) or "")
         if client is not None:
             yield client
 
     def _find_client(self, address: str) -> str | None:
-        """The client that an address stands for; None where its connections have no limit."""
+        """Return the client that an address belongs to; None if its connections have no limit."""
         try:
             ip = ip_address(address.partition("%")[0])
         except ValueError:
-            # A socket of the file system.
+            # A Unix domain socket.
             return None
         if not self._per_client or any(ip in network for network in self._exempt):
             return None
-        # A client of IPv6 usually has a whole /64 to choose its addresses from.
+        # An IPv6 client usually has a whole /64 to choose its addresses from.
         return str(ip_network((ip, 64 if ip.version == 6 else 32), strict=False))
 
 

@@ -1,8 +1,21 @@
-"""One client's connection: what it may send, how long it may take, how it ends.
+"""One client's connection, from accept to close.
 
-Waitress reads and writes all connections in one thread. What is added here keeps a client from
-holding it: a connection has a deadline for everything that it has to do, no thread waits for a
-client, and what is not HTTP is refused in the shape of every error.
+Waitress reads and writes all connections on the I/O thread. This module keeps a client from holding
+that thread, a worker or memory. A connection goes through these phases:
+
+1. Receiving. The client has CATALOG_REQUEST_TIMEOUT to send a complete request. If it does not, it
+   gets 408, or no response if it sent nothing.
+2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own. What
+   the client sends meanwhile stays in `unparsed`, so that one request is handled at a time.
+3. Sending. The client must take the response at MIN_RATE; its deadline moves with the bytes that it
+   acknowledges. The next request is parsed when the response has been sent.
+4. Idle. The client has CATALOG_IDLE_TIMEOUT to begin the next request; then phase 1 follows.
+5. Half-closed. After an error, or when the service stops, the client may still be sending. If the
+   server closed the socket then, the kernel would reset the connection and discard the response. So
+   only the sending side is shut down, and input is discarded until the client closes.
+
+The server checks deadlines every second (`deadline`, `time_out`). When there is no room for a new
+connection, it closes the one that makes the least progress (`rank`, `drop`).
 """
 
 import contextlib
@@ -18,18 +31,26 @@ from waitress.channel import HTTPChannel
 
 from catalog.serving.connection_limits import Rank
 from catalog.serving.http_parser import Parser, RequestTimeout
-from catalog.serving.tasks import Refusal, Task
+from catalog.serving.tasks import ApplicationTask, JsonErrorTask
 
-LINGER = 2  # seconds in which a refused client can stop sending, and so get to read why
-SLOWEST = 16 * 1024  # bytes a second at which a response must be taken
-FIRST_WINDOW = 64 * 1024  # bytes that a client's kernel takes, whether or not the client reads
-LARGE = 8 * 1024  # bytes from which a response is sent from where it is, not from waitress's copy
-SEND_BYTES = 256 * 1024  # bytes of a file that are read into memory at once
-FLUSH_BYTES = 1024 * 1024  # bytes that are sent to one client before others have their turn
+HALF_CLOSED_TIMEOUT = 2  # seconds
+# How fast a client must take a response.
+MIN_RATE = 16 * 1024  # bytes a second
+# What a client's kernel takes of a response whether or not the client reads it.
+FIRST_WINDOW = 64 * 1024  # bytes
+# From this size on, a body is sent from where it is cached, not from waitress's copy.
+MIN_SHARED_BODY = 8 * 1024  # bytes
+# What the kernel may hold of a response when the connection is closed in order.
+MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
+DISCARD_BYTES = 8 * 1024
+# How much of a file is read into memory at a time.
+SEND_BYTES = 256 * 1024
+# How much is sent to one client before it is the turn of the others.
+FLUSH_BYTES = 1024 * 1024
 
 
-class Body(ReadOnlyFileBasedBuffer):
-    """A large response on its way: all connections that send it share the same bytes."""
+class SharedBody(ReadOnlyFileBasedBuffer):
+    """A large body to send. All connections that send it share the same bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -50,28 +71,38 @@ class Body(ReadOnlyFileBasedBuffer):
 
 
 class Channel(HTTPChannel):
-    """A connection that has a deadline for everything it has to do."""
+    """A connection with a deadline for each phase."""
 
     parser_class = Parser
-    task_class = Task
-    error_task_class = Refusal
+    task_class = ApplicationTask
+    error_task_class = JsonErrorTask
 
     request: Parser | None
     close_when_flushed: bool
-    linger = False  # whether the client may still be sending when we close
-    lingering = False
-    ahead = b""  # sent after the request that is being answered
-    is_next = False  # to be answered, as soon as the thread that reads has let go of its lock
-    in_turn = False  # being answered by the thread that reads
-    answered = False
-    sent = 0  # bytes given to the kernel
-    taken = 0  # bytes of these that the client had acknowledged when that was last checked
-    _first_window_end = 0  # bytes taken that are no progress yet, at the first check
-    _flush_end = 0  # bytes given to the kernel at which others have their turn
+    # Input that has not been parsed: pipelined requests.
+    unparsed = b""
+    # The first request is to be handled on the I/O thread when requests_lock is released.
+    is_for_io_thread = False
+    # The first request is being handled on the I/O thread.
+    is_on_io_thread = False
+    # Whether a response has been made on this connection.
+    has_responded = False
+    # Set by an error response: the client may still be sending its request.
+    may_still_send = False
+    is_half_closed = False
+    # Bytes given to the kernel.
+    sent = 0
+    # Bytes of these that the client had acknowledged at the last check.
+    acknowledged = 0
+    # Acknowledged bytes up to this number are no progress at the first check of a response.
+    _first_window_end = 0
+    # The value of `sent` at which it is the turn of other connections.
+    _flush_end = 0
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        self.since = time.monotonic()  # it was made, began a request, or was answered
-        self.write_deadline = self.since
+        # The start of the current phase, for its timeout.
+        self.phase_started = time.monotonic()
+        self.write_deadline = self.phase_started
         super().__init__(*args, **kwargs)
         self.sendbuf_len = SEND_BYTES
         self.server.limits.add(self)
@@ -82,109 +113,111 @@ class Channel(HTTPChannel):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost to the client if the connection ends now."""
+        """Whether no request is handled and no response is left to send."""
         return not (self.requests or self.total_outbufs_len or self.close_when_flushed)
 
     @property
     def is_sending(self) -> bool:
         """Whether the client has more of a response to take than may be left to the kernel."""
-        return self.total_outbufs_len > 0 or self.sent - self.taken > LARGE
+        return self.total_outbufs_len > 0 or self.sent - self.acknowledged > MAX_LEFT_TO_KERNEL
 
     def deadline(self, now: float) -> float:
-        """When the client will have had its time for what it is doing."""
-        self._note_progress(now)
+        """Return when the client will have exceeded the timeout of the current phase."""
+        self._update_write_deadline(now)
         if self.is_sending:
             return self.write_deadline
         if self.requests:
             return math.inf
-        if self.lingering:
-            return self.since + LINGER
-        if self.request is None and self.answered:
-            return self.since + self.server.idle_timeout
-        return self.since + self.server.request_timeout
+        if self.is_half_closed:
+            return self.phase_started + HALF_CLOSED_TIMEOUT
+        if self.request is None and self.has_responded:
+            return self.phase_started + self.server.idle_timeout
+        return self.phase_started + self.server.request_timeout
 
     def rank(self, now: float) -> Rank | None:
-        """Idle connections are closed first, then those whose deadlines are nearest."""
-        if self.requests or self in self.server.limits.newcomers:
+        """Return the order of closing: idle connections first, then those nearest to a deadline."""
+        if self.requests or self in self.server.limits.new_connections:
             return None
         deadline = self.deadline(now)
-        has_time = self.lingering or (self.answered and self.request is None)
-        return (self.is_sending or not has_time, deadline, self.taken)
+        has_nothing_to_do = self.is_half_closed or (self.has_responded and self.request is None)
+        return (self.is_sending or not has_nothing_to_do, deadline, self.acknowledged)
 
-    def _note_progress(self, now: float) -> None:
-        """Move the deadline by what the client has taken: a second for each SLOWEST bytes.
+    def _update_write_deadline(self, now: float) -> None:
+        """Extend the deadline by a second for each MIN_RATE bytes that the client acknowledged.
 
-        Only what it acknowledges counts, since the server's kernel accepts a part of any response.
-        It cannot save up time: one that stops after a fast start is as late as any other.
+        Bytes given to the kernel do not count: it accepts a part of any response. Time cannot be
+        saved up: the deadline is never later than a full timeout from now.
         """
-        if self.sent == self.taken:
+        if self.sent == self.acknowledged:
             return
-        taken = self.sent - self._untaken()
-        gained = max(0, taken - max(self.taken, self._first_window_end))
+        acknowledged = self.sent - self._unacknowledged()
+        progress = max(0, acknowledged - max(self.acknowledged, self._first_window_end))
         latest = now + self.server.request_timeout
-        self.write_deadline = min(latest, self.write_deadline + gained / SLOWEST)
-        self.taken, self._first_window_end = taken, 0
+        self.write_deadline = min(latest, self.write_deadline + progress / MIN_RATE)
+        self.acknowledged, self._first_window_end = acknowledged, 0
 
     def bodies(self) -> list[bytes]:
-        """The bodies in memory of which it has something left to send; a file is in none."""
-        return [buffer.data for buffer in list(self.outbufs) if isinstance(buffer, Body)]
+        """Return the bodies in memory that are not sent completely; files are not in memory."""
+        return [buffer.data for buffer in list(self.outbufs) if isinstance(buffer, SharedBody)]
 
-    def end(self) -> None:
-        """End the connection of a client that has had its time; say so if it began a request."""
+    def time_out(self) -> None:
+        """End the connection, whose deadline has passed; with 408 if a request was begun."""
         with self.requests_lock:
             request, self.request = self.request, None
-            if request is not None and self.is_idle and not self.lingering:
+            if request is not None and self.is_idle and not self.is_half_closed:
                 request.error = RequestTimeout("")
                 self.requests.append(request)
                 self.server.add_task(self)
-        if self.is_next:
-            self.server.task_dispatcher.answer(self)
+        if self.is_for_io_thread:
+            self.server.task_dispatcher.handle_on_io_thread(self)
             return
         self.drop()
 
     def drop(self) -> None:
-        """Close the connection, whatever it is doing."""
-        if self.total_outbufs_len or self._untaken() > LARGE:
-            # Nothing of it is left to the kernel.
+        """Close the connection in whichever phase it is."""
+        if self.total_outbufs_len or self._unacknowledged() > MAX_LEFT_TO_KERNEL:
+            # Have close() send a reset and free what the kernel holds of the response.
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.handle_close()
 
     def handle_close(self) -> None:
-        # For what the kernel still has of a response: it would be offered for minutes.
-        with contextlib.suppress(AttributeError, OSError):  # only Linux has it
+        # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
+        # this option.
+        with contextlib.suppress(AttributeError, OSError):
             timeout = self.server.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
         super().handle_close()
 
-    def _untaken(self) -> int:
-        """Bytes that the kernel holds because the client has not acknowledged them."""
+    def _unacknowledged(self) -> int:
+        """Return the number of bytes that the kernel holds until the client acknowledges them."""
         try:
             (count,) = struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))
         except (OSError, TypeError, ValueError):
-            # Not every system tells, and another thread may have closed the socket.
+            # Not every system has this call, and another thread may have closed the socket.
             return 0
         return count
 
     def handle_read(self) -> None:
-        if self.lingering:
-            self.recv(LARGE)  # to the bin; an end of it closes the connection
+        if self.is_half_closed:
+            # At the end of the input, recv() closes the connection.
+            self.recv(DISCARD_BYTES)
             return
         if self.request is None:
-            self.since = time.monotonic()
+            self.phase_started = time.monotonic()
         super().handle_read()
 
     def received(self, data: bytes) -> None:
-        """Read the next request, once the last was answered and its answer taken.
+        """Parse one pipelined request at a time, the next when the last response has been sent.
 
-        A client can ask for much in one breath and read nothing: neither memory nor a thread, nor
-        the one thread that reads for all, is to be had in this way.
+        So a client that sends many requests and never reads cannot pin memory, a worker or the I/O
+        thread.
         """
         with self.requests_lock:
-            self.ahead += data
-            while self.ahead and self.is_idle and not self.will_close:
+            self.unparsed += data
+            while self.unparsed and self.is_idle and not self.will_close:
                 self.request = request = self.request or self.parser_class(self.adj)
-                self.ahead = self.ahead[request.received(self.ahead) :]
+                self.unparsed = self.unparsed[request.received(self.unparsed) :]
                 if request.expect_continue and request.headers_finished:
                     self.send_continue()
                 if request.completed:
@@ -192,24 +225,25 @@ class Channel(HTTPChannel):
                     if not request.empty:
                         self.requests.append(request)
                         self.server.add_task(self)
-        if self.is_next:
-            self.server.task_dispatcher.answer(self)
+        if self.is_for_io_thread:
+            self.server.task_dispatcher.handle_on_io_thread(self)
 
     def handle_write(self) -> None:
         self._flush_exception(self._flush_some_if_lockable if self.requests else self._flush_some)
         if not self.connected:
-            return  # the client has gone, which only writing to it could tell
+            # Writing to it has shown that the client closed it.
+            return
         if self.close_when_flushed and not self.total_outbufs_len:
             self.close_when_flushed = False
-            self._finish()
+            self._close_or_half_close()
         if self.will_close:
             self.handle_close()
-        elif self.ahead and not self.total_outbufs_len:
+        elif self.unparsed and not self.total_outbufs_len:
             self.received(b"")
 
-    def _finish(self) -> None:
-        """Close, but not in the face of a client that sends: the system would drop our answer."""
-        if not (self.linger or self.server.stopping):
+    def _close_or_half_close(self) -> None:
+        """Close, or half-close if the client may still be sending; see the top of the module."""
+        if not (self.may_still_send or self.server.stopping):
             self.will_close = True
             return
         try:
@@ -217,17 +251,17 @@ class Channel(HTTPChannel):
         except OSError:
             self.will_close = True
             return
-        self.since = time.monotonic()
-        self.lingering = True
+        self.phase_started = time.monotonic()
+        self.is_half_closed = True
 
     def write_soon(self, data: bytes) -> int:
         self.write_deadline = time.monotonic() + self.server.request_timeout
-        # One that keeps the rate is never late, however short the timeout is.
-        uncounted = min(FIRST_WINDOW, self.server.request_timeout * SLOWEST // 2)
+        # Half a timeout's worth at most: a client that keeps MIN_RATE must never be late.
+        uncounted = min(FIRST_WINDOW, self.server.request_timeout * MIN_RATE // 2)
         self._first_window_end = self.sent + uncounted
-        is_large = isinstance(data, bytes) and len(data) >= LARGE
-        size: int = super().write_soon(Body(data) if is_large else data)
-        if is_large and self.total_outbufs_len:
+        is_shared = isinstance(data, bytes) and len(data) >= MIN_SHARED_BODY
+        size: int = super().write_soon(SharedBody(data) if is_shared else data)
+        if is_shared and self.total_outbufs_len:
             self.server.limits.unsent_since_check += size
         return size
 
@@ -237,7 +271,7 @@ class Channel(HTTPChannel):
         return flushed
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        # Waitress would go on for as long as the client takes what is sent.
+        # Waitress would continue for as long as the client takes what is sent.
         if self.sent >= self._flush_end:
             return 0
         count: int = super().send(data, do_close)
@@ -246,9 +280,9 @@ class Channel(HTTPChannel):
 
     def service(self) -> None:
         super().service()
-        self.answered = True
-        self.since = time.monotonic()
+        self.has_responded = True
+        self.phase_started = time.monotonic()
         if self.server.limits.request_done(self):
             self.server.pull_trigger()
-        if self.ahead:
+        if self.unparsed:
             self.received(b"")

@@ -1,4 +1,4 @@
-"""What requests have cost: which ones are known to be fast or slow, and how much time is left."""
+"""What is known of the cost of requests, for the choice of a thread in dispatch.py."""
 
 import threading
 import time
@@ -6,63 +6,64 @@ from enum import Enum
 
 
 class Cost(Enum):
-    """What is known of a request from the last time that it was handled."""
+    """What a request cost the last time that it was handled."""
 
     FAST = "fast"
     SLOW = "slow"
 
 
 class RecentCosts:
-    """The costs of the requests handled last, by the hash of a target, which may be long."""
+    """The costs of recent requests, by request line. SLOW expires, FAST does not."""
 
-    def __init__(self, most: int, slow_seconds: float) -> None:
-        self._most, self._slow_seconds = most, slow_seconds
-        # Apart, so that a client with many slow requests does not make the fast ones forgotten.
+    def __init__(self, max_entries: int, slow_expiry: float) -> None:
+        self._max_entries, self._slow_expiry = max_entries, slow_expiry
+        # By the hash of a request line, which may be long. In two dicts, so that a client with many
+        # slow requests does not evict the fast ones. The values are times of expiry.
         self._fast: dict[int, float] = {}
         self._slow: dict[int, float] = {}
         self._lock = threading.Lock()
 
-    def get(self, target: str) -> Cost | None:
-        """What is known of the target; that it is slow is known for some seconds only."""
-        key = hash(target)
+    def get(self, line: bytes) -> Cost | None:
+        """Return the cost of the request, None if it is unknown."""
+        key = hash(line)
         if key in self._fast:
             return Cost.FAST
         return Cost.SLOW if self._slow.get(key, 0.0) > time.monotonic() else None
 
-    def set(self, target: str, cost: Cost | None) -> None:
-        """Keep what is known now, and forget what was learnt longest ago if that is too much."""
-        key = hash(target)
+    def set(self, line: bytes, cost: Cost | None) -> None:
+        """Remember the cost, and evict the oldest entry if there are too many."""
+        key = hash(line)
         with self._lock:
             self._fast.pop(key, None)
             self._slow.pop(key, None)
             if cost:
                 costs = self._fast if cost is Cost.FAST else self._slow
-                costs[key] = time.monotonic() + self._slow_seconds
-                if len(costs) > self._most:
+                costs[key] = time.monotonic() + self._slow_expiry
+                if len(costs) > self._max_entries:
                     del costs[next(iter(costs))]
 
 
-class Allowance:
-    """Seconds that may be spent: a share of the time that passes, saved up to a most."""
+class TokenBucket:
+    """Seconds that may be spent: a share of the time that passes, saved up to a maximum.
 
-    def __init__(self, share: float, most: float) -> None:
-        self._share, self._most = share, most
-        self._left, self._since = most, time.monotonic()
-        self._lock = threading.Lock()
+    Only one thread may use it.
+    """
+
+    def __init__(self, share: float, maximum: float) -> None:
+        self._share, self._maximum = share, maximum
+        self._seconds, self._filled_at = maximum, time.monotonic()
 
     def spend(self, seconds: float) -> None:
-        """Take what was spent; it may be more than was left."""
-        with self._lock:
-            self._earn()
-            self._left -= seconds
+        """Take the seconds out of the bucket; its level may become negative."""
+        self._fill()
+        self._seconds -= seconds
 
-    def is_spent(self) -> bool:
-        """Whether nothing is left now."""
-        with self._lock:
-            self._earn()
-            return self._left <= 0
+    def is_empty(self) -> bool:
+        """Whether nothing may be spent now."""
+        self._fill()
+        return self._seconds <= 0
 
-    def _earn(self) -> None:
+    def _fill(self) -> None:
         now = time.monotonic()
-        self._left = min(self._left + (now - self._since) * self._share, self._most)
-        self._since = now
+        self._seconds = min(self._seconds + (now - self._filled_at) * self._share, self._maximum)
+        self._filled_at = now

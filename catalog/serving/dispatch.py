@@ -1,33 +1,42 @@
 """Which thread handles a request.
 
-Handing a fast read to a worker costs more GIL switches than the read itself. So fast reads run on
-the I/O thread, and there a request holds up all others. These limits keep that short:
+Handing a fast read to a worker costs more GIL switches than the read itself: on the I/O thread it
+takes 2.2 times less CPU than in waitress's thread pool. So there are four places:
 
-- A read on the I/O thread that exceeds LOOP_DEADLINE is aborted, and begins again in a pool.
-- Once a turn of the event loop has spent TURN_BUDGET on requests, the others of that turn go to a
-  pool: many at once add up to no more.
-- A request that was aborted goes to the slow pool directly for KNOWN_SLOW, unless it is found to
-  be cached there.
-- Costly and aborted reads may take LOOP_SHARE of the I/O thread's time. Beyond it, a request that
-  is not known to be fast goes to a pool, since a client that varies its query would otherwise have
-  the I/O thread try each one.
+- I/O thread: reads of the API that are fast, or not known to be slow.
+- Writer thread: every POST. Only one install can write at a time.
+- Pool, half of CATALOG_THREADS: pages, bundles, and reads that the I/O thread has no time for.
+- Slow pool, the other half: reads that are known to be slow, and new queries that the I/O thread
+  has no time to try. A page or a fast read never queues behind these.
 
-Installs have one thread to themselves, since only one can write at a time. Of the other threads,
-half are the slow pool, for what exceeded a deadline, and for queries of unknown cost. The others
-are for pages, files and the rest of a turn, and what exceeds POOL_DEADLINE there begins again in
-the slow pool. So neither a page nor a fast read waits for slow ones, however many these are. In the
-slow pool, a request that waited longer than MAX_WAIT or exceeds SLOW_DEADLINE is refused with 503.
+The I/O thread serves every connection, so a slow read there would delay all clients. These rules
+prevent it; docs/reliability.md promises each of them ("A slow read does not delay others"):
+
+- LOOP_DEADLINE: a read that takes longer on the I/O thread is aborted and runs again in a pool.
+- TURN_BUDGET: once the reads of one turn of the event loop took that long, the rest of them go to
+  a pool.
+- SLOW_EXPIRY: a read that exceeded LOOP_DEADLINE, in whichever thread, goes to the slow pool for so
+  long, or until it is fast there because its response is cached.
+- LOOP_SHARE: reads of more than MAX_FAST may use this share of the I/O thread's time. Once it is
+  used up, only reads that were fast the last time run there. Without this rule a client that sends
+  a different slow query each time would have every one of them tried for LOOP_DEADLINE.
+- POOL_DEADLINE: what takes longer in the pool is aborted and runs again in the slow pool.
+- MAX_WAIT and SLOW_DEADLINE: in the slow pool, a request that waited or runs for longer gets 503.
+
+Errors of HTTP syntax and the paths in ALWAYS_FAST cost next to nothing and run on the I/O thread
+whatever the budgets say, so that health checks always get a response.
 """
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from waitress.parser import HTTPRequestParser
 from waitress.task import ThreadedTaskDispatcher
 
-from catalog.serving.costs import Allowance, Cost, RecentCosts
+from catalog.serving.costs import Cost, RecentCosts, TokenBucket
+from catalog.serving.http_parser import Parser
 from catalog.store.database import Database
 from catalog.store.sqlite import DeadlineExceeded, WouldBlock
 
@@ -39,57 +48,61 @@ TURN_BUDGET = 0.1  # seconds
 POOL_DEADLINE = 2.0  # seconds
 SLOW_DEADLINE = 5.0  # seconds
 MAX_WAIT = 5.0  # seconds
-# A read of the API that takes longer is a costly one.
-COSTLY = 0.01  # seconds
-# Of the time that passes, and in seconds the most that is saved up for a burst.
-LOOP_SHARE, LOOP_SAVINGS = 0.1, 0.25
-KNOWN_REQUESTS, KNOWN_SLOW = 5_000, 10.0  # requests, seconds
+# A read is fast if it takes less.
+MAX_FAST = 0.01  # seconds
+LOOP_SHARE = 0.1
+# What is saved up of LOOP_SHARE for a burst.
+LOOP_BURST = 0.25  # seconds
+SLOW_EXPIRY = 10.0  # seconds
+MAX_COSTS = 5_000
 
-# Handled on the I/O thread whatever else it has to do: they cost little, and tell that it is alive.
 ALWAYS_FAST = {"/api/health", "/api/version", "/api/settings", "/api/widgets/cli-version"}
 
 
-def is_quick(path: str) -> bool:
-    """Whether the response is JSON that SQLite writes: no page to render, no file to read."""
+def is_trivial(request: Parser) -> bool:
+    """Whether the response costs next to nothing."""
+    return request.error is not None or request.path in ALWAYS_FAST
+
+
+def is_api_read(path: str) -> bool:
+    """Whether the response is JSON that SQLite renders: not a page, not a file."""
     return path.startswith("/api/") and not path.endswith("/bundle.js")
 
 
-def target_of(request: HTTPRequestParser) -> str:
-    """What is requested, as it was sent; nothing where the request could not be parsed."""
-    return "" if request.error else request.request_uri
-
-
+@dataclass
 class PoolTask:
-    """A request that waits for a thread of a pool."""
+    """A request in the queue of a pool."""
 
-    def __init__(self, channel: "Channel", handle: Callable[["Channel", float], None]) -> None:
-        self._channel, self._handle = channel, handle
-        self._queued = time.monotonic()
+    channel: "Channel"
+    handle: Callable[["PoolTask"], None]
+    queued_at: float = field(default_factory=time.monotonic)
 
     def service(self) -> None:
-        self._handle(self._channel, time.monotonic() - self._queued)
+        """Handle the request; the pool calls this on one of its threads."""
+        self.handle(self)
 
     def cancel(self) -> None:
-        self._channel.cancel()
+        """Close the connection; the pool calls this when it shuts down."""
+        self.channel.cancel()
 
 
 class Dispatcher:
-    """Takes the place of waitress's own: knows the I/O thread, the writer thread and two pools."""
+    """Replacement of waitress's dispatcher. The thread that creates it becomes the I/O thread."""
 
     def __init__(self, database: Database, threads: int) -> None:
         self._database = database
         self._io_thread = threading.get_ident()
         database.mark_io_thread()
-        self._writer, self._pool, self._slow = (ThreadedTaskDispatcher() for _ in range(3))
+        self._writer, self._pool, self._slow_pool = (ThreadedTaskDispatcher() for _ in range(3))
         self._writer.set_thread_count(1)
         self._pool.set_thread_count(threads - threads // 2)
-        self._slow.set_thread_count(max(threads // 2, 1))
+        self._slow_pool.set_thread_count(max(threads // 2, 1))
         self._spent_in_turn = 0.0
-        self._costs = RecentCosts(KNOWN_REQUESTS, KNOWN_SLOW)
-        self._allowance = Allowance(LOOP_SHARE, LOOP_SAVINGS)
+        self._costs = RecentCosts(MAX_COSTS, SLOW_EXPIRY)
+        self._loop_share = TokenBucket(LOOP_SHARE, LOOP_BURST)
 
-    def in_loop(self) -> bool:
-        """Whether this thread is the one that all connections depend on."""
+    def on_io_thread(self) -> bool:
+        """Whether the calling thread is the I/O thread."""
         return threading.get_ident() == self._io_thread
 
     def begin_turn(self) -> None:
@@ -97,44 +110,46 @@ class Dispatcher:
         self._spent_in_turn = 0.0
 
     def add_task(self, channel: "Channel") -> None:
-        """Have the channel's first request handled."""
-        first = channel.requests[0]
-        # Of several requests that a client sends at once, the first is handled on the I/O thread.
-        can_be_here = self.in_loop() and not channel.in_turn
-        if not first.error and first.command == "POST":
+        """Choose the thread for the channel's first request and hand it over.
+
+        For the I/O thread, only a flag is set: the caller holds a lock of the channel and calls
+        handle_on_io_thread() when it has released it.
+        """
+        request = channel.requests[0]
+        if request.command == "POST" and not request.error:
             self._writer.add_task(channel)
-        elif can_be_here and (first.error or self._fits_turn(first)):
-            channel.is_next = True
+        elif self.on_io_thread() and not channel.is_on_io_thread and self._has_time(request):
+            channel.is_for_io_thread = True
         else:
+            # Also the next of several pipelined requests, while the I/O thread handles the first.
             self._add_to_pool(channel)
 
-    def _fits_turn(self, first: HTTPRequestParser) -> bool:
+    def _has_time(self, request: Parser) -> bool:
         """Whether the I/O thread may handle the request in this turn."""
-        if not is_quick(first.path):
-            return False
-        if first.path in ALWAYS_FAST:
+        if is_trivial(request):
             return True
-        cost = self._costs.get(target_of(first))
-        if cost is Cost.SLOW or self._spent_in_turn > TURN_BUDGET:
+        if not is_api_read(request.path) or self._spent_in_turn > TURN_BUDGET:
             return False
-        return cost is Cost.FAST or not self._allowance.is_spent()
+        cost = self._costs.get(request.first_line)
+        return cost is Cost.FAST or (cost is None and not self._loop_share.is_empty())
 
     def _add_to_pool(self, channel: "Channel") -> None:
-        first = channel.requests[0]
-        cost = self._costs.get(target_of(first))
-        is_unknown = cost is None and not first.error and first.query and is_quick(first.path)
-        if cost is Cost.SLOW or is_unknown:
-            self._slow.add_task(PoolTask(channel, self._handle_slow))
+        request = channel.requests[0]
+        cost = self._cost(request)
+        is_new_query = cost is None and request.query and is_api_read(request.path)
+        if cost is Cost.SLOW or is_new_query:
+            self._slow_pool.add_task(PoolTask(channel, self._handle_in_slow_pool))
         else:
             self._pool.add_task(PoolTask(channel, self._handle_in_pool))
 
-    def answer(self, channel: "Channel") -> None:
-        """Handle the channel's first request here, or in a pool if it exceeds the deadline."""
-        channel.is_next, channel.in_turn = False, True
-        first = channel.requests[0]
-        target = target_of(first)
-        cost = self._costs.get(target)
-        begun = time.monotonic()
+    def _cost(self, request: Parser) -> Cost | None:
+        return Cost.FAST if is_trivial(request) else self._costs.get(request.first_line)
+
+    def handle_on_io_thread(self, channel: "Channel") -> None:
+        """Handle the channel's first request, or hand it to a pool if it exceeds LOOP_DEADLINE."""
+        channel.is_for_io_thread, channel.is_on_io_thread = False, True
+        request = channel.requests[0]
+        started = time.monotonic()
         self._database.set_deadline(LOOP_DEADLINE)
         aborted: DeadlineExceeded | None = None
         try:
@@ -142,60 +157,57 @@ class Dispatcher:
         except DeadlineExceeded as error:
             aborted = error
         finally:
-            channel.in_turn = False
-        seconds = time.monotonic() - begun
+            channel.is_on_io_thread = False
+        seconds = time.monotonic() - started
         self._spent_in_turn += seconds
-        cost = self._costs.get(target)
-        if seconds > COSTLY:
-            self._allowance.spend(seconds)
+        if seconds > MAX_FAST:
+            self._loop_share.spend(seconds)
+        cost = self._cost(request)
         if not aborted:
-            if cost is None and seconds < COSTLY:
-                self._costs.set(target, Cost.FAST)
-            elif cost is Cost.FAST and seconds > COSTLY:
-                self._costs.set(target, None)
-        elif isinstance(aborted, WouldBlock) or cost is Cost.FAST or first.path in ALWAYS_FAST:
-            # It would have to wait for a lock, or it is the I/O thread that waited for the CPU.
+            new_cost = Cost.FAST if seconds < MAX_FAST else None
+            if cost is not new_cost:
+                self._costs.set(request.first_line, new_cost)
+        elif isinstance(aborted, WouldBlock) or cost is Cost.FAST:
+            # It needs a lock that another thread or process holds; or it is a fast read, and the
+            # I/O thread waited for the CPU.
             self._pool.add_task(PoolTask(channel, self._handle_in_pool))
         else:
-            self._costs.set(target, Cost.SLOW)
-            self._slow.add_task(PoolTask(channel, self._handle_slow))
+            self._costs.set(request.first_line, Cost.SLOW)
+            self._slow_pool.add_task(PoolTask(channel, self._handle_in_slow_pool))
 
-    def _handle_in_pool(self, channel: "Channel", waited: float) -> None:
-        first = channel.requests[0]
-        begun = time.thread_time()
+    def _handle_in_pool(self, task: PoolTask) -> None:
+        request = task.channel.requests[0]
+        started = time.thread_time()
         self._database.set_deadline(POOL_DEADLINE)
         try:
-            channel.service()
+            task.channel.service()
         except DeadlineExceeded:
-            self._costs.set(target_of(first), Cost.SLOW)
-            self._slow.add_task(PoolTask(channel, self._handle_slow))
+            self._costs.set(request.first_line, Cost.SLOW)
+            self._slow_pool.add_task(PoolTask(task.channel, self._handle_in_slow_pool))
         else:
-            self._learn(first, time.thread_time() - begun)
+            self._set_cost(request, time.thread_time() - started)
 
-    def _handle_slow(self, channel: "Channel", waited: float) -> None:
-        first = channel.requests[0]
-        begun = time.thread_time()
+    def _handle_in_slow_pool(self, task: PoolTask) -> None:
+        request = task.channel.requests[0]
+        waited = time.monotonic() - task.queued_at
+        started = time.thread_time()
+        # A write that restarts the WAL may hold long reads back.
         with self._database.long_read(MAX_WAIT) as is_open:
             is_late = waited > MAX_WAIT or not is_open
             self._database.set_deadline(0 if is_late else SLOW_DEADLINE, is_final=True)
-            channel.service()
-        if self._database.deadline.is_past() and not is_late:
-            self._costs.set(target_of(first), Cost.SLOW)
-        elif not is_late:
-            self._learn(first, time.thread_time() - begun)
+            task.channel.service()
+        if not self._database.deadline.is_past():
+            self._set_cost(request, time.thread_time() - started)
 
-    def _learn(self, request: HTTPRequestParser, seconds: float) -> None:
-        """Know the cost of a request that was handled in a pool, in CPU time: it waits for the GIL.
-
-        What was slow may be cached by the next time, and then is known to be fast.
-        """
-        is_page = request.error or not is_quick(request.path)
-        fast, slow = (POOL_DEADLINE, POOL_DEADLINE) if is_page else (COSTLY, LOOP_DEADLINE)
-        cost = Cost.FAST if seconds < fast else Cost.SLOW if seconds > slow else None
-        self._costs.set(target_of(request), cost)
+    def _set_cost(self, request: Parser, cpu_seconds: float) -> None:
+        """Remember the cost of a read in a pool: CPU time, as the thread also waits for the GIL."""
+        if is_api_read(request.path) and not is_trivial(request):
+            fast, slow = cpu_seconds < MAX_FAST, cpu_seconds > LOOP_DEADLINE
+            cost = Cost.FAST if fast else Cost.SLOW if slow else None
+            self._costs.set(request.first_line, cost)
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
-        """Stop all threads; whether none was left with something to do."""
-        pools = (self._writer, self._pool, self._slow)
-        stopped = [each.shutdown(cancel_pending, timeout) for each in pools]
+        """Stop all threads; return whether all of them stopped in time."""
+        pools = (self._writer, self._pool, self._slow_pool)
+        stopped = [pool.shutdown(cancel_pending, timeout) for pool in pools]
         return all(stopped)

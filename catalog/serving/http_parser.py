@@ -1,7 +1,7 @@
-"""Request parser: waitress's interface, with the head and chunked bodies read by our own code.
+"""Request parser: waitress's interface, with its own parsing of heads and chunked bodies.
 
-Waitress reads heads with regular expressions that need seconds for a run of digits or spaces, and
-accepts some requests that another server on the way could read differently.
+Waitress parses heads with regular expressions that need seconds for a run of digits or spaces, and
+accepts some requests that a proxy in front of it could read differently.
 """
 
 import time
@@ -24,7 +24,8 @@ from catalog.serving.http_syntax import (
 )
 
 HEAD_END = b"\r\n\r\n"
-MAX_EMPTY_LINES = 8  # before a request line; RFC 9112, section 2.2, asks for at least one
+# Before a request line; RFC 9112, section 2.2, asks for at least one.
+MAX_EMPTY_LINES = 8
 
 
 class URITooLong(RequestHeaderFieldsTooLarge):
@@ -38,9 +39,10 @@ class RequestTimeout(BadRequest):
 
 
 class Parser(HTTPRequestParser):
-    """One request as it is received; `error` says why it is refused."""
+    """One request as it is received; `error` is set if it is refused."""
 
-    begun = 0.0  # time.perf_counter() when the head was complete
+    # time.perf_counter() when the head was complete.
+    started_at = 0.0
     command = request_uri = path = query = ""
     first_line = b""
 
@@ -51,7 +53,7 @@ class Parser(HTTPRequestParser):
         self.empty_lines = 0
 
     def received(self, data: bytes) -> int:
-        """Take the data and return how many bytes of it belong to this request."""
+        """Parse the data and return how many bytes of it belong to this request."""
         in_head = self.body_rcv is None and not self.completed
         try:
             return self._receive_head(data) if in_head else super().received(data)
@@ -69,7 +71,7 @@ class Parser(HTTPRequestParser):
                 raise MalformedRequestError(
                     "there are too many empty lines before the request line"
                 )
-        # What came before this data has been searched, but for the beginning of an end.
+        # Earlier data has been searched already, but may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
         if size >= self.adj.max_request_header_size:
@@ -94,8 +96,8 @@ class Parser(HTTPRequestParser):
         self.expect_continue = False
 
     def parse_header(self, head: bytes) -> None:
-        """Read a whole head, without the empty line at its end; raises MalformedRequestError."""
-        self.begun = time.perf_counter()
+        """Parse a complete head without its last empty line; raise MalformedRequestError."""
+        self.started_at = time.perf_counter()
         self.first_line, _, section = head.partition(b"\r\n")
         self.command, target, self.version = split_request_line(self.first_line)
         self.request_uri = percent_encoded(target)
@@ -127,7 +129,7 @@ class Parser(HTTPRequestParser):
                 self._refuse(RequestEntityTooLarge(""))
                 return
             self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
-        # Without a body there is nothing to continue with, and the request is complete.
+        # A request without a body is complete and needs no 100 Continue.
         self.completed = self.body_rcv is None
         expect = self.headers.get("EXPECT", "").lower()
         self.expect_continue = (

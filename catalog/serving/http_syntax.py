@@ -1,8 +1,8 @@
 """Syntax of an HTTP/1 request head (RFC 9112), read in linear time.
 
-A head is written by the client and can be as long as CATALOG_MAX_HEAD_BYTES. Everything here uses
-methods of bytes and str that pass over their input once; a regular expression that backtracks can
-take seconds for a run of spaces or digits.
+A head comes from the client and can be as long as CATALOG_MAX_HEAD_BYTES. All functions use methods
+of bytes and str that pass over their input once; a regular expression that backtracks can take
+seconds for a run of spaces or digits.
 """
 
 import socket
@@ -16,26 +16,28 @@ HEX_DIGITS = string.hexdigits.encode()
 CONTROLS = bytes([*range(0x20), 0x7F])
 CONTROLS_BUT_TAB = CONTROLS.replace(b"\t", b"")
 
-MAX_METHOD = 32  # characters; the longest registered method has 17
-MAX_HOST = 255  # characters, without the port
+# The longest registered method has 17.
+MAX_METHOD = 32  # characters
+# Without the port.
+MAX_HOST = 255  # characters
 MAX_LENGTH_DIGITS = 19
 VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0"}
 
 # A second line with one of these names could be read as another host or another body length.
 SINGLE_FIELDS = {"HOST", "CONTENT_LENGTH", "TRANSFER_ENCODING"}
 
-# Raw bytes over 127 are accepted in a target, since curl sends "q=天気" as it was typed.
+# Raw bytes over 127 are accepted in a target, since curl sends "q=天気" without encoding it.
 PERCENT_ENCODED = [chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in range(256)]
 
 Fields = dict[str, str]
 
 
 class MalformedRequestError(Exception):
-    """A request that is not HTTP, or that two servers could read in two ways."""
+    """A request that is not HTTP, or that two servers could read differently."""
 
 
 class Target(NamedTuple):
-    """What a request is for; the authority is that of an absolute-form target."""
+    """The target of a request; only one in absolute form has an authority."""
 
     authority: str | None
     path: str
@@ -43,7 +45,7 @@ class Target(NamedTuple):
 
 
 def split_request_line(line: bytes) -> tuple[str, bytes, str]:
-    """Method, target and version (1.0 or 1.1) of a request line."""
+    """Return the method, target and version (1.0 or 1.1) of a request line."""
     parts = line.split(b" ", 3)
     version = VERSIONS.get(parts[-1])
     if len(parts) != 3 or version is None:
@@ -60,7 +62,7 @@ def split_request_line(line: bytes) -> tuple[str, bytes, str]:
 
 
 def split_target(method: str, target: bytes) -> Target:
-    """Authority, path and query of a target in origin, absolute or asterisk form."""
+    """Return the parts of a target in origin, absolute or asterisk form."""
     if b"#" in target:
         raise MalformedRequestError("the target must not have a fragment")
     if method == "CONNECT":
@@ -79,16 +81,17 @@ def split_target(method: str, target: bytes) -> Target:
 
 
 def percent_encoded(target: bytes) -> str:
-    """The target, or a part of it, with its raw bytes over 127 percent-encoded."""
+    """Return the target, or a part of it, with raw bytes over 127 percent-encoded."""
     if target.isascii():
         return target.decode("ascii")
     return "".join([PERCENT_ENCODED[byte] for byte in target])
 
 
 def parse_fields(section: bytes) -> Fields:
-    """Field values by name in the form of WSGI (ACCEPT_ENCODING), repeated fields joined.
+    """Return field values by name in WSGI form (ACCEPT_ENCODING), repeated fields joined.
 
-    Fields whose name has an underscore are dropped: WSGI could not tell X_Real_IP from X-Real-IP.
+    Fields with an underscore in their name are dropped: WSGI could not tell X_Real_IP from
+    X-Real-IP.
     """
     if not section:
         return {}
@@ -119,14 +122,14 @@ def parse_fields(section: bytes) -> Fields:
 
 
 def field_key(name: str) -> str | None:
-    """The name in the form of WSGI; empty if it has an underscore, None if it is no token."""
+    """Return the name in WSGI form; empty if it has an underscore, None if it is not a token."""
     if not is_token(name.encode("latin-1")):
         return None
     return "" if "_" in name else name.upper().replace("-", "_")
 
 
 def check_host(host: str | None, version: str) -> None:
-    """Raise if Host is missing in HTTP/1.1 or is invalid; an empty one is valid (RFC 9110, 7.2)."""
+    """Raise if Host is invalid, or missing in HTTP/1.1; empty is valid (RFC 9110, 7.2)."""
     if host is None and version == "1.1":
         raise MalformedRequestError("HTTP/1.1 requires a Host header")
     if host and not is_host(host):
@@ -134,7 +137,7 @@ def check_host(host: str | None, version: str) -> None:
 
 
 def content_length(value: str) -> int:
-    """The number of bytes that a Content-Length field announces."""
+    """Return the number of bytes that a Content-Length field announces."""
     if not value.isascii() or not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
         raise MalformedRequestError(f"Content-Length must be 1 to {MAX_LENGTH_DIGITS} digits")
     return int(value)
@@ -146,7 +149,7 @@ def is_token(data: bytes) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Whether the text is a name, an IPv4 address or a bracketed IPv6 address, and maybe a port."""
+    """Whether the text is a name, IPv4 address or bracketed IPv6 address, with an optional port."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         before_port, _, port = rest.partition(":")
@@ -156,7 +159,7 @@ def is_host(text: str) -> bool:
 
 
 def is_reg_name(text: str) -> bool:
-    """Whether the text is a reg-name (RFC 3986), as IPv4 addresses are too; it is not empty."""
+    """Whether the text is a reg-name (RFC 3986) and not empty; IPv4 addresses are reg-names too."""
     if not 0 < len(text) <= MAX_HOST:
         return False
     name = text.encode("latin-1")

@@ -27,7 +27,7 @@ class Listener(TcpWSGIServer):
 
     def pull_trigger(self) -> None:
         """Wake the loop, unless this is the loop itself."""
-        if not self.task_dispatcher.in_loop():
+        if not self.task_dispatcher.on_io_thread():
             super().pull_trigger()
 
     def readable(self) -> bool:
@@ -72,5 +72,5 @@ class Listener(TcpWSGIServer):
         return newcomer
 
     def _has_room(self, now: float) -> bool:
-        everyone = self.limits.everyone
+        everyone = self.limits.all_connections
         return len(everyone.members) < self.adj.connection_limit or everyone.close_one(now)

@@ -193,7 +193,7 @@ def end_overdue(sockets: Sockets) -> None:
     now = time.monotonic()
     for channel in channels(sockets):
         if channel.deadline(now) <= now:
-            channel.end()
+            channel.time_out()
 
 
 def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
@@ -201,7 +201,9 @@ def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds:
         busy = [
-            channel for channel in channels(sockets) if channel.lingering or not channel.is_idle
+            channel
+            for channel in channels(sockets)
+            if channel.is_half_closed or not channel.is_idle
         ]
         if passed > SETTLE and not busy:
             break

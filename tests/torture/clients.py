@@ -1,4 +1,4 @@
-"""Clients that ask without a pause, and what they were answered."""
+"""Clients that send requests without a pause and record the responses."""
 
 import http.client
 import itertools
@@ -20,25 +20,27 @@ READS = [
     ("GET", "/api/widgets/acme/registry.json"),
 ]
 
-Request = tuple[str, str]  # method and path
+# Method and path.
+Request = tuple[str, str]
 
 
-class Answer(NamedTuple):
-    """What came back, and after how many milliseconds."""
+class Response(NamedTuple):
+    """A response, and the time that it took."""
 
     method: str
     status: int
     retry_after: str | None
-    took: float
+    milliseconds: float
 
 
 class Client(threading.Thread):
-    """Sends its requests in turn on one connection until it is stopped or cut off."""
+    """Sends its requests in turn on one connection until it is stopped or disconnected."""
 
     def __init__(self, port: int, requests: Iterable[Request]) -> None:
         super().__init__()
-        self.answers: list[Answer] = []
-        self.unanswered = 0  # installs that may have been counted or not
+        self.responses: list[Response] = []
+        # Installs without a response, which may have been counted or not.
+        self.unknown = 0
         self.stopped = threading.Event()
         self._port = port
         self._requests = itertools.cycle(requests)
@@ -47,22 +49,22 @@ class Client(threading.Thread):
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
             while not self.stopped.is_set():
                 method, path = next(self._requests)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 try:
                     connection.request(method, path)
                     response = connection.getresponse()
                     response.read()
                 except (OSError, http.client.HTTPException):
-                    self.unanswered += method == "POST"
+                    self.unknown += method == "POST"
                     return
-                took = (time.perf_counter() - begun) * 1000
+                milliseconds = (time.perf_counter() - started) * 1000
                 retry_after = response.headers["Retry-After"]
-                self.answers.append(Answer(method, response.status, retry_after, took))
+                self.responses.append(Response(method, response.status, retry_after, milliseconds))
 
 
 @contextmanager
-def asking(port: int, *requests: Iterable[Request]) -> Iterator[list[Client]]:
-    """A client for each of the lists of requests, at work for as long as the block runs."""
+def running_clients(port: int, *requests: Iterable[Request]) -> Iterator[list[Client]]:
+    """Run a client for each of the lists of requests while the block runs."""
     clients = [Client(port, each) for each in requests]
     for client in clients:
         client.start()
@@ -75,36 +77,40 @@ def asking(port: int, *requests: Iterable[Request]) -> Iterator[list[Client]]:
             client.join()
 
 
-def wait_for_answers(clients: list[Client], number: int) -> None:
-    """Go on when each of the clients that still ask has had so many answers more."""
-    wanted = [len(client.answers) + number for client in clients]
-    for client, answers in zip(clients, wanted, strict=True):
-        while client.is_alive() and len(client.answers) < answers:
+def wait_for_responses(clients: list[Client], number: int) -> None:
+    """Wait until each of the connected clients has had so many more responses."""
+    targets = [len(client.responses) + number for client in clients]
+    for client, target in zip(clients, targets, strict=True):
+        while client.is_alive() and len(client.responses) < target:
             client.join(0.005)
 
 
-def answers_of(clients: list[Client], method: str) -> list[Answer]:
-    """All answers to one method."""
-    return [answer for client in clients for answer in client.answers if answer.method == method]
+def responses_to(clients: list[Client], method: str) -> list[Response]:
+    """All responses to requests of one method."""
+    return [
+        response for client in clients for response in client.responses if response.method == method
+    ]
 
 
-def counted(answers: list[Answer], status: int) -> int:
-    """How many of the answers have the status."""
-    return sum(answer.status == status for answer in answers)
+def count_status(responses: list[Response], status: int) -> int:
+    """The number of responses with the status."""
+    return sum(response.status == status for response in responses)
 
 
-def p99(answers: list[Answer]) -> float:
-    """Milliseconds within which 99 of 100 answers came."""
-    return round(statistics.quantiles([answer.took for answer in answers], n=100)[98], 1)
+def p99(responses: list[Response]) -> float:
+    """The 99th percentile of the time of the responses, in milliseconds."""
+    return round(
+        statistics.quantiles([response.milliseconds for response in responses], n=100)[98], 1
+    )
 
 
-def median(answers: list[Answer]) -> float:
-    """Milliseconds within which half of the answers came."""
-    return statistics.median(answer.took for answer in answers)
+def median(responses: list[Response]) -> float:
+    """The median time of the responses, in milliseconds."""
+    return statistics.median(response.milliseconds for response in responses)
 
 
 def installs(database: Path) -> int:
-    """The installs of the clock in a file that must be in order."""
+    """The installs of the clock in a file whose integrity is checked."""
     with closing(sqlite3.connect(database)) as connection:
         (state,) = connection.execute("PRAGMA integrity_check").fetchone()
         assert state == "ok"

@@ -1,11 +1,11 @@
-"""What the torture measured: kept as figures, and told as the table of docs/reliability.md.
+"""The figures of the torture tests, and the table of them in docs/reliability.md.
 
-A test takes the fixture `figures` and says what it broke, what was promised, and what was counted:
+A test uses the fixture `figures` to record the fault, the promise, and what was measured:
 
     figures("kill -9 under 8 clients posting", "no acknowledged install is lost", rounds=20, lost=0)
 
-At the end of a run in which nothing failed, the figures of each test that ran replace those of its
-last run in docs/reliability.json, and the table is made anew of all of them.
+After a run without failures, the figures of each test that ran replace its earlier ones in
+docs/reliability.json, and the table is rendered from that file.
 """
 
 import json
@@ -23,32 +23,32 @@ measured: Figures = {}
 
 @pytest.fixture
 def figures() -> Callable[..., None]:
-    """Keeps the figures of one fault; lost, failed and the like are for the test to assert."""
+    """Records the figures of one fault; the test itself asserts lost, failed and the like."""
 
-    def keep(fault: str, promise: str, **counts: float) -> None:
+    def record(fault: str, promise: str, **counts: float) -> None:
         measured[fault] = {"promise": promise, **counts}
 
-    return keep
+    return record
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if exitstatus == pytest.ExitCode.OK and measured:
         path = DOCS / "reliability.json"
-        kept: Figures = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        kept |= measured
-        path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        figures: Figures = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        figures |= measured
+        path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         page = DOCS / "reliability.md"
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        page.write_text(before + BEGIN + table(kept) + END + after, encoding="utf-8")
+        page.write_text(before + BEGIN + table(figures) + END + after, encoding="utf-8")
 
 
-def table(kept: Figures) -> str:
-    """The figures as a table, a fault in each row."""
+def table(figures: Figures) -> str:
+    """Render the figures as a table with a row for each fault."""
     rows = ["| Fault | Promise | Figures of the last run |", "|---|---|---|"]
-    for fault, said in kept.items():
+    for fault, values in figures.items():
         counts = [
-            f"{name.replace('_', ' ')} {n:,}" for name, n in said.items() if name != "promise"
+            f"{name.replace('_', ' ')} {n:,}" for name, n in values.items() if name != "promise"
         ]
-        rows.append(f"| {fault} | {said['promise']} | {', '.join(counts)} |")
+        rows.append(f"| {fault} | {values['promise']} | {', '.join(counts)} |")
     return "\n".join(rows) + "\n"

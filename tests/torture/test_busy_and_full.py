@@ -1,4 +1,4 @@
-"""A file that others hold, that cannot grow, or that is exchanged, while clients read and post."""
+"""A file that is locked, cannot grow, or is replaced, while clients read and post."""
 
 import json
 import shutil
@@ -16,18 +16,18 @@ from tests.torture.clients import (
     CLOCK,
     POST,
     READS,
-    Answer,
-    answers_of,
-    asking,
-    counted,
+    Response,
+    count_status,
     installs,
     median,
     p99,
-    wait_for_answers,
+    responses_to,
+    running_clients,
+    wait_for_responses,
 )
 
 CLIENTS = [READS, READS, READS, READS, [POST], [POST], [POST], [POST]]
-HELD = 60  # seconds
+LOCKED = 60  # seconds
 ROUNDS = 10
 REFUSED = (503, "5")
 
@@ -38,19 +38,19 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def small_disc(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes."""
-    disc = tmp_path / "disc"
-    disc.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disc)]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
         pytest.skip("only root may mount a file system, and not everywhere")
-    yield disc
-    subprocess.run(["umount", str(disc)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
 
 
-def kinds(answers: list[Answer]) -> set[tuple[int, str | None]]:
-    return {(answer.status, answer.retry_after) for answer in answers}
+def outcomes(responses: list[Response]) -> set[tuple[int, str | None]]:
+    return {(response.status, response.retry_after) for response in responses}
 
 
 def test_another_process_holds_the_write_lock_for_a_minute(
@@ -58,69 +58,70 @@ def test_another_process_holds_the_write_lock_for_a_minute(
 ) -> None:
     before = installs(database)
     with Server(database, CATALOG_THREADS="1") as server:
-        with asking(server.port, *[READS] * 8) as alone:
-            wait_for_answers(alone, 500)
+        with running_clients(server.port, *[READS] * 8) as alone:
+            wait_for_responses(alone, 500)
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with asking(server.port, *[READS] * 8, *[[POST]] * 8) as clients:
-                time.sleep(HELD)  # the fault itself, not a wait for something to happen
+            with running_clients(server.port, *[READS] * 8, *[[POST]] * 8) as clients:
+                # This is the fault itself, not a wait for an event.
+                time.sleep(LOCKED)
             other.execute("ROLLBACK")
-        with asking(server.port, *[[POST]] * 8) as released:
-            wait_for_answers(released, 20)
+        with running_clients(server.port, *[[POST]] * 8) as released:
+            wait_for_responses(released, 20)
         assert server.stop() == 0
-    idle, reads = answers_of(alone, "GET"), answers_of(clients, "GET")
-    refused, after = answers_of(clients, "POST"), answers_of(released, "POST")
+    idle, reads = responses_to(alone, "GET"), responses_to(clients, "GET")
+    refused, after = responses_to(clients, "POST"), responses_to(released, "POST")
     figures(
         "another process holds the write lock for 60 s, under 8 clients that read and 8 that post",
-        "reads go on, installs are refused in time and not counted, all is well once it is free",
-        seconds=HELD,
+        "reads go on, installs are refused in time and not counted; both work once it is free",
+        seconds=LOCKED,
         requests=len(reads) + len(refused),
-        failed=len(reads) - counted(reads, 200),
+        failed=len(reads) - count_status(reads, 200),
         p99_ms_idle=p99(idle),
         p99_ms_beside=p99(reads),
         refused_503=len(refused),
-        longest_wait_s=round(max(answer.took for answer in refused) / 1000, 1),
+        longest_wait_s=round(max(response.milliseconds for response in refused) / 1000, 1),
         acknowledged_after=len(after),
         lost=before + len(after) - installs(database),
     )
-    assert kinds(reads) == {(200, None)}
-    assert kinds(refused) == {REFUSED}
-    assert kinds(after) == {(200, None)}
+    assert outcomes(reads) == {(200, None)}
+    assert outcomes(refused) == {REFUSED}
+    assert outcomes(after) == {(200, None)}
     assert installs(database) == before + len(after)
-    assert max(answer.took for answer in refused) < 10_000
+    assert max(response.milliseconds for response in refused) < 10_000
     assert median(reads) < median(idle) * 3 + 5
 
 
-def test_a_disc_that_fills_up_again_and_again(
-    small_disc: Path, figures: Callable[..., None]
+def test_a_disk_that_fills_up_again_and_again(
+    small_disk: Path, figures: Callable[..., None]
 ) -> None:
-    database, filler = create_demo(small_disc / "catalog.db"), small_disc / "filler"
+    database, filler = create_demo(small_disk / "catalog.db"), small_disk / "filler"
     before = installs(database)
     with Server(database) as server:
-        with asking(server.port, *CLIENTS) as clients:
+        with running_clients(server.port, *CLIENTS) as clients:
             for _ in range(ROUNDS):
                 with filler.open("wb", buffering=0) as file, suppress(OSError):
                     while file.write(bytes(4096)):
                         pass
-                wait_for_answers(clients, 20)
+                wait_for_responses(clients, 20)
                 filler.unlink()
                 assert health(server) == (200, "ok")
-                wait_for_answers(clients, 5)
+                wait_for_responses(clients, 5)
         assert server.stop() == 0
-    reads, posts = answers_of(clients, "GET"), answers_of(clients, "POST")
-    acknowledged = counted(posts, 200)
+    reads, posts = responses_to(clients, "GET"), responses_to(clients, "POST")
+    acknowledged = count_status(posts, 200)
     figures(
-        "a disc that fills up and gets room again, under 8 clients that read and post",
-        "reads go on, installs too while the log has room, else they are refused and not counted",
+        "a disk that fills up and has space again, under 8 clients that read and post",
+        "reads go on; so do installs while the WAL has space, else 503 and not counted",
         rounds=ROUNDS,
         requests=len(reads) + len(posts),
-        failed=len(reads) - counted(reads, 200),
+        failed=len(reads) - count_status(reads, 200),
         acknowledged=acknowledged,
         refused_503=len(posts) - acknowledged,
         lost=before + acknowledged - installs(database),
     )
-    assert kinds(reads) == {(200, None)}
-    assert kinds(posts) <= {(200, None), REFUSED}
+    assert outcomes(reads) == {(200, None)}
+    assert outcomes(posts) <= {(200, None), REFUSED}
     assert installs(database) == before + acknowledged
 
 
@@ -129,36 +130,36 @@ def health(server: Server) -> tuple[int, str]:
     return response.status, json.loads(body)["status"]
 
 
-def test_a_file_that_is_exchanged_again_and_again(
+def test_a_file_that_is_replaced_again_and_again(
     database: Path, figures: Callable[..., None]
 ) -> None:
-    """Each file is put aside with all that was acknowledged on it, and is as sound as the next."""
-    away = [database.with_name(f"away-{number}.db") for number in range(ROUNDS)]
+    """Each file has all installs that were acknowledged while it was at the path."""
+    replaced = [database.with_name(f"replaced-{number}.db") for number in range(ROUNDS)]
     before = installs(database)
     with Server(database) as server:
-        with asking(server.port, *CLIENTS) as clients:
-            for aside in away:
+        with running_clients(server.port, *CLIENTS) as clients:
+            for path in replaced:
                 spare = create_demo(database.with_name("spare.db"))
-                wait_for_answers(clients, 10)
-                database.rename(aside)
+                wait_for_responses(clients, 10)
+                database.rename(path)
                 assert health(server) == (503, "unavailable")
                 spare.rename(database)
-                wait_for_answers(clients, 10)
+                wait_for_responses(clients, 10)
         assert health(server) == (200, "ok")
         assert server.request("GET", CLOCK)[0].status == 200
         assert server.stop() == 0
         assert "Traceback" not in server.errors
-    answers = answers_of(clients, "GET") + answers_of(clients, "POST")
-    acknowledged = counted(answers_of(clients, "POST"), 200)
-    kept = sum(installs(each) - before for each in [*away, database])
+    responses = responses_to(clients, "GET") + responses_to(clients, "POST")
+    acknowledged = count_status(responses_to(clients, "POST"), 200)
+    stored = sum(installs(each) - before for each in [*replaced, database])
     figures(
         "a file moved away and another put in its place, under 8 clients that read and post",
-        "503 in between, then the new file without a restart; each keeps what it acknowledged",
+        "503 in between, then the new file without a restart; each file has its installs",
         rounds=ROUNDS,
-        requests=len(answers),
+        requests=len(responses),
         acknowledged=acknowledged,
-        unavailable_503=len(answers) - counted(answers, 200),
-        lost=acknowledged - kept,
+        unavailable_503=len(responses) - count_status(responses, 200),
+        lost=acknowledged - stored,
     )
-    assert kinds(answers) == {(200, None), REFUSED}
-    assert kept == acknowledged
+    assert outcomes(responses) == {(200, None), REFUSED}
+    assert stored == acknowledged

@@ -1,4 +1,4 @@
-"""500 clients that take their time, and what the others notice of them."""
+"""500 slow clients, and the response times of the others."""
 
 import http.client
 import resource
@@ -17,7 +17,7 @@ SLOW = 500
 REQUESTS = 300
 SEARCH = "/api/v1/widgets/search?q=clock"
 BYTES = b"GET " + SEARCH.encode() + b" HTTP/1.1\r\nHost: a\r\nX-Padding: " + b"x" * 1000
-IN_ONE_BREATH = b"GET /api/widgets/acme/registry.json HTTP/1.1\r\nHost: a\r\n\r\n" * 8
+PIPELINED = b"GET /api/widgets/acme/registry.json HTTP/1.1\r\nHost: a\r\n\r\n" * 8
 
 
 @pytest.fixture
@@ -34,31 +34,24 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
-def memory(server: Server) -> int:
-    """Megabytes of real memory that the service has."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
-    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) // 1024
-
-
 def latencies(server: Server, each: Callable[[], None] = lambda: None) -> list[float]:
-    """Milliseconds of requests on a connection of their own, one after another."""
+    """Milliseconds of requests that are sent one after another; each() runs before each."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    taken = []
+    milliseconds = []
     for _ in range(REQUESTS):
         each()
-        begun = time.perf_counter()
+        started = time.perf_counter()
         connection.request("GET", SEARCH)
         response = connection.getresponse()
         response.read()
-        taken.append((time.perf_counter() - begun) * 1000)
+        milliseconds.append((time.perf_counter() - started) * 1000)
         assert response.status == 200
     connection.close()
-    return taken
+    return milliseconds
 
 
-def p99(taken: list[float]) -> float:
-    return round(statistics.quantiles(taken, n=100)[98], 1)
+def p99(milliseconds: list[float]) -> float:
+    return round(statistics.quantiles(milliseconds, n=100)[98], 1)
 
 
 def connect(server: Server, receive_buffer: int = 0) -> socket.socket:
@@ -70,27 +63,25 @@ def connect(server: Server, receive_buffer: int = 0) -> socket.socket:
     return connection
 
 
-def wait_until_closed(
-    slow: list[socket.socket], each: Callable[[], None], patience: float
-) -> float:
-    """Seconds until the last of them was closed."""
+def wait_until_closed(slow: list[socket.socket], each: Callable[[], None], timeout: float) -> float:
+    """Wait until all are closed, calling each() meanwhile; return how many seconds it took."""
     poll = select.poll()
     for connection in slow:
         poll.register(connection, select.POLLRDHUP)
-    begun, open_ = time.monotonic(), len(slow)
-    while open_ and time.monotonic() - begun < patience:
+    started, open_ = time.monotonic(), len(slow)
+    while open_ and time.monotonic() - started < timeout:
         for descriptor, _ in poll.poll(100):
             poll.unregister(descriptor)
             open_ -= 1
         each()
     assert open_ == 0
-    return round(time.monotonic() - begun, 1)
+    return round(time.monotonic() - started, 1)
 
 
 def test_500_clients_that_send_a_byte_a_second(
     server: Server, figures: Callable[..., None]
 ) -> None:
-    alone, before = latencies(server), memory(server)
+    alone, before = latencies(server), server.megabytes()
     slow = [connect(server) for _ in range(SLOW)]
     next_byte = iter(range(len(BYTES)))
     due = time.monotonic()
@@ -105,15 +96,16 @@ def test_500_clients_that_send_a_byte_a_second(
             try:
                 connection.send(BYTES[position : position + 1])
             except OSError:
-                continue  # it has been closed
+                # The server has closed it.
+                continue
 
-    beside, after = latencies(server, send_a_byte), memory(server)
+    beside, after = latencies(server, send_a_byte), server.megabytes()
     seconds = wait_until_closed(slow, send_a_byte, 30)
     for connection in slow:
         connection.close()
     figures(
         "500 clients that send a byte a second",
-        "others are answered as usual, and each is refused in time",
+        "others get responses as usual, and each of them gets 408 in time",
         clients=SLOW,
         requests=REQUESTS,
         failed=0,
@@ -129,10 +121,10 @@ def test_500_clients_that_send_a_byte_a_second(
 def test_500_clients_that_read_a_byte_a_second(
     server: Server, figures: Callable[..., None]
 ) -> None:
-    alone, before = latencies(server), memory(server)
+    alone, before = latencies(server), server.megabytes()
     slow = [connect(server, receive_buffer=4096) for _ in range(SLOW)]
     for connection in slow:
-        connection.send(IN_ONE_BREATH)
+        connection.send(PIPELINED)
     due = time.monotonic()
 
     def read_a_byte() -> None:
@@ -144,21 +136,23 @@ def test_500_clients_that_read_a_byte_a_second(
             try:
                 connection.recv(1)
             except OSError:
-                continue  # nothing there yet, or it has been closed
+                # Nothing to read yet, or the server has closed it.
+                continue
 
-    asking = latencies(server, read_a_byte)  # while 4,000 registries are being made for them
-    beside, after = latencies(server, read_a_byte), memory(server)
+    # Meanwhile 4,000 registries are sent to them.
+    while_sending = latencies(server, read_a_byte)
+    beside, after = latencies(server, read_a_byte), server.megabytes()
     seconds = wait_until_closed(slow, read_a_byte, 60)
     for connection in slow:
         connection.close()
     figures(
-        "500 clients that ask for 8 registries each and read a byte a second",
-        "others are answered as usual, and each is let go in time",
+        "500 clients that request 8 registries each and read a byte a second",
+        "others get responses as usual, and each of them is disconnected in time",
         clients=SLOW,
         requests=2 * REQUESTS,
         failed=0,
         p99_ms_alone=p99(alone),
-        p99_ms_while_they_ask=p99(asking),
+        p99_ms_while_they_send=p99(while_sending),
         p99_ms_while_they_read=p99(beside),
         closed_after_s=seconds,
         more_memory_MB=after - before,

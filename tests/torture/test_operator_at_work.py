@@ -1,4 +1,4 @@
-"""The operator's commands, as processes of their own, while clients read and post."""
+"""Commands that run in other processes while clients read and post."""
 
 import json
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from tests.conftest import Server, create_demo, flask
 from tests.torture.clients import (
     POST,
     READS,
-    answers_of,
-    asking,
-    counted,
+    count_status,
     installs,
     median,
     p99,
-    wait_for_answers,
+    responses_to,
+    running_clients,
+    wait_for_responses,
 )
 
 WIDGETS = 10_000
 CLIENTS = [READS, READS, READS, READS, READS, READS, [POST], [POST]]
 
 
-def test_reads_and_installs_go_on_while_the_operator_works(
+def test_reads_and_installs_go_on_while_commands_run(
     tmp_path: Path, figures: Callable[..., None]
 ) -> None:
     database = create_demo(tmp_path / "catalog.db")
@@ -34,31 +34,31 @@ def test_reads_and_installs_go_on_while_the_operator_works(
     bundle.write_text("export default 1")
     before = installs(database)
     with Server(database) as server:
-        with asking(server.port, *CLIENTS) as idle:
-            wait_for_answers(idle, 300)
-        with asking(server.port, *CLIENTS) as clients:
+        with running_clients(server.port, *CLIENTS) as idle:
+            wait_for_responses(idle, 300)
+        with running_clients(server.port, *CLIENTS) as clients:
             flask(database, "import", catalog)
             flask(database, "publish", manifest, bundle, "--bundle-url", "https://cdn.example.com/")
             flask(database, "yank", "acme/clock@99.0.0")
             flask(database, "backup", tmp_path / "backup.db")
         assert server.stop() == 0
-    alone, reads = answers_of(idle, "GET"), answers_of(clients, "GET")
-    posts = answers_of(idle, "POST") + answers_of(clients, "POST")
-    acknowledged = counted(posts, 200)
-    refused = [answer for answer in posts if answer.status != 200]
+    alone, reads = responses_to(idle, "GET"), responses_to(clients, "GET")
+    posts = responses_to(idle, "POST") + responses_to(clients, "POST")
+    acknowledged = count_status(posts, 200)
+    refused = [response for response in posts if response.status != 200]
     figures(
         "an import of 10,000 widgets, publish, yank and backup, under 8 clients that read and post",
-        "no read fails or waits for them; an install that must wait too long is refused, not lost",
+        "no read fails or waits; an install that must wait too long gets 503, and none is lost",
         requests=len(reads) + len(posts),
-        failed=len(reads) - counted(reads, 200),
+        failed=len(reads) - count_status(reads, 200),
         p99_ms_idle=p99(alone),
         p99_ms_beside=p99(reads),
         acknowledged=acknowledged,
         refused_503=len(refused),
         lost=before + acknowledged - installs(database),
     )
-    assert [answer for answer in reads if answer.status != 200] == []
-    assert {(answer.status, answer.retry_after) for answer in refused} <= {(503, "5")}
+    assert [response for response in reads if response.status != 200] == []
+    assert {(response.status, response.retry_after) for response in refused} <= {(503, "5")}
     assert installs(database) == before + acknowledged
     assert installs(tmp_path / "backup.db") <= before + acknowledged
     assert median(reads) < median(alone) * 3 + 5

@@ -21,7 +21,7 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
-from catalog.store.sqlite import SCHEMA_VERSION
+from catalog.store.schema import SCHEMA_VERSION
 
 
 def make(path: Path, *documents: Json) -> Path:

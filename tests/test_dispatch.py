@@ -367,10 +367,11 @@ def test_reads_go_on_while_an_install_waits_for_another_process(
     database: Path, limits: Limits
 ) -> None:
     # So that the installs still wait when all has been read.
-    longer = (
-        "catalog.store.open_file.BUSY_TIMEOUT_MS = catalog.store.database.BUSY_TIMEOUT_MS = 60_000"
+    settings = limits.run(
+        "import functools, catalog.application as application\n"
+        "longer = functools.partial(application.Database, busy_timeout_ms=60_000)\n"
+        "application.Database = longer\n"
     )
-    settings = limits.run(f"import catalog.store.database, catalog.store.open_file\n{longer}\n")
     with (
         serving(database, CATALOG_THREADS="1", **settings) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
@@ -420,18 +421,18 @@ def read_answer(stream: BinaryIO) -> tuple[int, bytes]:
 
 
 def test_after_one_install_has_waited_in_vain_the_next_learns_it_sooner(database: Path) -> None:
-    catalog = Database(database)
-    install = [("UPDATE widget SET download_count = 1 WHERE id = 1", {})]
-    catalog.write(install)
+    catalog = Database(database, busy_timeout_ms=100)
+    write_timeout = ("UPDATE widget SET icon = (SELECT * FROM pragma_busy_timeout)", {})
+    timeouts = []
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        catalog._wait_for_others(1)  # as if it had waited
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            catalog.write(install)
-        assert catalog._writer.execute("PRAGMA busy_timeout").fetchone()[0] == 5
+            catalog.write([write_timeout])
         other.execute("ROLLBACK")
-    assert catalog.write(install) == [1]
-    assert catalog._writer.execute("PRAGMA busy_timeout").fetchone()[0] == 5000
+    for _ in range(2):
+        catalog.write([write_timeout])
+        timeouts.append(catalog.reader().execute("SELECT icon FROM widget").fetchone()[0])
+    assert timeouts == ["5", "100"]
     catalog.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, create_demo
 
 from app import create_app
-from catalog.atomic_files import replacing, scratch_directory
+from catalog.atomic_files import atomic_replace, scratch_directory
 
 # Runs a command up to the moment at which what it wrote is complete, but not in its place.
 KILLED = """
@@ -26,8 +26,8 @@ runpy.run_module("flask", run_name="__main__")
 WORKING = """
 import sys
 from pathlib import Path
-from catalog.atomic_files import replacing
-with replacing(Path(sys.argv[1])) as new:
+from catalog.atomic_files import atomic_replace
+with atomic_replace(Path(sys.argv[1])) as new:
     new.write_text("complete")
     print("begun", flush=True)
     sys.stdin.read()
@@ -105,7 +105,7 @@ def working(target: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_what_a_live_command_writes_is_not_removed(tmp_path: Path) -> None:
     target = tmp_path / "file"
     with working(target) as process:
-        with replacing(target) as new:
+        with atomic_replace(target) as new:
             new.write_text("other")
         assert target.read_text() == "other"
         process.communicate()
@@ -129,7 +129,7 @@ def test_replaced_file_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.touch()
     target.chmod(0o640)
-    with replacing(target) as new:
+    with atomic_replace(target) as new:
         new.write_text("new")
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
 
@@ -137,7 +137,7 @@ def test_replaced_file_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
 def test_file_that_fails_leaves_nothing_but_the_one_before(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
-    with pytest.raises(FileNotFoundError), replacing(target) as new:
+    with pytest.raises(FileNotFoundError), atomic_replace(target) as new:
         new.rename(tmp_path / "away")
     assert target.read_text() == "old"
     assert sorted(tmp_path.iterdir()) == [tmp_path / "away", target]

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from catalog.atomic_files import replacing
+from catalog.atomic_files import atomic_replace
 from catalog.commands.base import CommandError, command, count_text, database, progress, say
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
@@ -106,7 +106,7 @@ def opened_to_write(file: str) -> Iterator[BinaryIO]:
             with open(file, "wb") as device:
                 yield device
         else:
-            with replacing(Path(file)) as new, new.open("wb") as output:
+            with atomic_replace(Path(file)) as new, new.open("wb") as output:
                 yield output
     except BrokenPipeError:
         raise

@@ -10,7 +10,7 @@ from catalog.commands.base import CommandError, bundles, command, confirm, datab
 from catalog.commands.terminal import plain
 from catalog.serving import server
 from catalog.store import backups
-from catalog.store.integrity import bundle_findings, findings
+from catalog.store.integrity import check_bundles, check_catalog
 from catalog.text import plural
 
 
@@ -22,7 +22,7 @@ def check() -> None:
     finding; exit code 1 if there is one.
     """
     found = 0
-    for finding in chain(findings(database()), bundle_findings(database(), bundles())):
+    for finding in chain(check_catalog(database()), check_bundles(database(), bundles())):
         click.echo(plain(finding))
         found += 1
     if found:

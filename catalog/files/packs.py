@@ -76,7 +76,7 @@ def pack(
             _add(archive, name, file)
         for sha256 in stack.enter_context(watch(hashes)):
             try:
-                with bundles.checked(sha256) as bundle:
+                with bundles.open_verified(sha256) as bundle:
                     _add(archive, BUNDLES + sha256, bundle)
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error

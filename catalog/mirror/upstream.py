@@ -21,7 +21,7 @@ from urllib3.exceptions import (
 from catalog import __version__
 from catalog.documents import web_address
 from catalog.mirror.exchanges import exchange_deadline, pool_manager
-from catalog.store.bundles import private
+from catalog.store.bundles import open_private
 from catalog.text import quoted
 
 TIMEOUT = Timeout(connect=10, read=30)
@@ -277,7 +277,7 @@ def _save(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             raise ProtocolError("the part that is given is not the part that was asked for")
     else:
         raise UpstreamError(f"the answer is {response.status}, not 200")
-    with open(partial, "ab" if start else "wb", opener=private) as file:
+    with open(partial, "ab" if start else "wb", opener=open_private) as file:
         try:
             file.writelines(_chunks(response, size - start))
         except TooLongError:

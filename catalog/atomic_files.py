@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all."""
+"""Files that are replaced as a whole or not at all, even if the process is killed."""
 
 import fcntl
 import os
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PREFIX = ".widget-catalog-"
-SCRATCH = re.compile(re.escape(PREFIX) + "[a-z0-9_]{8}")
+SCRATCH_PREFIX = ".widget-catalog-"
+SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A new file that takes the target's place, and mode, if nothing goes wrong.
+def atomic_replace(target: Path) -> Iterator[Path]:
+    """Create a file for the block to write, which replaces the target if the block succeeds.
 
-    Where there is no target yet, the file is for its owner alone.
+    It gets the mode of the target. Without a target, only its owner may read and write it.
     """
     target = Path(os.path.realpath(target))
     with scratch_directory(target.parent) as directory:
@@ -35,13 +35,13 @@ def replacing(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
-    """A directory for files that are not complete yet, removed at the end with all in it.
+    """Create a directory for incomplete files, and remove it with its content after the block.
 
-    A process that is killed leaves its own behind; the next one that needs one in the same place
-    removes it. A process holds a lock on its directory, so that none is removed that is in use.
+    A process that is killed leaves its directory behind. The next call with the same parent removes
+    it. A process locks its directory, so those in use stay.
     """
     _remove_abandoned(parent)
-    directory, descriptor = _make_locked(parent)
+    directory, descriptor = _create_locked(parent)
     try:
         yield directory
     finally:
@@ -49,13 +49,13 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _make_locked(parent: Path) -> tuple[Path, int]:
+def _create_locked(parent: Path) -> tuple[Path, int]:
     while True:
-        directory = Path(tempfile.mkdtemp(dir=parent, prefix=PREFIX))
-        # Another process may take it for abandoned before it is locked. Then another is made.
+        directory = Path(tempfile.mkdtemp(dir=parent, prefix=SCRATCH_PREFIX))
+        # Before it is locked, another process may remove it as abandoned. Then create another one.
         with suppress(FileNotFoundError):
             descriptor = _open_directory(directory)
-            if _lock(descriptor) is not False and _is_at(directory, descriptor):
+            if _lock(descriptor) is not False and _is_at_path(directory, descriptor):
                 return directory, descriptor
             os.close(descriptor)
 
@@ -65,8 +65,8 @@ def _remove_abandoned(parent: Path) -> None:
         names = os.listdir(parent)
     except OSError:
         return
-    for name in filter(SCRATCH.fullmatch, names):
-        # What cannot be opened is no directory, or that of another user.
+    for name in filter(SCRATCH_NAME.fullmatch, names):
+        # If it cannot be opened, it is not a directory, or it belongs to another user.
         with suppress(OSError):
             descriptor = _open_directory(parent / name)
             try:
@@ -82,7 +82,7 @@ def _open_directory(directory: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the lock is ours now; None on a file system that has none for directories."""
+    """Try to lock the directory; return None if the file system cannot lock directories."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -92,7 +92,7 @@ def _lock(descriptor: int) -> bool | None:
     return True
 
 
-def _is_at(path: Path, descriptor: int) -> bool:
+def _is_at_path(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def sync_directory(directory: Path) -> None:
-    """Let what was renamed into the directory last through a loss of power."""
+    """Make renames in the directory survive a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""flask backup and flask restore: one consistent copy out, and all of it back in one step."""
+"""flask backup and flask restore, also while the service runs."""
 
 import os
 import pty
@@ -21,7 +21,7 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
-from catalog.store.sqlite import SCHEMA_VERSION
+from catalog.store.schema import SCHEMA_VERSION
 
 
 def make(path: Path, *documents: Json) -> Path:
@@ -37,14 +37,14 @@ def run(path: Path, *arguments: object) -> Result:
         app.extensions["database"].close()
 
 
-def done(path: Path, *arguments: object) -> bytes:
+def run_successfully(path: Path, *arguments: object) -> bytes:
     result = run(path, *arguments)
     assert result.exit_code == 0, result.stderr
     return result.stdout_bytes
 
 
 def refused(path: Path, *arguments: object) -> str:
-    """The one sentence with which the command ends."""
+    """Return the error message of the command, one sentence."""
     result = run(path, *arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
@@ -69,7 +69,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def overwrite_an_index(path: Path) -> None:
-    """Damage that shows only to whoever looks there."""
+    """Damage the file in a place that opening it does not read."""
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT rootpage FROM sqlite_schema WHERE name = 'version_newest'"
         (page,) = connection.execute(query).fetchone()
@@ -80,7 +80,7 @@ def overwrite_an_index(path: Path) -> None:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    """A catalog with installs, in a folder of its own."""
+    """A catalog with installs, alone in its folder."""
     (tmp_path / "service").mkdir()
     clock = document("acme/clock", version(), downloadCount=5)
     return make(tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False))
@@ -93,13 +93,13 @@ def other(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(other: Path, tmp_path: Path) -> Path:
-    """The backup of the other catalog, in a folder of its own."""
+    """A backup of the other catalog, alone in its folder."""
     (tmp_path / "kept").mkdir()
-    done(other, "backup", tmp_path / "kept" / "monday.db")
+    run_successfully(other, "backup", tmp_path / "kept" / "monday.db")
     return tmp_path / "kept" / "monday.db"
 
 
-def test_backup_is_one_file_for_its_owner_alone(catalog: Path, tmp_path: Path) -> None:
+def test_backup_is_one_file_for_its_owner_only(catalog: Path, tmp_path: Path) -> None:
     target = tmp_path / "kept" / "monday.db"
     target.parent.mkdir()
     before = os.umask(0)
@@ -115,16 +115,16 @@ def test_backup_is_one_file_for_its_owner_alone(catalog: Path, tmp_path: Path) -
         assert copy.execute("SELECT sum(download_count) FROM widget").fetchone() == (5,)
 
 
-def test_demo_catalog_comes_back_whole(tmp_path: Path) -> None:
+def test_restored_demo_catalog_is_identical(tmp_path: Path) -> None:
     demo = create_demo(tmp_path / "demo.db")
-    done(demo, "backup", tmp_path / "monday.db")
-    done(tmp_path / "elsewhere.db", "restore", tmp_path / "monday.db")
-    assert done(tmp_path / "elsewhere.db", "export") == done(demo, "export")
+    run_successfully(demo, "backup", tmp_path / "monday.db")
+    run_successfully(tmp_path / "elsewhere.db", "restore", tmp_path / "monday.db")
+    assert run_successfully(tmp_path / "elsewhere.db", "export") == run_successfully(demo, "export")
 
 
 @contextmanager
 def installing(path: Path) -> Iterator[list[int]]:
-    """Goes on counting an install of two widgets at a time; holds how often it has."""
+    """Install two widgets at a time, again and again; yield how often, in a list."""
     database, counted, stop = Database(path), [0], threading.Event()
     both = [*writes.count_install("acme", "a"), *writes.count_install("acme", "b")]
 
@@ -143,51 +143,55 @@ def installing(path: Path) -> Iterator[list[int]]:
         database.close()
 
 
-def test_backup_during_installs_is_one_state_in_order(tmp_path: Path) -> None:
+def test_backup_during_installs_is_consistent(tmp_path: Path) -> None:
     filler = [document(f"acme/w{n}", version(releaseNotes="x" * 5000)) for n in range(200)]
     busy = make(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
     copy = tmp_path / "copy.db"
     with installing(busy) as counted:
-        least = counted[0]
+        minimum = counted[0]
         with process(busy, "backup", copy) as backup:
             assert backup.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
-        most = counted[0] + 1  # one may be in the catalog and not yet in the count
+        # One install may be committed but not yet counted.
+        maximum = counted[0] + 1
     counts = "SELECT coalesce(download_count, 0) FROM widget WHERE name IN ('a', 'b')"
     with closing(sqlite3.connect(copy)) as connection:
         (a,), (b,) = connection.execute(counts).fetchall()
-    assert least <= a == b <= most
+    assert minimum <= a == b <= maximum
     assert run(copy, "check").stderr == f"{copy} is in order.\n"
 
 
-def test_backup_takes_the_place_of_an_older_one(catalog: Path, kept: Path) -> None:
+def test_backup_replaces_an_older_one(catalog: Path, kept: Path) -> None:
     old = kept.read_bytes()
-    with kept.open("rb") as reader:  # somebody copies the old one meanwhile
-        done(catalog, "backup", kept)
+    # A process that reads the old backup is not disturbed.
+    with kept.open("rb") as reader:
+        run_successfully(catalog, "backup", kept)
         assert reader.read() == old
     assert list(kept.parent.iterdir()) == [kept]
-    assert done(kept, "export") == done(catalog, "export")
+    assert run_successfully(kept, "export") == run_successfully(catalog, "export")
 
 
-def test_backup_into_no_directory_names_the_file(catalog: Path, tmp_path: Path) -> None:
+def test_backup_into_a_missing_directory_names_the_file(catalog: Path, tmp_path: Path) -> None:
     target = tmp_path / "none" / "monday.db"
     assert str(target) in refused(catalog, "backup", target)
 
 
-def test_backup_of_a_damaged_catalog_keeps_the_older_one(catalog: Path, kept: Path) -> None:
+def test_backup_of_a_damaged_catalog_does_not_replace_the_older_one(
+    catalog: Path, kept: Path
+) -> None:
     overwrite_an_index(catalog)
     before = files(kept.parent)
     assert run(catalog, "backup", kept).exit_code == 1
     assert files(kept.parent) == before
 
 
-def test_damage_is_told_in_one_sentence_with_the_file(catalog: Path, kept: Path) -> None:
+def test_damage_is_reported_in_one_sentence_that_names_the_file(catalog: Path, kept: Path) -> None:
     overwrite_an_index(catalog)
     assert str(catalog) in refused(catalog, "backup", kept)
     assert str(catalog) in refused(kept, "restore", catalog, "--yes")
 
 
 def on_a_full_disk(path: Path, *command: object) -> subprocess.CompletedProcess[str]:
-    """Run a command whose files cannot grow beyond some tens of kilobytes."""
+    """Run a command whose files cannot grow beyond 64 blocks."""
     shell = ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh"]
     return subprocess.run(
         [*shell, sys.executable, "-m", "flask", *map(str, command)],
@@ -199,7 +203,7 @@ def on_a_full_disk(path: Path, *command: object) -> subprocess.CompletedProcess[
     )
 
 
-def test_backup_to_a_full_disk_keeps_the_older_one(catalog: Path, kept: Path) -> None:
+def test_backup_to_a_full_disk_does_not_replace_the_older_one(catalog: Path, kept: Path) -> None:
     before = files(kept.parent)
     result = on_a_full_disk(catalog, "backup", kept)
     assert files(kept.parent) == before
@@ -207,11 +211,11 @@ def test_backup_to_a_full_disk_keeps_the_older_one(catalog: Path, kept: Path) ->
     assert (result.returncode, line.startswith("Error: "), str(kept) in line) == (1, True, True)
 
 
-def test_restore_on_a_full_disk_leaves_the_catalog(catalog: Path, kept: Path) -> None:
-    before = done(catalog, "export")
+def test_restore_on_a_full_disk_does_not_change_the_catalog(catalog: Path, kept: Path) -> None:
+    before = run_successfully(catalog, "export")
     result = on_a_full_disk(catalog, "restore", kept, "--yes")
     assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
-    assert done(catalog, "export") == before
+    assert run_successfully(catalog, "export") == before
     assert run(catalog, "check").exit_code == 0
 
 
@@ -225,37 +229,37 @@ def test_backup_onto_the_catalog_itself_is_refused(catalog: Path, link: bool) ->
     assert catalog.stat().st_ino == file
 
 
-def test_backup_does_not_take_the_place_of_a_device(catalog: Path, tmp_path: Path) -> None:
+def test_backup_does_not_replace_a_device(catalog: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     refused(catalog, "backup", tmp_path / "pipe")
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_restore_into_nothing_asks_nothing(other: Path, kept: Path, tmp_path: Path) -> None:
+def test_restore_without_a_catalog_does_not_ask(other: Path, kept: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     new, before = tmp_path / "new" / "catalog.db", files(kept.parent)
     result = run(new, "restore", kept)
     assert (result.exit_code, result.output) == (0, f"Restored {new} from {kept}.\n")
     assert list(new.parent.iterdir()) == [new]
     assert stat.S_IMODE(new.stat().st_mode) == 0o600
-    assert done(new, "export") == done(other, "export")
+    assert run_successfully(new, "export") == run_successfully(other, "export")
     assert files(kept.parent) == before
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
-def test_restore_replaces_all_of_a_catalog(
+def test_restore_replaces_the_whole_catalog(
     catalog: Path, other: Path, kept: Path, damaged: bool
 ) -> None:
     if damaged:
         overwrite_an_index(catalog)
     before = files(kept.parent)
     assert run(catalog, "restore", kept, "--yes").output == f"Restored {catalog} from {kept}.\n"
-    assert done(catalog, "export") == done(other, "export")
+    assert run_successfully(catalog, "export") == run_successfully(other, "export")
     assert run(catalog, "check").stderr == f"{catalog} is in order.\n"
     assert files(kept.parent) == before
 
 
-def test_restore_without_a_terminal_wants_a_yes(catalog: Path, kept: Path) -> None:
+def test_restore_without_a_terminal_needs_yes(catalog: Path, kept: Path) -> None:
     before = files(catalog.parent)
     assert refused(catalog, "restore", kept) == (
         f"Replace all of {catalog} with {kept}? "
@@ -268,19 +272,19 @@ def test_restore_without_a_terminal_wants_a_yes(catalog: Path, kept: Path) -> No
 def test_restore_asks_at_a_terminal(
     catalog: Path, kept: Path, answer: bytes, replaced: bool
 ) -> None:
-    before = done(catalog, "export")
+    before = run_successfully(catalog, "export")
     keyboard, end = pty.openpty()
     os.write(keyboard, answer)
     with process(catalog, "restore", kept, stdin=end) as restore:
-        _, said = restore.communicate(timeout=30)
+        _, output = restore.communicate(timeout=30)
     os.close(end)
     os.close(keyboard)
-    assert said.startswith(f"Replace all of {catalog} with {kept}? [y/N]:")
+    assert output.startswith(f"Replace all of {catalog} with {kept}? [y/N]:")
     assert restore.returncode == (0 if replaced else 1)
-    assert (done(catalog, "export") != before) == replaced
+    assert (run_successfully(catalog, "export") != before) == replaced
 
 
-def test_restore_of_no_file_is_wrong_usage(catalog: Path, tmp_path: Path) -> None:
+def test_restore_of_a_missing_file_is_a_usage_error(catalog: Path, tmp_path: Path) -> None:
     assert run(catalog, "restore", tmp_path / "none.db", "--yes").exit_code == 2
 
 
@@ -317,38 +321,41 @@ BAD = [make_text, make_foreign, make_newer, make_damaged, make_short]
 
 
 @pytest.mark.parametrize("make_bad", BAD)
-@pytest.mark.parametrize("there", [True, False], ids=["over a catalog", "into nothing"])
+@pytest.mark.parametrize("exists", [True, False], ids=["over a catalog", "without a catalog"])
 def test_bad_backup_is_refused_and_nothing_changes(
-    catalog: Path, kept: Path, make_bad: Callable[[Path, Path], str], there: bool
+    catalog: Path, kept: Path, make_bad: Callable[[Path, Path], str], exists: bool
 ) -> None:
     bad = kept.with_name("bad.db")
-    said = make_bad(bad, kept)
-    if not there:
+    message = make_bad(bad, kept)
+    if not exists:
         catalog.unlink()
     before = files(catalog.parent), files(kept.parent)
     result = run(catalog, "restore", bad, "--yes")
-    assert (result.exit_code, result.stderr[: len(said) + 7]) == (1, f"Error: {said}")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {message}")
     assert (files(catalog.parent), files(kept.parent)) == before
 
 
-def test_log_of_a_lost_catalog_is_not_read_into_the_restored_one(catalog: Path, kept: Path) -> None:
-    lost = Database(catalog)
-    lost.write(writes.put_document(check_document(document("acme/late"))))
-    log = files(catalog.parent)["catalog.db-wal"]
-    lost.close()
+def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
+    catalog: Path, kept: Path
+) -> None:
+    database = Database(catalog)
+    database.write(writes.put_document(check_document(document("acme/late"))))
+    wal = files(catalog.parent)["catalog.db-wal"]
+    database.close()
     catalog.unlink()
-    catalog.with_name("catalog.db-wal").write_bytes(log)
-    done(catalog, "restore", kept)
-    assert done(catalog, "export") == done(kept, "export")
+    catalog.with_name("catalog.db-wal").write_bytes(wal)
+    run_successfully(catalog, "restore", kept)
+    assert run_successfully(catalog, "export") == run_successfully(kept, "export")
 
 
-def test_restore_says_that_it_waits_for_a_busy_catalog(catalog: Path, kept: Path) -> None:
+def test_restore_reports_that_it_waits_for_a_locked_catalog(catalog: Path, kept: Path) -> None:
     with closing(sqlite3.connect(catalog, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         with process(catalog, "restore", kept, "--yes") as restore:
             try:
                 assert restore.stderr is not None
-                assert select.select([restore.stderr], [], [], 10)[0], "it says nothing"
+                assert select.select([restore.stderr], [], [], 10)[0], "no message"
                 assert restore.stderr.readline() == "The database is busy; waiting.\n"
                 busy.execute("ROLLBACK")
                 assert restore.communicate(timeout=30)[1] == f"Restored {catalog} from {kept}.\n"
@@ -356,57 +363,56 @@ def test_restore_says_that_it_waits_for_a_busy_catalog(catalog: Path, kept: Path
                 restore.kill()
 
 
-def test_running_service_shows_the_restored_catalog_at_once(catalog: Path, tmp_path: Path) -> None:
+def test_running_service_serves_the_restored_catalog(catalog: Path, tmp_path: Path) -> None:
     server = Server(catalog)
 
     def install(name: str) -> int:
         return server.request("POST", f"/api/v1/widgets/acme/{name}")[0].status
 
     def count_is(number: int) -> bool:
-        shown = server.request("GET", "/api/v1/widgets/acme/clock")[1]
-        return b'"downloadCount":%d,' % number in shown.replace(b" ", b"")
+        body = server.request("GET", "/api/v1/widgets/acme/clock")[1]
+        return b'"downloadCount":%d,' % number in body.replace(b" ", b"")
 
     try:
         assert (install("clock"), count_is(6)) == (200, True)
-        done(catalog, "backup", tmp_path / "monday.db")
+        run_successfully(catalog, "backup", tmp_path / "monday.db")
         assert (install("clock"), count_is(7)) == (200, True)
-        done(catalog, "delete", "acme/notes", "--yes")
+        run_successfully(catalog, "delete", "acme/notes", "--yes")
         assert install("notes") == 404
-        done(catalog, "restore", tmp_path / "monday.db", "--yes")
+        run_successfully(catalog, "restore", tmp_path / "monday.db", "--yes")
         assert (count_is(6), install("clock"), count_is(7)) == (True, 200, True)
         assert install("notes") == 200
     finally:
         server.stop()
 
 
-def test_log_of_what_a_backup_replaces_does_not_get_into_it(catalog: Path, tmp_path: Path) -> None:
+def test_wal_of_a_replaced_file_is_not_applied_to_the_backup(catalog: Path, tmp_path: Path) -> None:
     target = make(tmp_path / "older.db", document("acme/older"))
-    left = tmp_path / "left"
+    wal = Path(f"{target}-wal")
     with closing(sqlite3.connect(target)) as writer:
         writer.execute("UPDATE widget SET icon = 'mdi:old'")
         writer.commit()
-        left.write_bytes(Path(f"{target}-wal").read_bytes())
-    Path(f"{target}-wal").write_bytes(left.read_bytes())  # as a killed process leaves it
-    done(catalog, "backup", target)
-    assert done(target, "export") == done(catalog, "export")
+        content = wal.read_bytes()
+    # A killed process does not remove its WAL.
+    wal.write_bytes(content)
+    run_successfully(catalog, "backup", target)
+    assert run_successfully(target, "export") == run_successfully(catalog, "export")
 
 
-def test_restore_sets_a_catalog_aside_that_cannot_be_opened(catalog: Path, kept: Path) -> None:
+def test_restore_renames_a_catalog_that_cannot_be_opened(catalog: Path, kept: Path) -> None:
     catalog.write_bytes(b"scratched " * 1000)
     result = run(catalog, "restore", kept, "--yes")
-    aside = catalog.with_name(catalog.name + ".damaged")
+    damaged = catalog.with_name(catalog.name + ".damaged")
     assert (result.exit_code, result.stderr) == (
         0,
-        f"The old database could not be opened; it was moved to {aside}.\n"
+        f"The old database could not be opened; it was moved to {damaged}.\n"
         f"Restored {catalog} from {kept}.\n",
     )
-    assert aside.read_bytes() == b"scratched " * 1000
+    assert damaged.read_bytes() == b"scratched " * 1000
     assert run(catalog, "check").exit_code == 0
 
 
-def test_restore_over_a_file_that_is_another_program_s_is_refused(
-    tmp_path: Path, kept: Path
-) -> None:
+def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, kept: Path) -> None:
     other = tmp_path / "bookmarks.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE bookmark (address TEXT)")
@@ -419,7 +425,7 @@ def test_restore_over_a_file_that_is_another_program_s_is_refused(
     assert not other.with_name("bookmarks.db.damaged").exists()
 
 
-def test_restore_sets_a_catalog_aside_that_was_cut_off(catalog: Path, kept: Path) -> None:
+def test_restore_renames_a_truncated_catalog(catalog: Path, kept: Path) -> None:
     catalog.write_bytes(catalog.read_bytes()[:20_000])
     assert run(catalog, "restore", kept, "--yes").exit_code == 0
     assert catalog.with_name(catalog.name + ".damaged").stat().st_size == 20_000

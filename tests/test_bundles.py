@@ -1,4 +1,4 @@
-"""The directory of bundles: a file has a hash for its name only if it has just those bytes."""
+"""The directory of bundles: the content of a file always has the hash that is its name."""
 
 import hashlib
 import stat
@@ -19,9 +19,9 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def bundles(tmp_path: Path) -> Bundles:
-    made = Bundles(tmp_path / "bundles")
-    with made.writing():
-        return made
+    bundles = Bundles(tmp_path / "bundles")
+    with bundles.writing():
+        return bundles
 
 
 def names(bundles: Bundles) -> list[str]:
@@ -32,7 +32,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_accepted_file_is_held_under_its_hash_for_its_owner_alone(bundles: Bundles) -> None:
+def test_accepted_file_is_stored_under_its_hash_for_its_owner_only(bundles: Bundles) -> None:
     bundles.partial(SHA256).write_bytes(CONTENT)
     bundles.accept(SHA256, SIZE)
     assert bundles.path(SHA256).read_bytes() == CONTENT
@@ -48,18 +48,18 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_file_with_other_bytes_is_refused_and_removed(
-    bundles: Bundles, content: bytes, sentence: str
+@pytest.mark.parametrize(("content", "message"), REFUSED.values(), ids=REFUSED)
+def test_file_with_the_wrong_content_is_refused_and_removed(
+    bundles: Bundles, content: bytes, message: str
 ) -> None:
     bundles.partial(SHA256).write_bytes(content)
-    with pytest.raises(BundleError) as refused:
+    with pytest.raises(BundleError) as error:
         bundles.accept(SHA256, SIZE)
-    assert str(refused.value).startswith(sentence)
+    assert str(error.value).startswith(message)
     assert names(bundles) == []
 
 
-def test_refused_file_leaves_the_one_that_is_held(bundles: Bundles) -> None:
+def test_refused_file_does_not_replace_the_bundle(bundles: Bundles) -> None:
     bundles.add(SHA256, SIZE, [CONTENT])
     with pytest.raises(BundleError):
         bundles.add(SHA256, SIZE, [b"x" * SIZE])
@@ -67,9 +67,9 @@ def test_refused_file_leaves_the_one_that_is_held(bundles: Bundles) -> None:
     assert names(bundles) == [SHA256]
 
 
-def test_added_chunks_are_one_bundle(bundles: Bundles) -> None:
+def test_chunks_are_added_as_one_bundle(bundles: Bundles) -> None:
     bundles.add(SHA256, SIZE, [CONTENT[:5], b"", CONTENT[5:]])
-    with bundles.checked(SHA256, SIZE) as file:
+    with bundles.open_verified(SHA256, SIZE) as file:
         assert file.read() == CONTENT
 
 
@@ -82,44 +82,44 @@ def test_only_a_hash_becomes_a_path(bundles: Bundles, name: str) -> None:
             use(name)
 
 
-def test_partial_file_is_not_held(bundles: Bundles) -> None:
+def test_partial_file_is_not_a_bundle(bundles: Bundles) -> None:
     bundles.partial(SHA256).write_bytes(CONTENT)
     assert not bundles.holds(SHA256)
     assert (list(bundles.hashes()), list(bundles.partials())) == ([], [SHA256])
 
 
-def test_bundle_is_held_with_its_own_size_only(bundles: Bundles) -> None:
+def test_holds_compares_the_size_if_one_is_given(bundles: Bundles) -> None:
     bundles.add(SHA256, SIZE, [CONTENT])
     assert [bundles.holds(SHA256, size) for size in (None, SIZE, SIZE + 1)] == [True, True, False]
     assert (list(bundles.hashes()), list(bundles.partials())) == ([SHA256], [])
 
 
-def test_other_files_are_no_bundles(bundles: Bundles) -> None:
+def test_files_with_other_names_are_ignored(bundles: Bundles) -> None:
     for name in ("README", SHA256.upper(), f"{SHA256}.js", "x.partial", ".hidden"):
         (bundles.directory / name).touch()
     assert [*bundles.hashes(), *bundles.partials()] == []
 
 
-def test_directory_that_is_not_there_holds_nothing_and_is_not_made(tmp_path: Path) -> None:
+def test_missing_directory_is_empty_and_is_not_created(tmp_path: Path) -> None:
     bundles = Bundles(tmp_path / "none")
     with bundles.locked():
         assert not bundles.holds(SHA256)
         assert [*bundles.hashes(), *bundles.partials()] == []
     with pytest.raises(BundleError, match=f"it is not in {tmp_path}/none"):
-        bundles.checked(SHA256).__enter__()
+        bundles.open_verified(SHA256).__enter__()
     assert not bundles.directory.exists()
 
 
-def test_who_writes_waits_for_who_writes_already_and_says_so(bundles: Bundles) -> None:
+def test_second_writer_waits_for_the_first_and_calls_on_wait(bundles: Bundles) -> None:
     waiting, order = threading.Event(), []
 
-    def second() -> None:
+    def write_second() -> None:
         other = Bundles(bundles.directory)
         other.on_wait = waiting.set
         with other.writing():
             order.append("second")
 
-    thread = threading.Thread(target=second)
+    thread = threading.Thread(target=write_second)
     with bundles.writing():
         thread.start()
         assert waiting.wait(10)
@@ -128,7 +128,7 @@ def test_who_writes_waits_for_who_writes_already_and_says_so(bundles: Bundles) -
     assert order == ["first", "second"]
 
 
-HOLD_FOREVER = """
+LOCK_FOREVER = """
 import sys
 from pathlib import Path
 from catalog.store.bundles import Bundles
@@ -138,9 +138,9 @@ with Bundles(Path(sys.argv[1])).writing():
 """
 
 
-def test_killed_process_keeps_nobody_waiting(bundles: Bundles) -> None:
+def test_lock_of_a_killed_process_is_released(bundles: Bundles) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD_FOREVER, str(bundles.directory)],
+        [sys.executable, "-c", LOCK_FOREVER, str(bundles.directory)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""flask check on bundles: a line for each that is missing or has other bytes than its name says."""
+"""flask check on bundles: one line for each that is missing or has the wrong content."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,24 +19,24 @@ NOISE_HASH = hashlib.sha256(NOISE).hexdigest()
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
     """Two widgets with the same bundle, one with another, and a version that is not held."""
-    made = app_with(
+    app = app_with(
         document("acme/clock", bundled("1.0.0", TICK), bundled("2.0.0", TOCK)),
         document("acme/watch", bundled("1.0.0", TICK), version("2.0.0"), listed=False),
     )
-    hold(made, TICK, TOCK)
-    return made
+    hold(app, TICK, TOCK)
+    return app
 
 
 def check(app: Flask) -> Result:
     return app.test_cli_runner().invoke(args=["check"])
 
 
-def test_bundles_with_their_own_bytes_are_in_order(app: Flask) -> None:
+def test_bundles_with_the_right_content_are_in_order(app: Flask) -> None:
     result = check(app)
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_bundle_with_other_bytes_is_named_with_its_versions(app: Flask) -> None:
+def test_bundle_with_the_wrong_content_is_reported_with_its_versions(app: Flask) -> None:
     app.extensions["bundles"].path(TICK_HASH).write_bytes(NOISE)
     result = check(app)
     assert result.exit_code == 1
@@ -48,7 +48,7 @@ def test_bundle_with_other_bytes_is_named_with_its_versions(app: Flask) -> None:
     ]
 
 
-def test_missing_bundle_is_named_with_its_versions(app: Flask) -> None:
+def test_missing_bundle_is_reported_with_its_versions(app: Flask) -> None:
     app.extensions["bundles"].remove(TOCK_HASH)
     result = check(app)
     assert result.exit_code == 1
@@ -58,19 +58,19 @@ def test_missing_bundle_is_named_with_its_versions(app: Flask) -> None:
     )
 
 
-def test_bundle_that_no_version_names_is_checked_too(app: Flask) -> None:
+def test_bundle_without_a_version_is_checked_too(app: Flask) -> None:
     app.extensions["bundles"].path("0" * 64).write_bytes(NOISE)
     assert check(app).stdout.startswith(f"Bundle {'0' * 64} in ")
 
 
-def test_partial_bundle_is_no_finding(app: Flask) -> None:
+def test_partial_bundle_is_not_a_finding(app: Flask) -> None:
     app.extensions["bundles"].partial("0" * 64).write_bytes(NOISE)
     assert check(app).exit_code == 0
 
 
-def test_bundle_that_is_said_to_be_elsewhere_is_named(app: Flask) -> None:
-    moved = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
-    app.extensions["database"].write([(moved, {"sha256": TOCK_HASH})])
+def test_wrong_bundle_path_is_reported(app: Flask) -> None:
+    move = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
+    app.extensions["database"].write([(move, {"sha256": TOCK_HASH})])
     assert check(app).stdout == (
-        "acme/clock: version 2.0.0: its bundle is said to be at '/x', where it is not served.\n"
+        "acme/clock: version 2.0.0: bundle_path is '/x', where its bundle is not served.\n"
     )

@@ -1,4 +1,4 @@
-"""flask publish --store: a widget whose bundle this service holds, so that no CDN is needed."""
+"""flask publish --store: the service itself holds and serves the bundle."""
 
 import hashlib
 import json
@@ -31,8 +31,8 @@ def publish(app: Flask, *options: str, bundle: bytes = BUNDLE) -> Result:
 
 
 def bundle_url(app: Flask) -> str:
-    answer = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
-    url: str = answer["versions"][0]["bundleUrl"]
+    detail = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
+    url: str = detail["versions"][0]["bundleUrl"]
     return url
 
 
@@ -64,15 +64,15 @@ def test_stored_bundle_is_served_from_here(app_with: AppWith) -> None:
     assert (files(app), served(app)) == ([SHA256], BUNDLE)
 
 
-@pytest.mark.parametrize("given", ["setting", "option"])
-def test_other_address_of_a_stored_bundle_stays_known(app_with: AppWith, given: str) -> None:
-    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN if given == "setting" else "")
-    publish(app, "--store", *(["--bundle-url", CDN] if given == "option" else []))
+@pytest.mark.parametrize("source", ["setting", "option"])
+def test_bundle_url_of_a_stored_bundle_is_exported(app_with: AppWith, source: str) -> None:
+    app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN if source == "setting" else "")
+    publish(app, "--store", *(["--bundle-url", CDN] if source == "option" else []))
     assert bundle_url(app) == HERE + PATH
     assert stored_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
 
 
-def test_store_without_any_address_is_refused(app_with: AppWith) -> None:
+def test_store_without_any_url_is_refused(app_with: AppWith) -> None:
     app = app_with()
     result = publish(app, "--store")
     assert (result.exit_code, result.stderr) == (
@@ -83,7 +83,7 @@ def test_store_without_any_address_is_refused(app_with: AppWith) -> None:
     assert not app.extensions["bundles"].directory.exists()
 
 
-def test_without_store_nothing_is_kept(app_with: AppWith) -> None:
+def test_without_store_no_bundle_is_held(app_with: AppWith) -> None:
     app = app_with(PUBLIC_URL=HERE, BUNDLE_URL=CDN)
     publish(app)
     assert not app.extensions["bundles"].directory.exists()
@@ -99,7 +99,7 @@ def test_bundle_of_a_published_version_can_be_stored_later(app_with: AppWith) ->
     assert (bundle_url(app), served(app)) == (HERE + PATH, BUNDLE)
 
 
-def test_other_bundle_for_a_published_version_is_refused_and_not_kept(app_with: AppWith) -> None:
+def test_other_bundle_for_a_published_version_is_refused_and_not_stored(app_with: AppWith) -> None:
     app = app_with(PUBLIC_URL=HERE)
     publish(app, "--store")
     result = publish(app, "--store", bundle=b"other")
@@ -108,10 +108,10 @@ def test_other_bundle_for_a_published_version_is_refused_and_not_kept(app_with: 
     assert (files(app), served(app)) == ([SHA256], BUNDLE)
 
 
-def test_dry_run_keeps_nothing(app_with: AppWith) -> None:
+def test_dry_run_stores_nothing(app_with: AppWith) -> None:
     app = app_with(PUBLIC_URL=HERE)
-    shown = json.loads(publish(app, "--store", "--dry-run").stdout)
-    assert shown["versions"][0]["bundleUrl"] == HERE + PATH
+    document = json.loads(publish(app, "--store", "--dry-run").stdout)
+    assert document["versions"][0]["bundleUrl"] == HERE + PATH
     assert not app.extensions["bundles"].directory.exists()
     publish(app, "--bundle-url", HERE + PATH)
     result = publish(app, "--store", "--dry-run")
@@ -119,7 +119,9 @@ def test_dry_run_keeps_nothing(app_with: AppWith) -> None:
     assert not app.extensions["bundles"].directory.exists()
 
 
-def test_directory_that_cannot_be_made_is_named(app_with: AppWith, tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_is_named_in_the_error(
+    app_with: AppWith, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     app = app_with(PUBLIC_URL=HERE, BUNDLES=str(tmp_path / "file"))
     result = publish(app, "--store")

@@ -1,9 +1,6 @@
-"""flask check: a line for each thing wrong in the database, and none where all is well."""
+"""flask check: one line for each fault of the database."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import document, version
 from click.testing import Result
-from conftest import DEMO, ROOT, create_demo
+from conftest import DEMO, create_demo, run_here
 from flask import Flask
 
 from app import create_app
@@ -41,7 +38,7 @@ def run(path: Path, *arguments: str) -> Result:
 
 
 def damage(path: Path, *statements: str) -> None:
-    """Run what no command would, with nothing to hold it back."""
+    """Run the statements without checking constraints and foreign keys."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         connection.execute("PRAGMA foreign_keys = OFF")
@@ -50,7 +47,7 @@ def damage(path: Path, *statements: str) -> None:
 
 
 def overwrite_page(path: Path, table: str) -> None:
-    """Fill the first page of a table or index with nonsense."""
+    """Overwrite the first page of a table or index."""
     with closing(sqlite3.connect(path)) as connection:
         find = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
         (number,) = connection.execute(find, [table]).fetchone()
@@ -60,7 +57,7 @@ def overwrite_page(path: Path, table: str) -> None:
         file.write(b"\xaa" * size)
 
 
-def test_healthy_catalog_is_in_order(catalog: Path) -> None:
+def test_catalog_without_faults_is_in_order(catalog: Path) -> None:
     result = run(catalog, "check")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"{catalog} is in order.\n"
@@ -93,9 +90,9 @@ def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> 
 
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
-MISLISTED = "what search reads of it differs from the widget."
+MISLISTED = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
-INTERVALS = "SDK range '^1.0.0': its intervals differ from what it admits."
+INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
@@ -147,7 +144,7 @@ DAMAGES = {
     "folded text stale": (["UPDATE widget SET description = 'Hours' WHERE id = 1"], [STALE]),
     "precedence wrong": (
         ["UPDATE version SET precedence = '1.10.0' WHERE version = '1.10.0'"],
-        ["acme/clock: version 1.10.0 is sorted at the wrong place."],
+        ["acme/clock: version 1.10.0 has the wrong precedence for sorting."],
     ),
     "bad range": (
         [ANY, "UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'"],
@@ -188,7 +185,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("statements", "lines"), DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_named_in_a_line(catalog: Path, statements: list[str], lines: list[str]) -> None:
+def test_each_fault_is_reported_in_a_line(
+    catalog: Path, statements: list[str], lines: list[str]
+) -> None:
     damage(catalog, *statements)
     result = run(catalog, "check")
     assert result.stdout.splitlines() == lines
@@ -196,15 +195,17 @@ def test_damage_is_named_in_a_line(catalog: Path, statements: list[str], lines: 
     assert (result.exit_code, result.stderr) == (1, f"Error: {findings} in {catalog}.\n")
 
 
-OUT_OF_STEP = {
+INDEX_FAULTS = {
     "emptied": "INSERT INTO listing_text (listing_text) VALUES ('delete-all')",
     "another text": "UPDATE listing_text SET folded_text = 'watch' WHERE rowid = 1",
     "an unlisted widget": "INSERT INTO listing_text (rowid, folded_text) VALUES (2, 'notes')",
 }
 
 
-@pytest.mark.parametrize("statement", OUT_OF_STEP.values(), ids=OUT_OF_STEP)
-def test_text_index_out_of_step_is_named(catalog: Path, statement: str) -> None:
+@pytest.mark.parametrize("statement", INDEX_FAULTS.values(), ids=INDEX_FAULTS)
+def test_text_index_that_differs_from_the_widgets_is_reported(
+    catalog: Path, statement: str
+) -> None:
     damage(catalog, statement)
     result = run(catalog, "check")
     (line,) = result.stdout.splitlines()
@@ -215,16 +216,16 @@ def test_text_index_out_of_step_is_named(catalog: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     "table", ["widget", "version", "listing", "version_newest", "summary", "sdk_range"]
 )
-def test_overwritten_page_is_named(catalog: Path, table: str) -> None:
+def test_overwritten_page_is_reported(catalog: Path, table: str) -> None:
     overwrite_page(catalog, table)
     result = run(catalog, "check")
-    # The lines before it, if any, are SQLite's own and differ from release to release.
+    # The lines before it come from SQLite and differ between its releases.
     last = result.stdout.splitlines()[-1]
     assert last == "The database cannot be read to the end: database disk image is malformed."
     assert result.exit_code == 1
 
 
-def test_several_findings_come_together(catalog: Path) -> None:
+def test_several_faults_are_reported_together(catalog: Path) -> None:
     damage(
         catalog,
         "UPDATE version SET bundle_url = 'ftp://x', permissions = '[null]' WHERE id = 2",
@@ -236,7 +237,7 @@ def test_several_findings_come_together(catalog: Path) -> None:
         "DELETE FROM listing",
         "DELETE FROM summary",
         "DELETE FROM sdk_interval",
-        OUT_OF_STEP["emptied"],
+        INDEX_FAULTS["emptied"],
     )
     result = run(catalog, "check")
     *lines, last = result.stdout.splitlines()
@@ -249,13 +250,13 @@ def test_several_findings_come_together(catalog: Path) -> None:
         f"{NO_URL} 'ftp://x'.",
         "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
         "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it.",
-        "acme/notes: version 1.9.0 is sorted at the wrong place.",
+        "acme/notes: version 1.9.0 has the wrong precedence for sorting.",
     ]
     assert last.startswith("The search index does not match the widgets: ")
     assert (result.exit_code, result.stderr) == (1, f"Error: 10 findings in {catalog}.\n")
 
 
-def test_finding_is_one_line_that_cannot_steer_the_terminal(catalog: Path) -> None:
+def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:
     damage(catalog, "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 1")
     (line,) = run(catalog, "check").stdout.splitlines()
     assert line.isprintable()
@@ -265,10 +266,10 @@ UNREADABLE = {"no JSON": "network", "nested too deep to read": "[" * 1500 + "]" 
 
 
 @pytest.mark.parametrize("permissions", UNREADABLE.values(), ids=UNREADABLE)
-def test_permissions_that_cannot_be_read_are_named(catalog: Path, permissions: str) -> None:
+def test_permissions_that_cannot_be_parsed_are_reported(catalog: Path, permissions: str) -> None:
     damage(
         catalog,
-        # It would render them.
+        # The trigger would fail on them.
         "DROP TRIGGER summary_version_changed",
         f"UPDATE version SET permissions = '{permissions}' WHERE id = 2",
     )
@@ -279,31 +280,24 @@ def test_permissions_that_cannot_be_read_are_named(catalog: Path, permissions: s
 
 
 def test_check_changes_nothing(catalog: Path) -> None:
-    damage(catalog, "DELETE FROM listing", OUT_OF_STEP["emptied"])
+    damage(catalog, "DELETE FROM listing", INDEX_FAULTS["emptied"])
     before = catalog.read_bytes()
     assert run(catalog, "check").exit_code == 1
     assert catalog.read_bytes() == before
 
 
-def test_file_that_is_no_catalog_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_catalog_is_refused(tmp_path: Path) -> None:
     result = run(DEMO, "check")
-    said = f"Error: {DEMO} cannot be opened: file is not a database.\n"
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+    message = f"Error: {DEMO} cannot be opened: file is not a database.\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", message)
     assert run(tmp_path / "none.db", "check").exit_code == 1
 
 
-def test_process_prints_findings_and_ends_with_exit_code_1(catalog: Path) -> None:
+def test_findings_are_printed_and_the_exit_code_is_1(catalog: Path) -> None:
     damage(catalog, "DELETE FROM listing")
-    done = subprocess.run(
-        [sys.executable, "-m", "flask", "check"],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(catalog)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert (done.returncode, done.stdout) == (1, f"acme/clock: {MISLISTED}\n")
-    assert done.stderr == f"Error: 1 finding in {catalog}.\n"
+    process = run_here(catalog, "-m", "flask", "check")
+    assert (process.returncode, process.stdout) == (1, f"acme/clock: {MISLISTED}\n")
+    assert process.stderr == f"Error: 1 finding in {catalog}.\n"
 
 
 def test_text_that_is_not_utf_8_is_a_finding(catalog: Path) -> None:

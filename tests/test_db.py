@@ -1,4 +1,4 @@
-"""Database: one file, one way to write to it, and what is refused without a byte changed."""
+"""Database: reads, writes, files that cannot be used, replaced files, the size of the WAL."""
 
 import os
 import shutil
@@ -12,22 +12,17 @@ import pytest
 from builders import document, version
 
 from catalog.documents import check_document
-from catalog.store import open_file, sqlite, writes
+from catalog.store import writes
 from catalog.store.database import Database
-from catalog.store.sqlite import (
-    BUSY_TIMEOUT_MS,
-    SCHEMA_VERSION,
-    DatabaseError,
-    DeadlineExceeded,
-    Statement,
-)
+from catalog.store.schema import SCHEMA_VERSION
+from catalog.store.sqlite import DatabaseError, DeadlineExceeded, Statement
 
 COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
 
 
 def put(*names: str) -> list[Statement]:
-    given = (document(f"acme/{name}", version(), downloadCount=1) for name in names)
-    return writes.put_documents(map(check_document, given))
+    documents = (document(f"acme/{name}", version(), downloadCount=1) for name in names)
+    return writes.put_documents(map(check_document, documents))
 
 
 def set_count(value: str) -> Statement:
@@ -41,13 +36,13 @@ def read(database: Database, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(tmp_path / "catalog.db")
-    made.create(put("clock", "notes"))
-    yield made
-    made.close()
+    database = Database(tmp_path / "catalog.db")
+    database.create(put("clock", "notes"))
+    yield database
+    database.close()
 
 
-def test_write_answers_the_rows_that_each_statement_changed(database: Database) -> None:
+def test_write_returns_the_number_of_rows_that_each_statement_changed(database: Database) -> None:
     assert database.write(
         [
             ("UPDATE widget SET icon = 'x'", {}),
@@ -69,7 +64,9 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("bad", "error"), FAILURES.values(), ids=FAILURES)
-def test_write_is_all_or_none(database: Database, bad: Statement, error: type[Exception]) -> None:
+def test_failed_write_changes_nothing(
+    database: Database, bad: Statement, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         database.write([set_count("7"), bad, set_count("8")])
     assert read(database, COUNT) == [(1,)]
@@ -77,7 +74,7 @@ def test_write_is_all_or_none(database: Database, bad: Statement, error: type[Ex
     assert read(database, COUNT) == [(9,)]
 
 
-def test_statements_that_cannot_be_made_leave_nothing_written(database: Database) -> None:
+def test_error_while_statements_are_generated_leaves_nothing_written(database: Database) -> None:
     def statements() -> Iterator[Statement]:
         yield set_count("7")
         raise KeyboardInterrupt
@@ -88,7 +85,7 @@ def test_statements_that_cannot_be_made_leave_nothing_written(database: Database
     assert database.write([set_count("9")]) == [1]
 
 
-def test_reader_sees_one_state_until_it_is_done(database: Database) -> None:
+def test_read_sees_one_state_to_its_end(database: Database) -> None:
     with database.read() as connection:
         first = connection.execute(COUNT).fetchone()[0]
         database.write([set_count("5")])
@@ -113,23 +110,25 @@ def test_reader_is_usable_after_an_error(database: Database) -> None:
 
 PRAGMAS = {
     "journal_mode": "wal",
-    "synchronous": 2,  # FULL
+    # FULL
+    "synchronous": 2,
     "foreign_keys": 1,
-    "busy_timeout": BUSY_TIMEOUT_MS,
+    "busy_timeout": 5000,
 }
 
 
 @pytest.mark.parametrize(("pragma", "value"), PRAGMAS.items())
-def test_connections_are_durable_and_patient(
+def test_connections_have_the_pragmas_that_durability_needs(
     database: Database, pragma: str, value: object
 ) -> None:
     assert read(database, f"SELECT * FROM pragma_{pragma}") == [(value,)]
     database.write([(f"UPDATE widget SET icon = (SELECT * FROM pragma_{pragma})", {})])
     assert set(read(database, "SELECT icon FROM widget")) == {(str(value),)}
-    assert BUSY_TIMEOUT_MS >= 1000
 
 
-def test_restored_copy_is_kept_in_wal_too(database: Database, tmp_path: Path) -> None:
+def test_file_in_another_journal_mode_is_switched_to_wal(
+    database: Database, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.db"
     with closing(sqlite3.connect(database.path)) as connection:
         connection.execute("VACUUM INTO ?", (str(copy),))
@@ -139,24 +138,24 @@ def test_restored_copy_is_kept_in_wal_too(database: Database, tmp_path: Path) ->
     restored.close()
 
 
-NOT_OURS = "is a SQLite file, but not one of a widget catalog."
-NOT_THERE = "does not exist. Create it with: flask init"
+NOT_A_CATALOG = "is a SQLite file, but not one of a widget catalog."
+MISSING = "does not exist. Create it with: flask init"
 
 
 def make_foreign(path: Path) -> str:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE widget (id INTEGER)")
-    return NOT_OURS
+    return NOT_A_CATALOG
 
 
-def make_foreign_with_a_log(path: Path) -> str:
-    """As a crash leaves it: the last transaction is in the write-ahead log only."""
+def make_foreign_with_a_wal(path: Path) -> str:
+    """As after a crash: the last transaction is only in the WAL."""
     other = path.with_name("other.db")
     with closing(sqlite3.connect(other)) as connection:
         connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE widget (id INTEGER)")
         for suffix in ("", "-wal"):
             shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
-    return NOT_OURS
+    return NOT_A_CATALOG
 
 
 def make_of_schema(number: int) -> Callable[[Path], str]:
@@ -178,11 +177,11 @@ def make_text(path: Path) -> str:
 
 def make_empty(path: Path) -> str:
     path.touch()
-    return NOT_THERE
+    return MISSING
 
 
 def make_nothing(path: Path) -> str:
-    return NOT_THERE
+    return MISSING
 
 
 def make_directory(path: Path) -> str:
@@ -192,7 +191,7 @@ def make_directory(path: Path) -> str:
 
 REFUSED = {
     "foreign": make_foreign,
-    "foreign with a log": make_foreign_with_a_log,
+    "foreign with a WAL": make_foreign_with_a_wal,
     "newer": make_of_schema(SCHEMA_VERSION + 1),
     "older": make_of_schema(0),
     "text": make_text,
@@ -207,30 +206,32 @@ USES: dict[str, Callable[[Database], object]] = {
 
 
 def bytes_under(folder: Path) -> dict[str, bytes]:
-    """What the files hold; a -shm file is memory that SQLite shares, not anybody's data."""
+    """Return the content of each file, except -shm files, which hold no data."""
     files = (path for path in folder.iterdir() if path.is_file())
     return {path.name: path.read_bytes() for path in files if not path.name.endswith("-shm")}
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
-def test_file_that_cannot_be_used_is_refused_unchanged(
+def test_file_that_cannot_be_used_is_refused_and_unchanged(
     tmp_path: Path, make: Callable[[Path], str], use: Callable[[Database], object]
 ) -> None:
-    path = tmp_path / "given.db"
+    path = tmp_path / "catalog.db"
     reason = make(path)
     before = bytes_under(tmp_path)
     database = Database(path)
-    with pytest.raises(DatabaseError) as refused:
+    with pytest.raises(DatabaseError) as error:
         use(database)
     database.close()
-    assert str(refused.value) == f"{path} {reason}"
+    assert str(error.value) == f"{path} {reason}"
     assert bytes_under(tmp_path) == before
 
 
 @pytest.mark.parametrize("make", [make_foreign, make_text, make_of_schema(9)])
-def test_create_does_not_touch_what_exists(tmp_path: Path, make: Callable[[Path], str]) -> None:
-    path = tmp_path / "given.db"
+def test_create_does_not_change_an_existing_file(
+    tmp_path: Path, make: Callable[[Path], str]
+) -> None:
+    path = tmp_path / "catalog.db"
     make(path)
     before = bytes_under(tmp_path)
     with pytest.raises(DatabaseError, match="exists already"):
@@ -238,7 +239,7 @@ def test_create_does_not_touch_what_exists(tmp_path: Path, make: Callable[[Path]
     assert bytes_under(tmp_path) == before
 
 
-def test_create_that_fails_leaves_no_catalog(tmp_path: Path) -> None:
+def test_failed_create_leaves_no_file(tmp_path: Path) -> None:
     database = Database(tmp_path / "new.db")
     with pytest.raises(sqlite3.IntegrityError):
         database.create([*put("clock"), ("UPDATE widget SET listed = 5", {})])
@@ -290,13 +291,13 @@ def test_path_may_be_a_link(database: Database, tmp_path: Path) -> None:
     linked = Database(tmp_path / "other" / "link.db")
     connection = linked.reader()
     assert linked.write([set_count("2")]) == [1]
-    # It was not taken for a file that has lost its WAL.
+    # The connection is the same: the WAL was not taken for a removed one.
     assert linked.reader() is connection
     assert read(linked, COUNT) == [(2,)]
     linked.close()
 
 
-def test_link_may_be_turned_to_another_file(database: Database, tmp_path: Path) -> None:
+def test_link_may_be_changed_to_another_file(database: Database, tmp_path: Path) -> None:
     other = Database(tmp_path / "other.db")
     other.create(put("tasks"))
     (tmp_path / "link.db").symlink_to(database.path)
@@ -305,26 +306,26 @@ def test_link_may_be_turned_to_another_file(database: Database, tmp_path: Path) 
     (tmp_path / "new-link.db").symlink_to(other.path)
     (tmp_path / "new-link.db").replace(linked.path)
     assert read(linked, "SELECT name FROM widget") == [("tasks",)]
-    # The first file is where it was, with its own WAL.
+    # The first file was not moved, so its WAL still belongs to it.
     assert database.write([set_count("download_count + 1")]) == [1]
     assert read(database, COUNT) == [(3,)]
     linked.close()
     assert read(database, COUNT) == [(3,)]
 
 
-def test_log_of_a_lost_file_is_not_read_into_a_new_catalog(
+def test_wal_of_a_removed_file_is_not_applied_to_a_new_catalog(
     database: Database, tmp_path: Path
 ) -> None:
     database.write(put("late"))
-    log = Path(f"{database.path}-wal").read_bytes()
+    wal = Path(f"{database.path}-wal").read_bytes()
     database.close()
     database.path.unlink()
-    Path(f"{database.path}-wal").write_bytes(log)
+    Path(f"{database.path}-wal").write_bytes(wal)
     database.create(put("tasks"))
     assert read(database, "SELECT name FROM widget") == [("tasks",)]
 
 
-def test_file_that_takes_the_place_is_not_mixed_with_the_old_one(
+def test_wal_of_a_replaced_file_is_not_applied_to_the_new_one(
     database: Database, tmp_path: Path
 ) -> None:
     new = Database(tmp_path / "new.db")
@@ -332,26 +333,27 @@ def test_file_that_takes_the_place_is_not_mixed_with_the_old_one(
     assert read(database, COUNT) == [(1,)]
     database.write(put(*(f"w{n}" for n in range(100))))
     new.path.replace(database.path)
-    for _ in range(2):  # a refusal would do: the log of the old file is still beside the new one
+    # The new file may also be refused for a moment, while the old WAL is beside it.
+    for _ in range(2):
         with suppress(DatabaseError):
             assert read(database, "SELECT name FROM widget") == [("tasks",)]
         with suppress(DatabaseError):
             database.write([("UPDATE widget SET icon = 'x'", {})])
-    with closing(sqlite3.connect(f"file:{database.path}?immutable=1", uri=True)) as itself:
-        assert itself.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert itself.execute("SELECT name FROM widget").fetchall() == [("tasks",)]
+    with closing(sqlite3.connect(f"file:{database.path}?immutable=1", uri=True)) as new_file:
+        assert new_file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert new_file.execute("SELECT name FROM widget").fetchall() == [("tasks",)]
 
 
-def test_bad_file_in_the_place_is_refused_until_the_good_one_is_back(database: Database) -> None:
-    kept = database.path.with_name("kept.db")
+def test_bad_replacement_is_refused_until_the_old_file_is_back(database: Database) -> None:
+    moved = database.path.with_name("moved.db")
     assert read(database, COUNT) == [(1,)]
     database.write([set_count("2")])
-    database.path.rename(kept)
+    database.path.rename(moved)
     make_text(database.path)
     for use in (Database.check, USES["write"], Database.check, USES["write"]):
         with pytest.raises(DatabaseError):
             use(database)
-    kept.replace(database.path)
+    moved.replace(database.path)
     assert read(database, COUNT) == [(2,)]
     assert database.write([set_count("3")]) == [1]
 
@@ -367,18 +369,18 @@ def test_closed_database_opens_again(database: Database) -> None:
 
 
 def test_close_closes_the_readers_of_other_threads(database: Database) -> None:
-    held: list[sqlite3.Connection] = []
+    connections: list[sqlite3.Connection] = []
 
-    def look() -> None:
+    def read_in_thread() -> None:
         with database.read() as connection:
-            held.append(connection)
+            connections.append(connection)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read_in_thread)
     thread.start()
     thread.join()
     database.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
-        held[0].execute(COUNT)
+        connections[0].execute(COUNT)
 
 
 def test_two_databases_on_one_file_see_each_other(database: Database) -> None:
@@ -407,7 +409,7 @@ def test_no_increment_is_lost_between_threads(database: Database) -> None:
         other.close()
 
 
-# Another text each time, since pages that stay as they are do not get into the WAL.
+# Random, since unchanged pages are not written to the WAL.
 LARGE = ("UPDATE widget SET description = hex(randomblob(50000)) WHERE name = 'notes'", {})
 
 
@@ -415,20 +417,15 @@ def wal_size(database: Database) -> int:
     return Path(f"{database.path}-wal").stat().st_size
 
 
-@pytest.fixture
-def small_wal(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Has databases that are made within the test shrink the WAL above so many bytes."""
-    monkeypatch.setattr(sqlite, "WAL_LIMIT", 1_000_000)
-    monkeypatch.setattr(open_file, "WAL_LIMIT", 1_000_000)
-    return 1_000_000
+SMALL_WAL = 1_000_000  # bytes
 
 
-def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path, small_wal: int) -> None:
-    database = Database(tmp_path / "catalog.db")
+def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path) -> None:
+    database = Database(tmp_path / "catalog.db", wal_limit=SMALL_WAL)
     database.create(put("notes"))
     stopped = threading.Event()
 
-    def read_on() -> None:
+    def read_until_stopped() -> None:
         while not stopped.is_set():
             with suppress(DeadlineExceeded), database.long_read(60), database.read() as connection:
                 database.set_deadline(0.02)
@@ -436,7 +433,7 @@ def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path, small_wal: int
                     connection.execute(COUNT).fetchone()
                     connection.check_deadline()
 
-    threads = [threading.Thread(target=read_on) for _ in range(4)]
+    threads = [threading.Thread(target=read_until_stopped) for _ in range(4)]
     for thread in threads:
         thread.start()
     sizes = []
@@ -446,35 +443,35 @@ def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path, small_wal: int
     stopped.set()
     for thread in threads:
         thread.join()
-    assert max(sizes) < 2 * small_wal
+    assert max(sizes) < 2 * SMALL_WAL
     database.close()
 
 
 def test_long_read_of_another_process_does_not_stop_writes(
-    tmp_path: Path, small_wal: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(open_file, "SHORT_READ_TIMEOUT_MS", 0)
-    database = Database(tmp_path / "catalog.db")
+    database = Database(tmp_path / "catalog.db", busy_timeout_ms=1, wal_limit=SMALL_WAL)
     database.create(put("notes"))
     with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute(COUNT).fetchall()
         for _ in range(50):
             assert database.write([LARGE]) == [1]
-        assert wal_size(database) > 2 * small_wal
+        assert wal_size(database) > 2 * SMALL_WAL
     for _ in range(50):
         assert database.write([LARGE]) == [1]
-    assert wal_size(database) < 2 * small_wal
+    assert wal_size(database) < 2 * SMALL_WAL
     database.close()
 
 
-def test_file_whose_log_is_just_being_moved_into_it_can_be_opened(database: Database) -> None:
+def test_file_in_the_middle_of_a_checkpoint_can_be_opened(database: Database) -> None:
     database.write([("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes", {})])
     database.reader().execute("PRAGMA wal_checkpoint")
-    moving = database.path.with_name("moving.db")
+    copy = database.path.with_name("copy.db")
     for suffix in ("", "-wal"):
-        shutil.copy(f"{database.path}{suffix}", f"{moving}{suffix}")
-    os.truncate(moving, moving.stat().st_size - 50_000)  # the first page came before the last
-    other = Database(moving)
+        shutil.copy(f"{database.path}{suffix}", f"{copy}{suffix}")
+    # The checkpoint has written the first page, but not the last ones.
+    os.truncate(copy, copy.stat().st_size - 50_000)
+    other = Database(copy)
     assert len(other.reader().execute("SELECT bytes FROM large").fetchone()[0]) == 100_000
     other.close()

@@ -1,4 +1,4 @@
-"""The number of a version that was deleted: no other bundle is published under it."""
+"""Deleted versions: their numbers cannot be published again with another bundle."""
 
 import fcntl
 import hashlib
@@ -42,15 +42,15 @@ def run(app: Flask, *arguments: str) -> Result:
     return app.test_cli_runner().invoke(args=arguments)
 
 
-def done(app: Flask, *arguments: str) -> Result:
+def run_successfully(app: Flask, *arguments: str) -> Result:
     result = run(app, *arguments)
     assert result.exit_code == 0, result.output
     return result
 
 
 def files(app: Flask, bundle: bytes, number: str) -> list[str]:
-    here = Path(app.config["DATABASE"])
-    manifest, content = here.with_name("clock.json"), here.with_name("clock.js")
+    database = Path(app.config["DATABASE"])
+    manifest, content = database.with_name("clock.json"), database.with_name("clock.js")
     manifest.write_text(json.dumps({**MANIFEST, "version": number}), encoding="utf-8")
     content.write_bytes(bundle)
     return [str(manifest), str(content)]
@@ -63,16 +63,16 @@ def publish(app: Flask, bundle: bytes, *options: str, number: str = "1.0.0") -> 
 def import_(app: Flask, *documents: Json, options: tuple[str, ...] = ()) -> None:
     path = Path(app.config["DATABASE"]).with_name("import.jsonl")
     path.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
-    done(app, "import", str(path), *options)
+    run_successfully(app, "import", str(path), *options)
 
 
-def stored(app: Flask) -> str:
-    return done(app, "export").stdout
+def exported(app: Flask) -> str:
+    return run_successfully(app, "export").stdout
 
 
 def assert_refused(app: Flask, result: Result, before: str) -> None:
     assert (result.exit_code, result.output) == (1, REFUSED)
-    assert stored(app) == before
+    assert exported(app) == before
     assert list(app.extensions["bundles"].hashes()) == []
 
 
@@ -83,8 +83,8 @@ def test_other_bundle_under_a_deleted_number_is_refused(
 ) -> None:
     publish(app, FIRST)
     publish(app, FIRST, number="2.0.0")
-    done(app, "delete", target, "--yes")
-    before = stored(app)
+    run_successfully(app, "delete", target, "--yes")
+    before = exported(app)
     assert_refused(app, publish(app, OTHER, *options), before)
 
 
@@ -92,13 +92,13 @@ def test_other_bundle_under_a_deleted_number_is_refused(
 def test_same_bundle_can_be_published_and_deleted_again_and_again(app: Flask, target: str) -> None:
     for _ in range(3):
         assert publish(app, FIRST).exit_code == 0
-        done(app, "delete", target, "--yes")
-    assert_refused(app, publish(app, OTHER), stored(app))
+        run_successfully(app, "delete", target, "--yes")
+    assert_refused(app, publish(app, OTHER), exported(app))
 
 
-def test_other_numbers_and_other_widgets_are_free(app: Flask) -> None:
+def test_other_numbers_and_other_widgets_can_be_published(app: Flask) -> None:
     publish(app, FIRST)
-    done(app, "delete", "acme/clock", "--yes")
+    run_successfully(app, "delete", "acme/clock", "--yes")
     assert publish(app, OTHER, number="1.0.0+b").exit_code == 0
     assert publish(app, OTHER, number="1.0.1").exit_code == 0
     manifest, content = files(app, OTHER, "1.0.0")
@@ -107,33 +107,33 @@ def test_other_numbers_and_other_widgets_are_free(app: Flask) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [document("acme/clock"), document("acme/notes")], ids=["version", "widget"]
+    "remaining", [document("acme/clock"), document("acme/notes")], ids=["version", "widget"]
 )
-def test_what_an_import_prunes_counts_as_deleted(app: Flask, kept: Json) -> None:
+def test_versions_pruned_by_an_import_count_as_deleted(app: Flask, remaining: Json) -> None:
     publish(app, FIRST)
-    import_(app, kept, options=("--prune",))
-    assert_refused(app, publish(app, OTHER), stored(app))
+    import_(app, remaining, options=("--prune",))
+    assert_refused(app, publish(app, OTHER), exported(app))
 
 
-def test_what_a_mirror_removes_counts_as_deleted(app: Flask) -> None:
+def test_versions_removed_by_a_mirror_count_as_deleted(app: Flask) -> None:
     publish(app, FIRST)
-    following = mirror_writes.follow(check_document(document("acme/clock")), replaces=True)
-    app.extensions["database"].write(following)
-    assert_refused(app, publish(app, OTHER), stored(app))
+    statements = mirror_writes.follow(check_document(document("acme/clock")), replaces=True)
+    app.extensions["database"].write(statements)
+    assert_refused(app, publish(app, OTHER), exported(app))
 
 
-def test_import_may_bring_other_bytes_under_a_deleted_number(app: Flask) -> None:
+def test_import_may_use_a_deleted_number_with_another_bundle(app: Flask) -> None:
     publish(app, FIRST)
-    done(app, "delete", "acme/clock@1.0.0", "--yes")
+    run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
-    assert hashlib.sha256(OTHER).hexdigest() in stored(app)
+    assert hashlib.sha256(OTHER).hexdigest() in exported(app)
 
 
-def test_import_may_replace_the_bytes_of_a_version(app: Flask) -> None:
+def test_import_may_replace_the_bundle_of_a_version(app: Flask) -> None:
     publish(app, FIRST)
     import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
-    done(app, "delete", "acme/clock", "--yes")
-    assert_refused(app, publish(app, FIRST), stored(app))
+    run_successfully(app, "delete", "acme/clock", "--yes")
+    assert_refused(app, publish(app, FIRST), exported(app))
 
 
 def test_dry_run_of_an_import_deletes_nothing(app: Flask) -> None:
@@ -143,37 +143,37 @@ def test_dry_run_of_an_import_deletes_nothing(app: Flask) -> None:
     assert reader.execute("SELECT count(*) FROM deleted_version").fetchone()[0] == 0
 
 
-def test_backup_has_the_numbers_of_deleted_versions(app: Flask, tmp_path: Path) -> None:
+def test_backup_contains_the_numbers_of_deleted_versions(app: Flask, tmp_path: Path) -> None:
     publish(app, FIRST)
-    done(app, "delete", "acme/clock", "--yes")
-    done(app, "backup", str(tmp_path / "backup.db"))
-    done(app, "restore", str(tmp_path / "backup.db"), "--yes")
-    assert_refused(app, publish(app, OTHER), stored(app))
+    run_successfully(app, "delete", "acme/clock", "--yes")
+    run_successfully(app, "backup", str(tmp_path / "backup.db"))
+    run_successfully(app, "restore", str(tmp_path / "backup.db"), "--yes")
+    assert_refused(app, publish(app, OTHER), exported(app))
 
 
-def test_delete_says_that_the_number_stays_taken(app: Flask) -> None:
+def test_delete_says_that_the_number_is_reserved(app: Flask) -> None:
     only = "can be published again only with the same bundle: clients may have it cached."
     publish(app, FIRST)
-    assert done(app, "delete", "acme/clock@1.0.0", "--yes").stderr.splitlines() == [
+    assert run_successfully(app, "delete", "acme/clock@1.0.0", "--yes").stderr.splitlines() == [
         "Deleted acme/clock@1.0.0.",
         f"Its number {only}",
         "The latest version of acme/clock is now none.",
     ]
-    assert done(app, "delete", "acme/clock", "--yes").stderr.splitlines() == [
+    assert run_successfully(app, "delete", "acme/clock", "--yes").stderr.splitlines() == [
         "Deleted acme/clock.",
         f"The numbers of its versions {only}",
     ]
 
 
 @pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
-def test_write_itself_refuses_other_bytes_and_changes_nothing(app: Flask, target: str) -> None:
+def test_database_refuses_another_bundle_and_changes_nothing(app: Flask, target: str) -> None:
     publish(app, FIRST)
-    done(app, "delete", target, "--yes")
-    before = stored(app)
+    run_successfully(app, "delete", target, "--yes")
+    before = exported(app)
     other = check_document(document("acme/clock", bundled("1.0.0", OTHER)))
     with pytest.raises(sqlite3.IntegrityError):
         app.extensions["database"].write(writes.publish(other))
-    assert stored(app) == before
+    assert exported(app) == before
 
 
 def test_number_that_is_deleted_while_a_bundle_is_stored_is_refused(app: Flask) -> None:
@@ -191,14 +191,14 @@ def test_number_that_is_deleted_while_a_bundle_is_stored_is_refused(app: Flask) 
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline().endswith("; waiting.\n")
-        # It has read its own files and has seen that the number is free.
+        # It has read its files and found that the number is free.
         publish(app, FIRST)
-        done(app, "delete", "acme/clock", "--yes")
-        before = stored(app)
+        run_successfully(app, "delete", "acme/clock", "--yes")
+        before = exported(app)
         os.close(lock)
         assert process.stderr.read() == REFUSED
     assert process.returncode == 1
-    assert stored(app) == before
+    assert exported(app) == before
     assert list(directory.iterdir()) == []
 
 
@@ -211,21 +211,21 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
     hold(app, FIRST)
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    copied = mirror_writes.MirroredWidget("acme", "clock", "https://upstream.example", None, None)
-    app.extensions["database"].write(mirror_writes.put_mirrored([copied]))
+    mirrored = mirror_writes.MirroredWidget("acme", "clock", "https://upstream.example", None, None)
+    app.extensions["database"].write(mirror_writes.put_mirrored([mirrored]))
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers.getlist("Cache-Control") == ["no-cache"]
         assert "Expires" not in response.headers
         etag = response.headers["ETag"]
-    with app.test_client().get(PATH, headers={"If-None-Match": etag}) as again:
-        assert (again.status_code, again.headers["Cache-Control"]) == (304, "no-cache")
+    with app.test_client().get(PATH, headers={"If-None-Match": etag}) as response:
+        assert (response.status_code, response.headers["Cache-Control"]) == (304, "no-cache")
 
 
-def test_every_bundle_that_a_number_has_had_is_remembered(app: Flask) -> None:
-    done(app, "publish", *files(app, FIRST, "1.0.0"))
-    done(app, "delete", "acme/clock@1.0.0", "--yes")
+def test_every_bundle_that_a_number_had_is_remembered(app: Flask) -> None:
+    run_successfully(app, "publish", *files(app, FIRST, "1.0.0"))
+    run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     other = document("acme/clock", bundled("1.0.0", OTHER))
     app.extensions["database"].write(writes.put_documents([check_document(other)]))
-    done(app, "delete", "acme/clock@1.0.0", "--yes")
+    run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     for content in (FIRST, OTHER):
         assert publish(app, content).stderr == REFUSED

@@ -369,8 +369,11 @@ def test_the_io_thread_does_not_wait_for_the_lock_of_a_replaced_file(
 
 def set_busy_timeout(limits: Limits, milliseconds: int) -> dict[str, str]:
     """The environment of a server in which a write waits so long for another process."""
-    limits.set("store.open_file", BUSY_TIMEOUT_MS=milliseconds)
-    return limits.set("store.database", BUSY_TIMEOUT_MS=milliseconds)
+    return limits.run(
+        "import functools, catalog.application as application\n"
+        f"longer = functools.partial(application.Database, busy_timeout_ms={milliseconds})\n"
+        "application.Database = longer\n"
+    )
 
 
 def test_reads_do_not_wait_for_an_install_that_waits_for_another_process(

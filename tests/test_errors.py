@@ -293,9 +293,11 @@ def test_a_database_that_appears_is_served_without_a_restart(without_database: F
 
 
 def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
-    catalog: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    catalog: FlaskClient,
 ) -> None:
-    monkeypatch.setattr("catalog.store.sqlite.BUSY_TIMEOUT_MS", 1)
+    path = catalog.application.config["DATABASE"]
+    database = Database(path, busy_timeout_ms=1)
+    catalog.application.extensions["database"] = database
     other = sqlite3.connect(catalog.application.config["DATABASE"], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     response = catalog.post(CLOCK)
@@ -306,3 +308,4 @@ def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
     other.close()
     assert catalog.post(CLOCK).json == {"success": True}
     assert catalog.get(CLOCK).json["widget"]["downloadCount"] == 1
+    database.close()

@@ -17,7 +17,7 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.store import backups, writes
 from catalog.store.database import Database
-from catalog.store.integrity import findings
+from catalog.store.integrity import check_catalog
 
 PATHS = [
     "/api/v1/widgets/search",
@@ -163,7 +163,7 @@ def test_answers_are_right_after_any_series_of_writes(
                 service.answers()
         assert service.answers() == service.fresh_answers()
         # Both read the same tables, which the triggers must have kept right.
-        assert list(findings(service.other)) == []
+        assert list(check_catalog(service.other)) == []
     finally:
         service.close()
 

@@ -1,4 +1,4 @@
-"""flask gc: bundles that no version names go, and no other."""
+"""flask gc: removes the bundles that no version names, and no others."""
 
 import hashlib
 from collections.abc import Callable
@@ -21,13 +21,13 @@ PATH = "/api/v1/widgets/acme/clock/2.0.0/bundle.js"
 
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
-    """A widget with two versions, one of them yanked, and an unlisted one; all are held."""
-    made = app_with(
+    """Two versions, one of them yanked, and one of an unlisted widget, all with held bundles."""
+    app = app_with(
         document("acme/clock", bundled("1.0.0", OLD, yanked=True), bundled("2.0.0", NEW)),
         document("acme/notes", bundled("1.0.0", HIDDEN), listed=False),
     )
-    hold(made, OLD, NEW, HIDDEN)
-    return made
+    hold(app, OLD, NEW, HIDDEN)
+    return app
 
 
 def run(app: Flask, *arguments: str) -> Result:
@@ -44,32 +44,32 @@ def names(app: Flask) -> set[str]:
 
 
 def bundle_url(app: Flask) -> str:
-    answer = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
-    (url,) = [each["bundleUrl"] for each in answer["versions"] if each["version"] == "2.0.0"]
+    detail = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
+    (url,) = [each["bundleUrl"] for each in detail["versions"] if each["version"] == "2.0.0"]
     return str(url)
 
 
-def test_bundles_that_versions_name_stay(app: Flask) -> None:
+def test_bundles_of_versions_stay(app: Flask) -> None:
     result = run(app, "gc")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "Removed 0 bundles of 0 bytes that no version uses.\n"
     assert names(app) == {*HASHES.values()}
 
 
-def test_bundle_of_a_deleted_version_goes(app: Flask) -> None:
+def test_bundle_of_a_deleted_version_is_removed(app: Flask) -> None:
     run(app, "delete", "acme/clock@1.0.0", "--yes")
     assert names(app) == {*HASHES.values()}
     assert run(app, "gc").stderr == "Removed 1 bundle of 3 bytes that no version uses.\n"
     assert names(app) == {HASHES[NEW], HASHES[HIDDEN]}
 
 
-def test_bundle_that_is_named_but_not_held_stays(app: Flask) -> None:
+def test_bundle_of_a_version_that_is_loaded_from_elsewhere_stays(app: Flask) -> None:
     app.extensions["database"].write(mirror_writes.release_bundles([HASHES[NEW]]))
     run(app, "gc")
     assert names(app) == {*HASHES.values()}
 
 
-def test_partial_file_goes_unless_a_version_names_it(app: Flask) -> None:
+def test_partial_file_is_removed_unless_a_version_names_it(app: Flask) -> None:
     bundles = app.extensions["bundles"]
     bundles.remove(HASHES[NEW])
     for sha256 in (HASHES[NEW], STRAY):
@@ -81,7 +81,7 @@ def test_partial_file_goes_unless_a_version_names_it(app: Flask) -> None:
     assert names(app) == {HASHES[OLD], HASHES[HIDDEN], f"{HASHES[NEW]}.partial"}
 
 
-def test_files_that_are_no_bundles_stay(app: Flask) -> None:
+def test_other_files_stay(app: Flask) -> None:
     (directory(app) / "README").touch()
     run(app, "gc")
     assert names(app) == {*HASHES.values(), "README"}
@@ -100,7 +100,7 @@ def test_dry_run_removes_nothing(app: Flask) -> None:
     assert bundle_url(app) == f"http://localhost{PATH}"
 
 
-def test_release_has_a_version_without_its_bundle_loaded_from_its_original_address(
+def test_release_gives_a_version_without_its_bundle_its_original_url(
     app: Flask,
 ) -> None:
     app.extensions["bundles"].remove(HASHES[NEW])
@@ -115,7 +115,7 @@ def test_release_has_a_version_without_its_bundle_loaded_from_its_original_addre
     assert run(app, "check").exit_code == 0
 
 
-def test_directory_of_another_catalog_is_left_alone(app: Flask, app_with: AppWith) -> None:
+def test_directory_of_another_catalog_is_not_changed(app: Flask, app_with: AppWith) -> None:
     empty = app_with(BUNDLES=str(directory(app)))
     result = run(empty, "gc")
     assert (result.exit_code, result.stderr) == (

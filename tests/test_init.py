@@ -1,23 +1,22 @@
-"""flask init: makes a catalog where there is none, and never touches what is there."""
+"""flask init: creates a catalog, and never changes an existing file."""
 
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from builders import document, version
 from click.testing import Result
-from conftest import DEMO, ROOT
+from conftest import DEMO, run_here
 
 from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
-from catalog.store.sqlite import SCHEMA_VERSION
+from catalog.store.schema import SCHEMA_VERSION
 
 
 def init(path: Path, *options: str) -> Result:
@@ -35,7 +34,7 @@ def counts(path: Path) -> tuple[int, int]:
     return widgets, versions
 
 
-def test_init_makes_an_empty_catalog(tmp_path: Path) -> None:
+def test_init_creates_an_empty_catalog(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     result = init(path)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -43,7 +42,7 @@ def test_init_makes_an_empty_catalog(tmp_path: Path) -> None:
     assert counts(path) == (0, 0)
 
 
-def test_init_with_demo_holds_the_demo_catalog(tmp_path: Path) -> None:
+def test_init_with_demo_creates_the_demo_catalog(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     assert init(path, "--demo").stderr == f"Created {path} with 34 widgets and 205 versions.\n"
     exported = create_app({"DATABASE": path}).test_cli_runner().invoke(args=["export"])
@@ -51,7 +50,7 @@ def test_init_with_demo_holds_the_demo_catalog(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
-def test_init_leaves_a_catalog_that_exists(tmp_path: Path, options: list[str]) -> None:
+def test_init_does_not_change_an_existing_catalog(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "old.db"
     Database(path).create(writes.put_document(check_document(document("acme/clock", version()))))
     before = path.read_bytes()
@@ -62,7 +61,7 @@ def test_init_leaves_a_catalog_that_exists(tmp_path: Path, options: list[str]) -
 
 
 @pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
-def test_init_fills_a_file_of_no_bytes(tmp_path: Path, options: list[str]) -> None:
+def test_init_fills_an_empty_file(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "empty.db"
     path.touch()
     assert init(path, *options).exit_code == 0
@@ -88,7 +87,9 @@ def make_text(path: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [make_foreign, make_newer, make_text])
-def test_init_does_not_touch_a_file_that_is_not_ours(tmp_path: Path, make) -> None:
+def test_init_does_not_change_a_file_that_is_not_a_catalog(
+    tmp_path: Path, make: Callable[[Path], str]
+) -> None:
     path = tmp_path / "other.db"
     reason = make(path)
     before = path.read_bytes()
@@ -100,18 +101,18 @@ def test_init_does_not_touch_a_file_that_is_not_ours(tmp_path: Path, make) -> No
 
 def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
-    before = os.umask(0)
+    umask = os.umask(0)
     try:
         Database(path).create()
     finally:
-        os.umask(before)
+        os.umask(umask)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE widget SET listed = 1")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), 0o600)
 
 
-def test_init_where_no_file_can_be_is_one_sentence(tmp_path: Path) -> None:
+def test_init_in_a_missing_directory_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "none" / "new.db"
     result = init(path)
     assert (result.exit_code, result.stderr) == (
@@ -120,22 +121,15 @@ def test_init_where_no_file_can_be_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_init_under_a_name_too_long_is_one_sentence(tmp_path: Path) -> None:
+def test_init_with_a_name_that_is_too_long_is_refused_in_one_sentence(tmp_path: Path) -> None:
     result = init(tmp_path / ("x" * 300))
     assert isinstance(result.exception, SystemExit)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
 
 
-def test_process_makes_the_file_that_the_setting_names(tmp_path: Path) -> None:
+def test_init_creates_the_file_that_the_setting_names(tmp_path: Path) -> None:
     path = tmp_path / "a b#c.db"
-    done = subprocess.run(
-        [sys.executable, "-m", "flask", "init"],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(path)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"Created {path} with 0 widgets and 0 versions.\n"
+    process = run_here(path, "-m", "flask", "init")
+    assert (process.returncode, process.stdout) == (0, "")
+    assert process.stderr == f"Created {path} with 0 widgets and 0 versions.\n"
     assert list(tmp_path.iterdir()) == [path]

@@ -1,4 +1,4 @@
-"""What a killed command leaves behind, and what happens to it."""
+"""Files that a killed command leaves: the next command removes them."""
 
 import os
 import signal
@@ -12,9 +12,9 @@ import pytest
 from conftest import ROOT, create_demo
 
 from app import create_app
-from catalog.atomic_files import replacing, scratch_directory
+from catalog.atomic_files import atomic_replace, scratch_directory
 
-# Runs a command up to the moment at which what it wrote is complete, but not in its place.
+# Runs a command until its file is complete, but not yet renamed.
 KILLED = """
 import os, signal, sys
 os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
@@ -22,12 +22,12 @@ sys.argv = ["flask", *sys.argv[1:]]
 import runpy
 runpy.run_module("flask", run_name="__main__")
 """
-# Is in the middle of replacing a file until its standard input ends.
-WORKING = """
+# Replaces a file, and is not done before its standard input ends.
+REPLACE_SLOWLY = """
 import sys
 from pathlib import Path
-from catalog.atomic_files import replacing
-with replacing(Path(sys.argv[1])) as new:
+from catalog.atomic_files import atomic_replace
+with atomic_replace(Path(sys.argv[1])) as new:
     new.write_text("complete")
     print("begun", flush=True)
     sys.stdin.read()
@@ -41,12 +41,12 @@ def catalog(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(catalog: Path, tmp_path: Path) -> Path:
-    """A folder with a backup and a pack of the catalog."""
-    (tmp_path / "kept").mkdir()
-    flask(catalog, "backup", tmp_path / "kept" / "monday.db")
-    flask(catalog, "pack", tmp_path / "kept" / "monday.pack")
-    return tmp_path / "kept"
+def backups(catalog: Path, tmp_path: Path) -> Path:
+    """Return a folder with a backup and a pack of the catalog."""
+    (tmp_path / "backups").mkdir()
+    flask(catalog, "backup", tmp_path / "backups" / "monday.db")
+    flask(catalog, "pack", tmp_path / "backups" / "monday.pack")
+    return tmp_path / "backups"
 
 
 def flask(database: Path, *command: object) -> None:
@@ -57,23 +57,23 @@ def flask(database: Path, *command: object) -> None:
 
 
 def contents(folder: Path) -> set[str]:
-    """The names of what is in the folder, without the files of SQLite's own."""
+    """Return the names in the folder, without WAL files."""
     return {path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm"))}
 
 
 COMMANDS = {
-    "backup": ("kept", ["backup", "monday.db"]),
+    "backup": ("backups", ["backup", "monday.db"]),
     "restore": ("service", ["restore", "--yes", "monday.db"]),
     "unpack": ("service", ["unpack", "--yes", "monday.pack"]),
 }
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS.values(), ids=COMMANDS)
-def test_what_a_killed_command_left_is_removed_by_the_next(
-    catalog: Path, kept: Path, where: str, line: list[str]
+def test_files_of_a_killed_command_are_removed_by_the_next(
+    catalog: Path, backups: Path, where: str, line: list[str]
 ) -> None:
-    folder = {"kept": kept, "service": catalog.parent}[where]
-    command = [*line[:-1], str(kept / line[-1])]
+    folder = {"backups": backups, "service": catalog.parent}[where]
+    command = [*line[:-1], str(backups / line[-1])]
     flask(catalog, *command)
     before = contents(folder)
     killed = subprocess.run(
@@ -88,10 +88,10 @@ def test_what_a_killed_command_left_is_removed_by_the_next(
 
 
 @contextmanager
-def working(target: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is replacing the target, and completes it when its input is closed."""
+def replacing_process(target: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Start a process that replaces the target once its input is closed."""
     with subprocess.Popen(
-        [sys.executable, "-c", WORKING, str(target)],
+        [sys.executable, "-c", REPLACE_SLOWLY, str(target)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -102,10 +102,10 @@ def working(target: Path) -> Iterator["subprocess.Popen[str]"]:
         yield process
 
 
-def test_what_a_live_command_writes_is_not_removed(tmp_path: Path) -> None:
+def test_files_of_a_running_command_are_not_removed(tmp_path: Path) -> None:
     target = tmp_path / "file"
-    with working(target) as process:
-        with replacing(target) as new:
+    with replacing_process(target) as process:
+        with atomic_replace(target) as new:
             new.write_text("other")
         assert target.read_text() == "other"
         process.communicate()
@@ -114,7 +114,7 @@ def test_what_a_live_command_writes_is_not_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_only_what_looks_and_is_owned_like_a_scratch_directory_is_removed(tmp_path: Path) -> None:
+def test_only_scratch_directories_are_removed(tmp_path: Path) -> None:
     others = [tmp_path / ".widget-catalog-mine", tmp_path / ".widget-catalog-abcdefgh.bak"]
     for each in others:
         each.mkdir()
@@ -125,19 +125,19 @@ def test_only_what_looks_and_is_owned_like_a_scratch_directory_is_removed(tmp_pa
     assert sorted(tmp_path.iterdir()) == sorted([*others, link])
 
 
-def test_replaced_file_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
+def test_new_file_has_the_mode_of_the_replaced_one(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.touch()
     target.chmod(0o640)
-    with replacing(target) as new:
+    with atomic_replace(target) as new:
         new.write_text("new")
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
 
 
-def test_file_that_fails_leaves_nothing_but_the_one_before(tmp_path: Path) -> None:
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
-    with pytest.raises(FileNotFoundError), replacing(target) as new:
+    with pytest.raises(FileNotFoundError), atomic_replace(target) as new:
         new.rename(tmp_path / "away")
     assert target.read_text() == "old"
     assert sorted(tmp_path.iterdir()) == [tmp_path / "away", target]

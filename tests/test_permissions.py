@@ -1,4 +1,4 @@
-"""Who may read and write the files: their owner alone, who need not be anybody special."""
+"""Permissions: files are for their owner only, and the service needs no privileges."""
 
 import os
 import sqlite3
@@ -29,23 +29,23 @@ def catalog(home: Path) -> Path:
 
 
 def refused_start(database: Path) -> str:
-    """What a service that must not start says; it runs as a user who may not do everything."""
+    """Return the message of a service that does not start; it runs without privileges."""
     process = run_here(database, "app.py", run_by=UNPRIVILEGED)
     assert (process.returncode, process.stdout) == (1, "")
     return process.stderr
 
 
-def make_of_first_release(path: Path) -> None:
+def create_with_schema_1(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(SCHEMA_1.read_text(encoding="utf-8"))
     path.chmod(0o600)
 
 
-def test_every_file_that_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
     catalog, old = tmp_path / "catalog.db", tmp_path / "old.db"
-    before = os.umask(0)  # of an owner who has not thought of it
+    umask = os.umask(0)
     try:
-        make_of_first_release(old)
+        create_with_schema_1(old)
         for database, command in (
             (catalog, ["init", "--demo"]),
             (catalog, ["backup", tmp_path / "backup.db"]),
@@ -58,13 +58,13 @@ def test_every_file_that_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
             assert server.request("POST", CLOCK)[0].status == 200
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
     finally:
-        os.umask(before)
+        os.umask(umask)
     served = ("catalog.db", "catalog.db-wal", "catalog.db-shm")
-    made = (*served, "backup.db", "export.jsonl", "new.db", "old.db", "old.db.schema-1")
-    assert modes == dict.fromkeys(made, 0o600)
+    created = (*served, "backup.db", "export.jsonl", "new.db", "old.db", "old.db.schema-1")
+    assert modes == dict.fromkeys(created, 0o600)
 
 
-def test_it_runs_as_a_user_who_owns_nothing_but_the_catalog(catalog: Path) -> None:
+def test_service_runs_as_a_user_who_owns_only_the_catalog(catalog: Path) -> None:
     with Server(catalog, run_by=UNPRIVILEGED) as server:
         statuses = [
             server.request(method, path)[0].status
@@ -88,19 +88,21 @@ def forbid_to_read(catalog: Path) -> str:
 
 def forbid_the_directory(catalog: Path) -> str:
     catalog.parent.chmod(0o500)
-    return "cannot be written: this user may not write to its directory, where its log belongs."
+    return (
+        "cannot be written: this user may not write to its directory, where SQLite creates the WAL."
+    )
 
 
-def forbid_the_log(catalog: Path) -> str:
-    log = catalog.with_name("catalog.db-wal")
-    log.touch(0)
-    give_to_nobody(log)
+def forbid_the_wal(catalog: Path) -> str:
+    wal = catalog.with_name("catalog.db-wal")
+    wal.touch(0)
+    give_to_nobody(wal)
     return "cannot be written: this user may not read and write catalog.db-wal."
 
 
 def hide_the_directory(catalog: Path) -> str:
     catalog.parent.chmod(0)
-    return "cannot be looked at: Permission denied."
+    return "cannot be accessed: Permission denied."
 
 
 def give_to_root(catalog: Path) -> str:
@@ -116,12 +118,12 @@ def give_to_root(catalog: Path) -> str:
         forbid_to_write,
         forbid_to_read,
         forbid_the_directory,
-        forbid_the_log,
+        forbid_the_wal,
         hide_the_directory,
         give_to_root,
     ],
 )
-def test_a_file_that_may_not_be_written_stops_the_start_in_one_sentence(
+def test_service_does_not_start_without_permission_to_write_and_says_why(
     catalog: Path, forbid: Callable[[Path], str]
 ) -> None:
     reason = forbid(catalog)
@@ -130,7 +132,7 @@ def test_a_file_that_may_not_be_written_stops_the_start_in_one_sentence(
     assert {each.name for each in catalog.parent.iterdir()} <= {"catalog.db", "catalog.db-wal"}
 
 
-def test_a_command_on_a_file_of_somebody_else_is_refused_in_one_sentence(catalog: Path) -> None:
+def test_command_without_permission_names_the_file(catalog: Path) -> None:
     catalog.chmod(0)
     process = run_here(catalog, "-m", "flask", "list", run_by=UNPRIVILEGED)
     assert (process.returncode, process.stderr) == (
@@ -139,7 +141,7 @@ def test_a_command_on_a_file_of_somebody_else_is_refused_in_one_sentence(catalog
     )
 
 
-def test_a_file_that_comes_read_only_is_read_and_health_says_that_it_cannot_be_written(
+def test_read_only_replacement_is_served_and_health_reports_it(
     catalog: Path,
 ) -> None:
     other = create_demo(catalog.with_name("other.db"))
@@ -151,6 +153,6 @@ def test_a_file_that_comes_read_only_is_read_and_health_says_that_it_cannot_be_w
         response, _ = server.request("POST", CLOCK)
         assert (response.status, response.headers["Retry-After"]) == (503, "5")
         assert server.request("GET", CLOCK)[0].status == 200
-        health, said = server.request("GET", "/api/health")
-        assert (health.status, b'"read-only"' in said) == (503, True)
+        health, body = server.request("GET", "/api/health")
+        assert (health.status, b'"read-only"' in body) == (503, True)
         assert server.stop() == 0

@@ -11,7 +11,7 @@ from conftest import ROOT
 
 from catalog.api import registry, v1
 from catalog.store import detail, export, writes
-from catalog.store.sqlite import APPLICATION_ID, SCHEMA_VERSION
+from catalog.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 MOMENT = "2025-01-02T03:04:05.000Z"
 WIDGET = {

@@ -1,7 +1,9 @@
-"""How many SQL statements an answer costs, made and kept: what no noise can change."""
+"""Upper bounds for the number of SQL statements of a request."""
 
+import sqlite3
 from collections.abc import Callable
 from itertools import groupby
+from typing import Any
 
 import pytest
 from builders import document, version
@@ -11,7 +13,7 @@ CATALOG = [
     document(f"acme/widget-{n}", version("1.0.0"), version("2.0.0"), displayName=f"Widget {n}")
     for n in range(30)
 ]
-KEPT = {
+CACHED = {
     "browse": "/api/v1/widgets/search",
     "words": "/api/v1/widgets/search?q=widget",
     "short word": "/api/v1/widgets/search?q=wi",
@@ -22,47 +24,57 @@ KEPT = {
 }
 
 
-def statements(app: Flask, request: Callable[[], object], *, commit: bool = True) -> list[str]:
-    """What SQLite is asked while the request is answered."""
-    database = app.extensions["database"]
-    # The text index reads its settings once, when it is first asked.
-    database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'oth'")
-    if commit:  # which opens the connection to write with
-        database.write([("UPDATE widget SET icon = icon WHERE id = -1", {})])
-    connections = [database.reader()]
-    if database._writer:
-        connections.append(database._writer)
-    seen: list[str] = []
-    for connection in connections:
-        connection.set_trace_callback(seen.append)
-    try:
+AppWith = Callable[..., Flask]
+Count = Callable[..., int]
+
+
+@pytest.fixture
+def count_statements(monkeypatch: pytest.MonkeyPatch) -> Count:
+    """Counts the SQL statements that SQLite runs for a request, on any connection."""
+    executed: list[str] = []
+    connect = sqlite3.connect
+
+    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)
+        connection.set_trace_callback(executed.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+
+    def count(app: Flask, request: Callable[[], object], *, commit: bool = True) -> int:
+        database = app.extensions["database"]
+        # FTS5 reads its configuration before its first query.
+        database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'oth'")
+        if commit:
+            # This also opens the connection that writes.
+            database.write([("UPDATE widget SET icon = icon WHERE id = -1", {})])
+        executed.clear()
         request()
-    finally:
-        for connection in connections:
-            connection.set_trace_callback(None)
-    # A statement that sets off triggers is told again for each, and what the text index asks of
-    # its own tables begins as a comment. The data version is no read of the catalog.
-    apart = ("--", "PRAGMA data_version")
-    return [sql for sql, _ in groupby(seen) if not sql.startswith(apart)]
+        # SQLite repeats a statement for each trigger that it fires. The statements of FTS5 on its
+        # own tables begin with a comment. PRAGMA data_version does not read the catalog.
+        ignored = ("--", "PRAGMA data_version")
+        return len([sql for sql, _ in groupby(executed) if not sql.startswith(ignored)])
+
+    return count
 
 
-@pytest.mark.parametrize("path", KEPT.values(), ids=KEPT)
-def test_a_kept_answer_is_given_without_a_statement(
-    app_with: Callable[..., Flask], path: str
+@pytest.mark.parametrize("path", CACHED.values(), ids=CACHED)
+def test_cached_response_needs_no_statement(
+    app_with: AppWith, count_statements: Count, path: str
 ) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
-    assert statements(app, lambda: None) == []
-    assert statements(app, lambda: client.get(path), commit=False) != []
-    assert statements(app, lambda: client.get(path), commit=False) == []
+    assert count_statements(app, lambda: None) == 0
+    assert count_statements(app, lambda: client.get(path), commit=False) > 0
+    assert count_statements(app, lambda: client.get(path), commit=False) == 0
 
 
-@pytest.mark.parametrize(("kind", "most"), [("detail", 1), ("registry", 4)])
-def test_a_detail_and_a_small_registry_take_few_statements(
-    app_with: Callable[..., Flask], kind: str, most: int
+@pytest.mark.parametrize(("kind", "limit"), [("detail", 1), ("registry", 4)])
+def test_detail_and_small_registry_need_few_statements(
+    app_with: AppWith, count_statements: Count, kind: str, limit: int
 ) -> None:
     app = app_with(*CATALOG)
-    assert len(statements(app, lambda: app.test_client().get(KEPT[kind]))) <= most
+    assert count_statements(app, lambda: app.test_client().get(CACHED[kind])) <= limit
 
 
 SEARCHES: dict[str, dict[str, str]] = {
@@ -80,26 +92,28 @@ SEARCHES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("query", SEARCHES.values(), ids=SEARCHES)
-def test_a_search_is_one_statement(app_with: Callable[..., Flask], query: dict[str, str]) -> None:
+def test_search_needs_one_statement(
+    app_with: AppWith, count_statements: Count, query: dict[str, str]
+) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
     path = "/api/v1/widgets/search"
-    assert len(statements(app, lambda: client.get(path, query_string=query))) <= 1
+    assert count_statements(app, lambda: client.get(path, query_string=query)) <= 1
 
 
-@pytest.mark.parametrize("path", KEPT.values(), ids=KEPT)
-def test_just_after_a_commit_a_kept_answer_is_confirmed_with_one_statement(
-    app_with: Callable[..., Flask], path: str
+@pytest.mark.parametrize("path", CACHED.values(), ids=CACHED)
+def test_cached_response_is_revalidated_with_one_statement_after_a_commit(
+    app_with: AppWith, count_statements: Count, path: str
 ) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
     etag = client.get(path).headers["ETag"]
     app.extensions["database"].write([("UPDATE recent_install SET revision = -1", {})])
 
-    def ask() -> None:
+    def revalidate() -> None:
         assert client.get(path, headers={"If-None-Match": etag}).status_code == 304
 
-    assert len(statements(app, ask, commit=False)) == 1
+    assert count_statements(app, revalidate, commit=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -111,27 +125,30 @@ def test_just_after_a_commit_a_kept_answer_is_confirmed_with_one_statement(
     ],
     ids=["with other words", "in another scope", "with more installs"],
 )
-def test_a_page_is_not_made_anew_for_an_install_that_does_not_touch_it(
-    app_with: Callable[..., Flask], path: str
+def test_install_does_not_invalidate_a_page_without_its_widget(
+    app_with: AppWith, count_statements: Count, path: str
 ) -> None:
     popular = [document(f"other/clock-{n}", displayName="Clock", downloadCount=50) for n in "ab"]
     app = app_with(*CATALOG, *popular)
     client = app.test_client()
     client.get(path)
     client.post("/api/v1/widgets/acme/widget-1")
-    assert len(statements(app, lambda: client.get(path), commit=False)) <= 1
+    assert count_statements(app, lambda: client.get(path), commit=False) <= 1
     assert len(client.get(path).json["widgets"]) == 2
 
 
-def test_an_install_is_one_statement(app_with: Callable[..., Flask]) -> None:
+def test_install_needs_one_statement(app_with: AppWith, count_statements: Count) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
     path = "/api/v1/widgets/acme/widget-1"
-    assert len(statements(app, lambda: client.post(path))) == 1
+    assert count_statements(app, lambda: client.post(path)) == 1
 
 
-def test_paths_without_a_catalog_ask_nothing(app_with: Callable[..., Flask]) -> None:
+@pytest.mark.parametrize(
+    "path", ["/api/version", "/api/settings", "/api/widgets/cli-version", "/api/none"]
+)
+def test_request_that_does_not_concern_the_catalog_needs_no_statement(
+    app_with: AppWith, count_statements: Count, path: str
+) -> None:
     app = app_with(*CATALOG)
-    client = app.test_client()
-    for path in ("/api/version", "/api/settings", "/api/widgets/cli-version", "/api/none"):
-        assert statements(app, lambda path=path: client.get(path)) == []
+    assert count_statements(app, lambda: app.test_client().get(path)) == 0

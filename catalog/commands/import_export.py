@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from catalog.atomic_files import replacing
+from catalog.atomic_files import atomic_replace
 from catalog.commands.base import (
     CommandError,
     command,
@@ -126,7 +126,7 @@ def open_output(file: str) -> Iterator[BinaryIO]:
             with open(file, "wb") as device:
                 yield device
         else:
-            with replacing(Path(file)) as new, new.open("wb") as output:
+            with atomic_replace(Path(file)) as new, new.open("wb") as output:
                 yield output
     except BrokenPipeError:
         raise

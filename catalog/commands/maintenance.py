@@ -17,7 +17,7 @@ from catalog.commands.base import (
 from catalog.commands.terminal import replace_unprintable
 from catalog.serving import server
 from catalog.store import backups
-from catalog.store.integrity import bundle_findings, findings
+from catalog.store.integrity import check_bundles, check_catalog
 from catalog.text import plural
 
 
@@ -29,7 +29,7 @@ def check() -> None:
     if there is one.
     """
     count = 0
-    for finding in chain(findings(database()), bundle_findings(database(), bundles())):
+    for finding in chain(check_catalog(database()), check_bundles(database(), bundles())):
         click.echo(replace_unprintable(finding))
         count += 1
     if count:

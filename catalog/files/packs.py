@@ -80,7 +80,7 @@ def pack(
             _add_member(archive, name, file)
         for number, sha256 in enumerate(hashes, start=1):
             try:
-                with bundles.checked(sha256) as bundle:
+                with bundles.open_verified(sha256) as bundle:
                     _add_member(archive, BUNDLES + sha256, bundle)
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error

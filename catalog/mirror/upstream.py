@@ -21,7 +21,7 @@ from urllib3.exceptions import (
 from catalog import __version__
 from catalog.documents import web_address
 from catalog.mirror.http_pool import create_pool, request_deadline
-from catalog.store.bundles import private
+from catalog.store.bundles import open_private
 from catalog.text import quoted
 
 # For one wait each; MAX_REQUEST_SECONDS is for one request with its whole response.
@@ -299,7 +299,7 @@ def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             raise ProtocolError("the response is not the requested range")
     else:
         raise UnexpectedStatusError(f"the response status is {response.status}, not 200")
-    with open(partial, "ab" if start else "wb", opener=private) as file:
+    with open(partial, "ab" if start else "wb", opener=open_private) as file:
         try:
             file.writelines(_read_chunks(response, size - start))
         except BodyTooLargeError:

@@ -1,1 +1,1 @@
-"""The SQLite file: everything that reads or writes it."""
+"""The SQLite database: connections, queries, writes and maintenance; and the held bundles."""

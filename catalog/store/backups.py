@@ -1,35 +1,34 @@
-"""Complete copies of the catalog, taken and put back while the service runs."""
+"""Backup and restore of the whole catalog, also while the service runs."""
 
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from catalog.atomic_files import replacing, scratch_directory
+from catalog.atomic_files import atomic_replace, scratch_directory
 from catalog.store.database import Database
-from catalog.store.migrations import begin_history, rebuild
+from catalog.store.migrations import rebuild_tables, set_new_revision
+from catalog.store.schema import SCHEMA_VERSION, check_schema, schema_version
 from catalog.store.sqlite import (
-    SCHEMA_VERSION,
     DatabaseError,
-    check_header,
     check_integrity,
     connect,
-    copy,
+    copy_to_file,
     is_damage,
-    remove_wal,
-    schema_version,
 )
+from catalog.store.wal import remove_wal
+from catalog.text import path_text
 
 
 def backup(database: Database, target: Path) -> None:
-    """Copy the catalog as it is now to the target, which is replaced whole or not at all."""
+    """Copy the current catalog to the target, which is replaced as a whole or not at all."""
     if target.exists() and not target.is_file():
         raise DatabaseError(f"{target} is not a file.")
     if target.exists() and target.samefile(database.path):
         raise DatabaseError(f"{target} is the catalog itself.")
     try:
         with database.read() as connection:
-            copy(connection, target)
+            copy_to_file(connection, target)
     except OSError as error:
         raise DatabaseError(f"{target} cannot be written: {error.strerror}.") from error
     except sqlite3.Error as error:
@@ -37,50 +36,49 @@ def backup(database: Database, target: Path) -> None:
 
 
 def restore(database: Database, source: Path) -> Path | None:
-    """Take over all that a backup holds, in one step that a running service sees at once.
+    """Replace the whole catalog by a backup; a running service uses it from the next request on.
 
-    A file that is too damaged to be taken over is set aside; answers where it is then.
+    A database file that cannot be opened is renamed; return its new path.
     """
-    kept = Database(source)
-    beside = database.path.absolute().parent
+    name = path_text(source)
     try:
         with (
             closing(connect(source, "mode=ro")) as connection,
-            scratch_directory(beside) as directory,
+            scratch_directory(database.path.absolute().parent) as directory,
         ):
-            check_header(connection, kept.name)
+            check_schema(connection, name)
             check_integrity(connection)
-            copied = directory / "catalog.db"
-            copy(connection, copied)
-            return _put(copied, database)
+            copy = directory / "catalog.db"
+            copy_to_file(connection, copy)
+            return _replace(database, copy)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{kept.name} cannot be restored: {error}.") from error
+        raise DatabaseError(f"{name} cannot be restored: {error}.") from error
 
 
-def _put(copied: Path, database: Database) -> Path | None:
-    with closing(connect(copied, "mode=rw")) as connection:
+def _replace(database: Database, copy: Path) -> Path | None:
+    with closing(connect(copy, "mode=rw")) as connection:
         if schema_version(connection) < SCHEMA_VERSION:
             with connection:
                 connection.execute("BEGIN")
-                rebuild(connection)
-        begin_history(connection)
-        # The mode is in the first page, and would be taken over with it.
+                rebuild_tables(connection)
+        set_new_revision(connection)
+        # The journal mode is stored in the first page, which is copied with the others.
         connection.execute("PRAGMA journal_mode = WAL")
         if database.exists() and not _is_damaged(database):
-            database.take_over(connection)
+            database.replace_content(connection)
             return None
-    aside = None
+    damaged = None
     if database.exists():
-        aside = database.path.with_name(f"{database.path.name}.damaged")
-        os.replace(database.path, aside)
+        damaged = database.path.with_name(f"{database.path.name}.damaged")
+        os.replace(database.path, damaged)
     remove_wal(database.path)
-    with replacing(database.path) as new:
-        os.replace(copied, new)
-    return aside
+    with atomic_replace(database.path) as new:
+        os.replace(copy, new)
+    return damaged
 
 
 def _is_damaged(database: Database) -> bool:
-    """Whether the file is beyond opening; raises where it is sound, but not ours to replace."""
+    """Return whether the file is damaged; raise if it cannot be used for another reason."""
     try:
         database.check()
     except DatabaseError as error:

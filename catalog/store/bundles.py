@@ -1,4 +1,4 @@
-"""A directory of bundles, each in a file that is named by the SHA-256 of what it holds."""
+"""The directory of held bundles: files that are named by the SHA-256 of their content."""
 
 import fcntl
 import hashlib
@@ -17,31 +17,32 @@ PARTIAL = ".partial"
 
 
 class BundleError(Exception):
-    """A bundle is not what it should be; the message says why, to go on from its name."""
+    """A bundle does not have the expected content; the message continues a sentence about it."""
 
 
 class Bundles:
-    """The bundles that this service holds; a file has its name only once its bytes are checked."""
+    """The bundles that this service holds. A file gets its name after its content was verified."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # For messages: a name that is not Unicode can be printed too.
+        # The path for messages, printable even if it is not Unicode.
         self.name = path_text(directory)
         # Called once before waiting for another process that writes to the directory.
         self.on_wait: Callable[[], None] | None = None
 
     def path(self, sha256: str) -> Path:
-        """Where the bundle with this hash is, or would be."""
-        if not HASH.fullmatch(sha256):  # the one name that ever reaches the file system
+        """Return the path of the bundle with this hash, whether or not it exists."""
+        # No other text from outside becomes part of a path.
+        if not HASH.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.directory / sha256
 
     def partial(self, sha256: str) -> Path:
-        """Where a bundle may grow, in one thread at a time, until accept() has checked it."""
+        """Return the path for an incomplete bundle, which one thread writes until accept()."""
         return self.path(sha256).with_suffix(PARTIAL)
 
     def holds(self, sha256: str, size: int | None = None) -> bool:
-        """Whether the bundle is here, and has this size if one is given."""
+        """Return whether the bundle exists, with this size if one is given."""
         try:
             status = self.path(sha256).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -49,11 +50,11 @@ class Bundles:
         return size in (None, status.st_size)
 
     def hashes(self) -> Iterator[str]:
-        """The hash of each bundle that is here, in order."""
+        """Return the hash of each bundle, sorted."""
         return (name for name in self._names() if HASH.fullmatch(name))
 
     def partials(self) -> Iterator[str]:
-        """The hash of each bundle that has begun to come, in order."""
+        """Return the hash of each incomplete bundle, sorted."""
         for name in self._names():
             if name.endswith(PARTIAL) and HASH.fullmatch(name.removesuffix(PARTIAL)):
                 yield name.removesuffix(PARTIAL)
@@ -66,10 +67,10 @@ class Bundles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Have the directory, made where it is missing, to oneself among those who write to it.
+        """Lock the directory for the block, and create it if it is missing.
 
-        Who adds a bundle keeps this until a version names it, lest it be removed as one that
-        none names.
+        Keep the lock from adding a bundle until a version names it: flask gc removes bundles that
+        no version names.
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.locked():
@@ -77,7 +78,7 @@ class Bundles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let no other process write to the directory meanwhile, if there is one."""
+        """Lock the directory for the block, if it exists, so that no other process writes to it."""
         try:
             descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -92,21 +93,21 @@ class Bundles:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)  # which unlocks; so does the end of the process, whatever ends it
+            # This unlocks it. The system does the same when the process ends or is killed.
+            os.close(descriptor)
 
     def add(self, sha256: str, size: int, chunks: Iterable[bytes]) -> None:
-        """Keep what the chunks hold; raises BundleError unless it has this hash and this size."""
-        partial = self.partial(sha256)
-        with open(partial, "wb", opener=private) as file:
+        """Store the chunks as the bundle; raise BundleError unless they have this hash and size."""
+        with open(self.partial(sha256), "wb", opener=open_private) as file:
             file.writelines(chunks)
         self.accept(sha256, size)
 
     def accept(self, sha256: str, size: int) -> None:
-        """Keep the partial file as the bundle; raises BundleError, and removes it, if it is not."""
+        """Store the partial file as the bundle; raise BundleError and remove it if it differs."""
         partial = self.partial(sha256)
         with open(partial, "rb") as file:
             try:
-                _check(file, sha256, size)
+                _verify(file, sha256, size)
             except BundleError:
                 partial.unlink()
                 raise
@@ -115,38 +116,38 @@ class Bundles:
         os.replace(partial, self.path(sha256))
 
     def sync(self) -> None:
-        """Let the bundles last through a loss of power; before a version says that they are here.
+        """Make added bundles survive a loss of power; call it before a version names them.
 
-        Once for many of them: it takes as long as all the rest of keeping one.
+        Call it once for many bundles: it takes as long as storing one.
         """
         sync_directory(self.directory)
 
     @contextmanager
-    def checked(self, sha256: str, size: int | None = None) -> Iterator[BufferedReader]:
-        """The bundle, open to be read; raises BundleError unless it is what its name says."""
+    def open_verified(self, sha256: str, size: int | None = None) -> Iterator[BufferedReader]:
+        """Open the bundle for the block; raise BundleError unless it has this hash and size."""
         try:
             with open(self.path(sha256), "rb") as file:
-                _check(file, sha256, size)
+                _verify(file, sha256, size)
                 file.seek(0)
                 yield file
         except (FileNotFoundError, NotADirectoryError):
             raise BundleError(f"it is not in {self.name}") from None
 
     def remove(self, sha256: str) -> None:
-        """Remove the bundle, whole or partial; no version may name it any more."""
+        """Remove the bundle and its partial file; no version may name it."""
         self.path(sha256).unlink(missing_ok=True)
         self.partial(sha256).unlink(missing_ok=True)
 
 
-def private(path: str, flags: int) -> int:
-    """An opener for open() that makes a file for its owner alone."""
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read and write; an opener for open()."""
     return os.open(path, flags, 0o600)
 
 
-def _check(file: BufferedReader, sha256: str, size: int | None) -> None:
-    found = os.fstat(file.fileno()).st_size
-    if size not in (None, found):
-        raise BundleError(f"it has {found} bytes, not {size}")
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != sha256:
-        raise BundleError(f"its SHA-256 is {digest}, not {sha256}")
+def _verify(file: BufferedReader, sha256: str, size: int | None) -> None:
+    actual_size = os.fstat(file.fileno()).st_size
+    if size not in (None, actual_size):
+        raise BundleError(f"it has {actual_size} bytes, not {size}")
+    actual_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual_sha256 != sha256:
+        raise BundleError(f"its SHA-256 is {actual_sha256}, not {sha256}")

@@ -1,13 +1,23 @@
-"""One SQLite file: its schema version, what reads may see of it, and the one way to write to it."""
+"""The catalog's database: one SQLite file that many threads read and one at a time writes.
+
+- `connection_pool`: a connection for each thread, and what happens when the file is replaced.
+- `catalog_file`: one opened file with its WAL.
+- `deadlines`: how long the current thread may read or wait.
+- `sqlite`, `wal`, `schema`: connections, WAL files and schema versions of SQLite in general.
+"""
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TypeGuard
 
-from catalog.atomic_files import replacing
-from catalog.store.open_file import OpenFile
+from catalog.atomic_files import atomic_replace
+from catalog.store.catalog_file import missing_permission
+from catalog.store.connection_pool import ConnectionPool
+from catalog.store.deadlines import Deadline
+from catalog.store.schema import schema_statements
 from catalog.store.sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
@@ -15,165 +25,195 @@ from catalog.store.sqlite import (
     Statement,
     WouldBlock,
     connect,
+    execute_all,
     is_busy,
     is_disk_full,
     is_file_error,
-    missing_permission,
-    remove_wal,
-    run,
-    schema_statements,
     snapshot,
 )
+from catalog.store.wal import WAL_LIMIT, remove_wal
+from catalog.text import path_text
 
-STALLED_BUSY_TIMEOUT_MS = 5  # each that waits in the queue has to wait for those before it too
-PATIENT_BUSY_TIMEOUT_MS = 60_000
+# While another process keeps the write lock, queued writes wait one after another: keep it short.
+STALLED_BUSY_TIMEOUT_MS = 5
+# A command waits a second before it calls on_wait, and then this long.
+COMMAND_BUSY_TIMEOUT_MS = 60_000
 
 
-class Database(OpenFile):
-    """The catalog's file. Each thread reads through its own connection; all share one to write."""
+class Database:
+    """The catalog's database file. All methods may be called by any thread.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
-        # Whether another process holds the write lock.
-        self._stalled = False
-        # The last write, if it failed by a fault of the file.
-        self._failed: list[Statement] = []
-        # Called once where another process holds the write lock for over a second. A command that
-        # sets it waits as long as a person at a terminal would; a web request does not.
+    Reading:    reader(), read(), release(), long_read()
+    Deadlines:  set_deadline(), deadline, mark_io_thread()
+    Writing:    write(), dry_run(), on_wait
+    Checks:     exists(), check(), check_permissions(), check_writes()
+    The file:   path, name, create(), replace_content(), close()
+
+    A write is a list of statements that do not depend on each other's results, so it could also be
+    sent to another process. Nothing outside this class needs the connection that writes.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        wal_limit: int = WAL_LIMIT,
+    ) -> None:
+        self.path = Path(path)
+        # The path for messages, printable even if it is not Unicode.
+        self.name = path_text(self.path)
+        # The deadline of the current thread.
+        self.deadline = Deadline()
+        # Called once when a write has waited a second for another process. A command sets it, and
+        # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
+        self._busy_timeout_ms = busy_timeout_ms
+        self._connections = ConnectionPool(self.path, self.deadline, busy_timeout_ms, wal_limit)
+        # Whether the last write found the file locked by another process.
+        self._is_stalled = False
+        # The last install, if the state of the file made it fail; check_writes() retries it.
+        self._failed_write: list[Statement] = []
 
-    def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
-        """Make reads of this thread raise DeadlineExceeded once so many seconds have passed.
+    def reader(self) -> Connection:
+        """Return this thread's connection for reading; each statement sees the latest commit."""
+        return self._connections.reader()
 
-        At a final deadline the request ends with 503; at another it begins again in the pool.
-        """
-        self.deadline.set(seconds, is_final)
-
-    def mark_io_thread(self) -> None:
-        """Have this thread never wait: what would block raises WouldBlock, a DeadlineExceeded."""
-        self.deadline.on_io_thread = True
-        self.release()
-        # Its connection was opened to wait.
-        self._thread.connection = None
-
-    def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Within, a read may take long; False where a write waits for such reads to end."""
-        return self._long_reads.reading(timeout)
+    def release(self) -> None:
+        """Let other threads close this thread's connection; call it at the end of a request."""
+        self._connections.release()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection on which every statement sees the same state of the catalog."""
+        """Have a connection on which every statement sees the same state of the catalog."""
         connection = self.reader()
         with snapshot(connection):
             yield connection
 
+    def long_read(self, timeout: float) -> AbstractContextManager[bool]:
+        """Announce reads that may take long; False if a write holds them back until the timeout.
+
+        Other reads that take long would let the WAL grow.
+        """
+        return self._connections.long_read(timeout)
+
+    def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
+        """Make reads of this thread raise DeadlineExceeded once so many seconds have passed.
+
+        At a final deadline the request fails with 503; otherwise it starts again in a pool.
+        """
+        self.deadline.set(seconds, is_final)
+
+    def mark_io_thread(self) -> None:
+        """Make this thread the I/O thread: where it would wait, it gets WouldBlock instead."""
+        self._connections.mark_io_thread()
+
     def write(self, statements: Iterable[Statement]) -> list[int]:
-        """Run the statements in one transaction, all or none; answers the rows each changed."""
+        """Run the statements in one transaction, all or none; return the rows each changed."""
         try:
             counts = self._transact(statements, "COMMIT")
         except sqlite3.OperationalError as error:
             if not (is_disk_full(error) and isinstance(statements, list)):
                 raise
-            # On a full disk there still is the room that the WAL has, once it begins anew.
+            # After a checkpoint the write can reuse the space of the WAL.
             self.reader().execute("PRAGMA wal_checkpoint")
             counts = self._transact(statements, "COMMIT")
-        # Where no row was changed, nothing was written to the disk.
+        # A write that changed no row did not use the disk.
         if any(counts):
-            self._failed = []
+            self._failed_write = []
         return counts
 
     def dry_run(self, statements: Iterable[Statement]) -> list[int]:
-        """What write() would answer, without keeping anything."""
+        """Return what write() would return, and change nothing."""
         return self._transact(statements, "ROLLBACK")
 
     def _transact(self, statements: Iterable[Statement], end: str) -> list[int]:
-        with self.deadline.holding(self._write_lock):
-            connection = self._current_writer()
+        with self._connections.writer() as connection:
             try:
-                if end == "COMMIT" and not self.on_wait and _is_one(statements):
-                    # It is a transaction of its own; each further statement costs a GIL switch.
+                if end == "COMMIT" and not self.on_wait and is_single(statements):
+                    # It commits by itself. BEGIN and COMMIT would cost two GIL switches each.
                     counts = [connection.execute(*statements[0]).rowcount]
                 else:
-                    _begin(connection, self.on_wait)
-                    counts = run(connection, statements, end)
+                    begin_write(connection, self.on_wait)
+                    counts = execute_all(connection, statements, end)
             except sqlite3.DatabaseError as error:
                 if is_busy(error):
-                    # The next write need not wait as long to learn the same.
-                    self._wait_for_others(STALLED_BUSY_TIMEOUT_MS)
-                elif is_file_error(error) and _is_one(statements):
-                    self._failed = statements
+                    self._is_stalled = True
+                    set_busy_timeout(connection, STALLED_BUSY_TIMEOUT_MS)
+                elif is_file_error(error) and is_single(statements):
+                    self._failed_write = statements
                 raise
-            if self._stalled:
-                self._wait_for_others(BUSY_TIMEOUT_MS)
+            if self._is_stalled:
+                self._is_stalled = False
+                set_busy_timeout(connection, self._busy_timeout_ms)
             return counts
 
-    def _wait_for_others(self, milliseconds: int) -> None:
-        self._stalled = milliseconds < BUSY_TIMEOUT_MS
-        if self._writer:
-            self._writer.execute(f"PRAGMA busy_timeout = {milliseconds}")
-
     def exists(self) -> bool:
-        """Whether the file holds anything; a file of no bytes is a catalog not yet made."""
-        return self._status() is not None
+        """Return whether there is a file that is not empty."""
+        return self._connections.status() is not None
 
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
     def check_permissions(self) -> None:
-        """Raise DatabaseError where there is a file that this user may not write to."""
-        if self.exists() and (lacking := missing_permission(self.path)):
-            raise DatabaseError(f"{self.name} cannot be written: {lacking}.")
+        """Raise DatabaseError if the file exists and this user may not write to it."""
+        if self.exists() and (permission := missing_permission(self.path)):
+            raise DatabaseError(f"{self.name} cannot be written: {permission}.")
 
     def check_writes(self) -> None:
-        """Raise where the last write failed by a fault of the file, and would fail again.
+        """Raise if the last install failed because of the file, and would fail again.
 
-        It is tried: what is taken back before the commit changes nothing, but is written. Less
-        would not do, since there may be room for a part of it.
+        The same statement is written again and rolled back: on a full disk, there may be space for
+        a smaller one.
         """
-        has_wal = self._keeper is None or self._keeper.wal_size() is not None
-        if has_wal and not self._failed:
+        if self._connections.has_wal() and not self._failed_write:
             return
         if self.deadline.on_io_thread:
             raise WouldBlock
-        # A write that opens all connections anew must not wait for this thread's.
+        # A write that recovers the WAL waits until no thread reads.
         self.release()
-        self.write([("SAVEPOINT again", {}), *self._failed, ("ROLLBACK TO again", {})])
+        self.write([("SAVEPOINT retry", {}), *self._failed_write, ("ROLLBACK TO retry", {})])
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
-        """Make the catalog with what the statements put in it, or leave no catalog at all."""
+        """Create the catalog with the content that the statements add, or no file at all."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         try:
-            with replacing(self.path) as new, closing(connect(new, "mode=rw")) as connection:
+            with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                run(connection, [*schema_statements(), *statements], "COMMIT")
+                execute_all(connection, [*schema_statements(), *statements], "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
-    def take_over(self, other: sqlite3.Connection) -> None:
-        """Hold from now on what another database holds, in one step that every reader sees."""
-        with self._write_lock:
-            writer = self._current_writer()
-            # backup() would wait without a word for another process that writes.
-            _begin(writer, self.on_wait)
-            writer.execute("ROLLBACK")
-            other.backup(writer)
-            # Then the file alone is whole, as its length is compared with. It is taken over even if
-            # that fails.
+    def replace_content(self, source: sqlite3.Connection) -> None:
+        """Replace the whole content by that of another database, in one transaction."""
+        with self._connections.writer() as connection:
+            # Without this, backup() would wait for another process without calling on_wait.
+            begin_write(connection, self.on_wait)
+            connection.execute("ROLLBACK")
+            source.backup(connection)
+            # The file may have become shorter, and a shorter file is checked without its WAL. The
+            # content is replaced even if the checkpoint fails.
             with suppress(sqlite3.Error):
-                writer.execute("PRAGMA wal_checkpoint(FULL)")
+                connection.execute("PRAGMA wal_checkpoint(FULL)")
+
+    def close(self) -> None:
+        """Close the connections of all threads; the next use opens new ones."""
+        self._connections.close()
 
 
-def _is_one(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
+def is_single(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
+    """Return whether there is one statement, which is the case for an install."""
     return isinstance(statements, list) and len(statements) == 1
 
 
-def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
+def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
+    """Begin a transaction that writes; with on_wait, call it if that takes over a second."""
     if on_wait:
-        connection.execute("PRAGMA busy_timeout = 1000")
+        set_busy_timeout(connection, 1000)
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
@@ -181,5 +221,10 @@ def _begin(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -
             if not is_busy(error):
                 raise
         on_wait()
-        connection.execute(f"PRAGMA busy_timeout = {PATIENT_BUSY_TIMEOUT_MS}")
+        set_busy_timeout(connection, COMMAND_BUSY_TIMEOUT_MS)
     connection.execute("BEGIN IMMEDIATE")
+
+
+def set_busy_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
+    """Set how long the connection waits for a lock of another process."""
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")

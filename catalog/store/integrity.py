@@ -1,4 +1,4 @@
-"""A reading of the whole database, and of the bundles, that names everything wrong in them."""
+"""The check of the whole database and of all bundles, for flask check."""
 
 import json
 import sqlite3
@@ -13,24 +13,24 @@ from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.writes import version_rows, widget_row
 from catalog.text import quoted
 
-# The index's own comparison with the text it was made from; it writes nothing.
+# FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
 
 
-def findings(database: Database) -> Iterator[str]:
-    """A sentence for each thing wrong; none where all is well."""
+def check_catalog(database: Database) -> Iterator[str]:
+    """Return a sentence for each fault of the database."""
     try:
         with database.read() as connection:
-            for (found,) in connection.execute("PRAGMA integrity_check"):
-                if found != "ok":
-                    yield f"The file is damaged: {found}."
+            for (result,) in connection.execute("PRAGMA integrity_check"):
+                if result != "ok":
+                    yield f"The file is damaged: {result}."
             for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-                # Rows of a table without rowids have no number.
+                # Rows of a table WITHOUT ROWID have no number.
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
-            yield from _search_findings(connection)
+            yield from _check_search_tables(connection)
             for row in connection.execute(WIDGETS).fetchall():
-                yield from _widget_findings(connection, row)
+                yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
         _raise_unless_damaged(error)
         yield f"The database cannot be read to the end: {error}."
@@ -43,7 +43,7 @@ def findings(database: Database) -> Iterator[str]:
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    # Python's own complaints, as of text that is not UTF-8, have no code.
+    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
@@ -78,10 +78,10 @@ ORDER BY scope, name, version
 """
 
 
-def _search_findings(connection: sqlite3.Connection) -> Iterator[str]:
-    """What is wrong in the tables that search reads beside the widgets."""
+def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
+    """Return a sentence for each fault of the tables that search reads beside the widgets."""
     for (path,) in connection.execute(MISLISTED):
-        yield f"{path}: what search reads of it differs from the widget."
+        yield f"{path}: its listing for search differs from the widget."
     for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
         yield f"Search has a summary for widget {widget_id}, which is not listed."
     for path, version in connection.execute(MISSING_RANGES):
@@ -89,10 +89,10 @@ def _search_findings(connection: sqlite3.Connection) -> Iterator[str]:
     for text, *stored in connection.execute(RANGES):
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
-            yield f"SDK range {quoted(text)}: its intervals differ from what it admits."
+            yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
 
 
-HELD = """
+HELD_BUNDLES = """
 SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
 JOIN widget ON widget.id = widget_id
 WHERE bundle_path IS NOT NULL
@@ -100,26 +100,27 @@ ORDER BY scope, name, version
 """
 
 
-def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
-    """A sentence for each bundle that is missing or has other bytes than its name says."""
+def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
+    """Return a sentence for each bundle that is missing or whose content has another hash."""
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
     try:
-        held = database.reader().execute(HELD).fetchall()
+        rows = database.reader().execute(HELD_BUNDLES).fetchall()
     except sqlite3.DatabaseError as error:
         _raise_unless_damaged(error)
-        return  # findings() has said so
-    for *named, path in held:
-        version = HeldBundle(*named)
-        where = f"{version.scope}/{version.name}: version {version.version}"
-        if path != bundle_path(version):
-            yield f"{where}: its bundle is said to be at {quoted(path)}, where it is not served."
-        if version.sha256 in wrong:
-            yield f"{where}: its bundle {version.sha256} has the wrong bytes."
-        elif not bundles.holds(version.sha256, version.size):
+        # check_catalog() reports it.
+        return
+    for *columns, path in rows:
+        bundle = HeldBundle(*columns)
+        version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
+        if path != bundle_path(bundle):
+            yield f"{version}: bundle_path is {quoted(path)}, where its bundle is not served."
+        if bundle.sha256 in wrong:
+            yield f"{version}: its bundle {bundle.sha256} has the wrong bytes."
+        elif not bundles.holds(bundle.sha256, bundle.size):
             yield (
-                f"{where}: its bundle {version.sha256} of {version.size} bytes is not in "
+                f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
                 f"{bundles.name}."
             )
 
@@ -127,7 +128,7 @@ def bundle_findings(database: Database, bundles: Bundles) -> Iterator[str]:
 def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
     for sha256 in bundles.hashes():
         try:
-            with bundles.checked(sha256):
+            with bundles.open_verified(sha256):
                 pass
         except BundleError as error:
             yield sha256, str(error)
@@ -150,7 +151,10 @@ WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id
 """
 
 
-def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
+PRECEDENCES = "SELECT version, precedence FROM version WHERE widget_id = :id"
+
+
+def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
     path = f"{row['scope']}/{row['name']}"
     unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
     for version, permissions in unreadable:
@@ -158,7 +162,7 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
             f"{path}: version {version}: permissions must be an array of strings, "
             f"not {quoted(permissions)}."
         )
-    # Rendering the summary would fail on them too.
+    # The checks below would fail on them.
     if unreadable:
         return
     if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
@@ -171,14 +175,10 @@ def _widget_findings(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterat
         return
     for warning in checked.warnings:
         yield f"{path}: {warning}."
-    widget = widget_row(checked)
-    if (row["folded_name"], row["folded_text"]) != (widget["folded_name"], widget["folded_text"]):
+    expected = widget_row(checked)
+    if any(row[column] != expected[column] for column in ("folded_name", "folded_text")):
         yield f"{path}: its text for search differs from its name and description."
-    stored = dict(
-        connection.execute(
-            "SELECT version, precedence FROM version WHERE widget_id = :id", {"id": row["id"]}
-        ).fetchall()
-    )
+    precedences = dict(connection.execute(PRECEDENCES, {"id": row["id"]}).fetchall())
     for version in version_rows(checked):
-        if stored[version["version"]] != version["precedence"]:
-            yield f"{path}: version {version['version']} is sorted at the wrong place."
+        if precedences[version["version"]] != version["precedence"]:
+            yield f"{path}: version {version['version']} has the wrong precedence for sorting."

@@ -1,6 +1,7 @@
-"""A database of an earlier release: upgraded in place, or left exactly as it was."""
+"""A database of an earlier release: migrated when it is opened, or left unchanged."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from conftest import Server, create_demo
 from app import create_app
 from catalog.store import backups
 from catalog.store.database import Database
-from catalog.store.integrity import findings
-from catalog.store.sqlite import SCHEMA_VERSION, DatabaseError
+from catalog.store.integrity import check_catalog
+from catalog.store.schema import SCHEMA_VERSION
+from catalog.store.sqlite import DatabaseError
 
 DATA = Path(__file__).parent / "data"
 PATHS = [
@@ -27,7 +29,7 @@ PATHS = [
 
 @pytest.fixture(params=range(1, SCHEMA_VERSION))
 def old(request: pytest.FixtureRequest, tmp_path: Path, demo_database: Path) -> Path:
-    """The demo catalog in each earlier schema, with ids that were given to rows since deleted."""
+    """The demo catalog in each earlier schema, whose highest ids belong to deleted rows."""
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((DATA / f"schema-{request.param}.sql").read_text())
@@ -44,10 +46,10 @@ def old(request: pytest.FixtureRequest, tmp_path: Path, demo_database: Path) -> 
     return path
 
 
-def answers(path: Path) -> list[bytes]:
+def responses(path: Path) -> list[bytes]:
     app = create_app({"DATABASE": path})
     try:
-        return [app.test_client().get(each).data for each in PATHS]
+        return [app.test_client().get(url).data for url in PATHS]
     finally:
         app.extensions["database"].close()
 
@@ -57,33 +59,37 @@ def version(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def test_old_file_answers_as_a_new_one_of_the_same_catalog(old: Path, demo_database: Path) -> None:
-    assert answers(old) == answers(demo_database)
+def test_migrated_file_gives_the_same_responses_as_a_new_one(
+    old: Path, demo_database: Path
+) -> None:
+    assert responses(old) == responses(demo_database)
     assert version(old) == SCHEMA_VERSION
 
 
-def test_upgraded_file_is_made_like_a_new_one(old: Path, demo_database: Path) -> None:
+def test_migrated_file_has_the_schema_of_a_new_one(old: Path, demo_database: Path) -> None:
     Database(old).check()
-    made = []
+    schemas = []
     for path in (old, demo_database):
         with closing(sqlite3.connect(path)) as connection:
             query = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
-            made.append(connection.execute(query).fetchall())
+            schemas.append(connection.execute(query).fetchall())
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    assert made[0] == made[1]
+    assert schemas[0] == schemas[1]
 
 
-def test_upgraded_file_passes_the_check_as_a_new_one_does(old: Path, demo_database: Path) -> None:
-    found = []
+def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
+    old: Path, demo_database: Path
+) -> None:
+    findings = []
     for path in (old, demo_database):
         database = Database(path)
-        found.append(list(findings(database)))
+        findings.append(list(check_catalog(database)))
         database.close()
-    assert found[0] == found[1]
+    assert findings[0] == findings[1]
 
 
-def test_upgrade_keeps_where_bundles_are_held_and_where_widgets_came_from(
+def test_migration_keeps_bundle_paths_and_mirrored_widgets(
     tmp_path: Path, demo_database: Path
 ) -> None:
     path = tmp_path / "catalog.db"
@@ -109,58 +115,60 @@ def test_upgrade_keeps_where_bundles_are_held_and_where_widgets_came_from(
     assert entry["bundleUrl"].startswith("http://localhost/x/")
 
 
-def test_ids_that_were_given_away_do_not_come_again(old: Path) -> None:
+def test_ids_of_deleted_rows_are_not_used_again(old: Path) -> None:
     Database(old).check()
     with closing(sqlite3.connect(old)) as connection:
         sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     assert sequences == {"widget": 5000, "version": 5000}
 
 
-def test_the_file_as_it_was_is_kept_beside_for_its_owner_only(old: Path) -> None:
+def test_old_file_is_copied_for_its_owner_only(old: Path) -> None:
     before = version(old)
     with closing(sqlite3.connect(old)) as connection:
         rows = connection.execute("SELECT * FROM widget ORDER BY id").fetchall()
     Database(old).check()
-    kept = old.with_name(f"catalog.db.schema-{before}")
-    assert version(kept) == before
-    assert kept.stat().st_mode & 0o777 == 0o600
-    with closing(sqlite3.connect(kept)) as connection:
+    copy = old.with_name(f"catalog.db.schema-{before}")
+    assert version(copy) == before
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("SELECT * FROM widget ORDER BY id").fetchall() == rows
 
 
-def test_service_that_starts_on_an_old_file_says_that_it_upgraded_it(old: Path) -> None:
+def test_service_logs_that_it_migrated_an_old_file(old: Path) -> None:
     before = version(old)
     server = Server(old)
     status = server.request("GET", PATHS[0])[0].status
     server.process.terminate()
-    _, said = server.process.communicate(timeout=10)
+    _, log = server.process.communicate(timeout=10)
     assert status == 200
-    assert (
-        f"Upgraded {old} to schema version {SCHEMA_VERSION}; as it was, it is {old}.schema-{before}"
-        in said
+    assert log == (
+        f"Migrated {old} from schema version {before} to {SCHEMA_VERSION}. "
+        f"The old file was copied to {old}.schema-{before}.\n"
     )
 
 
-def spoil_the_copy(old: Path) -> str:
+def block_the_copy(old: Path) -> str:
     old.with_name(f"catalog.db.schema-{version(old)}").mkdir()
     return "Is a directory."
 
 
-def spoil_the_tables(old: Path) -> str:
+def block_the_tables(old: Path) -> str:
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("CREATE TABLE old_version (id INTEGER)")
     return "there is already another table or index with this name: old_version."
 
 
-@pytest.mark.parametrize("spoil", [spoil_the_copy, spoil_the_tables])
-def test_failed_upgrade_leaves_the_old_file(old: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("block", [block_the_copy, block_the_tables])
+def test_failed_migration_leaves_the_old_file_unchanged(
+    old: Path, block: Callable[[Path], str]
+) -> None:
     before_version = version(old)
-    reason = spoil(old)
+    reason = block(old)
     with closing(sqlite3.connect(old)) as connection:
         before = list(connection.iterdump())
-    with pytest.raises(DatabaseError) as failed:
+    with pytest.raises(DatabaseError) as error:
         Database(old).check()
-    assert str(failed.value) == f"{old} cannot be upgraded, and is as it was: {reason}"
+    assert str(error.value) == f"{old} cannot be migrated and is unchanged: {reason}"
     with closing(sqlite3.connect(old)) as connection:
         assert list(connection.iterdump()) == before
     assert version(old) == before_version
@@ -172,5 +180,5 @@ def test_backup_of_an_earlier_release_can_be_restored(
     new = create_demo(tmp_path / "new.db")
     before = version(old), old.read_bytes()
     backups.restore(Database(new), old)
-    assert answers(new) == answers(demo_database)
+    assert responses(new) == responses(demo_database)
     assert (version(old), old.read_bytes()) == before

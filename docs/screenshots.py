@@ -1,4 +1,4 @@
-"""Takes the pictures of the README: the demo catalog, in the Chromium that is installed here."""
+"""Take the pictures in docs/: pages of the demo catalog in the installed Chromium."""
 
 import logging
 import shutil
@@ -29,7 +29,7 @@ MAX_BYTES = 150_000
 
 @contextmanager
 def demo_catalog() -> Iterator[str]:
-    """The address of a service with the demo catalog in it."""
+    """Serve the demo catalog; yield its URL."""
     with tempfile.TemporaryDirectory() as directory:
         database = Database(Path(directory) / "demo.db")
         with (ROOT / "seed" / "demo.jsonl").open("rb") as file:
@@ -45,8 +45,9 @@ def demo_catalog() -> Iterator[str]:
 def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("chromium is not installed here: no picture can be taken.")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it would tell of each request
+        sys.exit("chromium is not installed.")
+    # No line for each request.
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with demo_catalog() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
         for name, (path, scheme, height) in PICTURES.items():

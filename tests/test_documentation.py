@@ -84,7 +84,7 @@ def test_the_readme_leads_from_a_search_to_a_published_widget_and_a_mirror(tmp_p
     *pairs, last = console_lines("".join(map(section, sections)))
     with Server(create_demo(tmp_path / "catalog.db")) as server:
         assert_outputs(pairs, checkout(tmp_path), server.url)
-    assert len(pairs) >= 10
+    assert len(pairs) >= 9
     assert_serves_mirror(tmp_path, 34, last)
 
 

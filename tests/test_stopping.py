@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -102,16 +101,37 @@ def test_a_request_in_flight_is_finished(
     assert count(database) == before + 1
 
 
-def test_whoever_connected_in_time_is_answered(start: Callable[..., Server]) -> None:
+@pytest.mark.parametrize("clients", [1, 200])
+def test_connections_queued_before_a_stop_get_a_response(
+    start: Callable[..., Server], clients: int
+) -> None:
+    """200 is more than one turn of the event loop accepts, and less than the backlog."""
     server = start()
     with ExitStack() as stack:
-        server.process.send_signal(signal.SIGSTOP)  # so that all of them wait to be accepted
-        waiting = [stack.enter_context(connect(server)) for _ in range(50)]
+        # A stopped process accepts nothing, so all of them stay in the listen queue.
+        server.process.send_signal(signal.SIGSTOP)
+        waiting = [stack.enter_context(connect(server)) for _ in range(clients)]
         for connection in waiting:
             connection.sendall(GET)
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
-        assert [response(connection).status for connection in waiting] == [200] * 50
+        assert [response(connection).status for connection in waiting] == [200] * clients
+    assert server.process.wait(10) == 0
+
+
+def test_connections_that_wait_for_room_when_a_stop_begins_get_a_response(
+    start: Callable[..., Server], database: Path
+) -> None:
+    server = start(CATALOG_MAX_CONNECTIONS="10")
+    lock = locked(database)
+    with ExitStack() as stack:
+        connections = []
+        for request in [POST] * 10 + [GET] * 3:
+            connections.append(stack.enter_context(connect(server)))
+            connections[-1].sendall(request)
+        server.process.send_signal(signal.SIGTERM)
+        lock.close()
+        assert [response(connection).status for connection in connections] == [200] * 13
     assert server.process.wait(10) == 0
 
 
@@ -141,16 +161,19 @@ def test_connections_that_ask_nothing_do_not_delay_the_end(start: Callable[..., 
         assert server.stop() == 0  # within the ten seconds that it waits
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="the filter that keeps newcomers out is Linux's"
-)
-def test_whoever_comes_after_is_not_let_in(start: Callable[..., Server], database: Path) -> None:
+def test_a_connection_after_the_stop_has_begun_is_refused(
+    start: Callable[..., Server], database: Path
+) -> None:
     server = start()
     lock = locked(database)
-    with in_flight(server) as connection, connect(server) as kept:
+    with in_flight(server) as connection, connect(server) as kept, connect(server) as next_kept:
         stop(server, kept)
-        with pytest.raises(TimeoutError):
-            socket.create_connection(("127.0.0.1", server.port), timeout=0.3)
+        # This request is read in a later turn of the event loop than the one of the signal, so
+        # the listening socket is closed by then.
+        next_kept.sendall(GET)
+        assert response(next_kept).status == 200
+        with pytest.raises(ConnectionRefusedError):
+            connect(server)
         lock.execute("ROLLBACK")
         assert response(connection).status == 200
     assert server.process.wait(10) == 0

@@ -6,10 +6,8 @@ import logging
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
-from array import array
 from types import FrameType
 
 from click import ClickException
@@ -148,7 +146,6 @@ def stop_on_signals(listeners: list[Listener]) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
         for listener in listeners:
-            refuse_newcomers(listener.socket)
             listener.stopping = True
         listeners[0].trigger.pull_trigger()
 
@@ -179,7 +176,7 @@ def take_turn(timeout: float, sockets: Sockets, listeners: list[Listener]) -> No
     limits = listeners[0].limits
     limits.begin_turn()
     for listener in listeners:
-        listener.accept_newcomers()
+        listener.accept_queued()
     if limits.unsent_since_check >= UNSENT_STEP:
         limits.bound_unsent(time.monotonic())
 
@@ -197,16 +194,18 @@ def end_overdue(sockets: Sockets) -> None:
 
 
 def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
-    """Answer every request that has been sent, for as long as is allowed, and end."""
+    """Respond to the requests of connected clients, queued ones included, for up to the timeout."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds:
+        for listener in listeners:
+            listener.stop_accepting()
+        take_turn(0.05, sockets, listeners)
+        end_overdue(sockets)
         busy = [
             channel for channel in channels(sockets) if channel.lingering or not channel.is_idle
         ]
         if passed > SETTLE and not busy:
             break
-        take_turn(0.05, sockets, listeners)
-        end_overdue(sockets)
     else:
         logger.warning(
             "%s not finished %s after the stop.",
@@ -215,25 +214,3 @@ def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
         )
     listeners[0].task_dispatcher.shutdown(timeout=0.5)
     wasyncore.close_all(sockets)
-
-
-# In the language of socket filters: load the flags of a TCP segment; drop it if it is a SYN.
-INSTRUCTION = struct.Struct("HBBI")
-NO_SYN = b"".join(
-    INSTRUCTION.pack(*instruction)
-    for instruction in ((0x30, 0, 0, 13), (0x45, 0, 1, 2), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFF))
-)
-SO_ATTACH_FILTER = 26
-
-
-def refuse_newcomers(listener: socket.socket) -> None:
-    """Let nobody else connect, while those who just have are accepted and answered.
-
-    To close the socket would reset them. Whoever is not let in asks again a second later, of the
-    service that was started anew or of nobody.
-    """
-    program = array("B", NO_SYN)
-    where, length = program.buffer_info()
-    with contextlib.suppress(OSError):  # only Linux has it
-        given = struct.pack("HP", length // INSTRUCTION.size, where)
-        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, given)

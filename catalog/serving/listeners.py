@@ -2,6 +2,7 @@
 
 import socket
 import time
+from typing import Any
 
 from waitress import wasyncore
 from waitress.server import TcpWSGIServer
@@ -28,6 +29,52 @@ class Listener(TcpWSGIServer):
     # Accepted while no connection could be closed to make room for it.
     _waiting: Accepted | None = None
 
+    def __init__(self, *args: Any, passed: socket.socket | None = None, **kwargs: Any) -> None:
+        """Listen on an address, given as sockinfo, or on a socket passed by systemd."""
+        self._is_passed = passed is not None
+        if passed is None:
+            super().__init__(*args, **kwargs)
+            return
+        info = (passed.family, passed.type, passed.proto, None)
+        super().__init__(*args, _sock=passed, sockinfo=info, bind_socket=False, **kwargs)
+        self.server_name = "localhost" if self._is_unix else self.effective_host
+
+    @property
+    def _is_unix(self) -> bool:
+        return bool(self.family == socket.AF_UNIX)
+
+    @property
+    def url(self) -> str:
+        """Where the listener is reached."""
+        host, port = self.effective_host, self.effective_port
+        if self._is_unix:
+            return f"unix:{port}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def getsockname(self) -> tuple[str, str]:
+        return ("unix", self.socket.getsockname()) if self._is_unix else super().getsockname()
+
+    def set_socket_options(self, connection: socket.socket) -> None:
+        # Those of waitress are for TCP.
+        if not self._is_unix:
+            super().set_socket_options(connection)
+
+    def fix_addr(self, address: Any) -> tuple[str, int]:
+        """Return the host and port of a client; a client of a Unix socket has neither."""
+        if self._is_unix:
+            return "", 0
+        host, port = address[:2]
+        # The form of an IPv4 client on a socket for both IPv4 and IPv6.
+        mapped = host.removeprefix("::ffff:")
+        return mapped if "." in mapped else host, port
+
+    def accept_connections(self) -> None:
+        """Begin to listen; a passed socket does already, with the backlog that systemd set."""
+        if self._is_passed:
+            self.accepting = True
+        else:
+            super().accept_connections()
+
     def pull_trigger(self) -> None:
         """Wake the I/O thread, unless this is the I/O thread."""
         if not self.task_dispatcher.in_loop():
@@ -53,10 +100,12 @@ class Listener(TcpWSGIServer):
         """Accept all queued connections, then close the listening socket.
 
         Call it again in the next turn of the event loop: where a connection has to wait for room,
-        the socket stays open until then.
+        the socket stays open until then. The queue of a passed socket is left to the next process.
         """
+        if not self.accepting:
+            return
         # The queue holds one more than the backlog.
-        if self.accepting and self._accept_up_to(self.adj.backlog + 1):
+        if self._is_passed or self._accept_up_to(self.adj.backlog + 1):
             # Not self.close(), which would also close the trigger that worker threads use.
             wasyncore.dispatcher.close(self)
 
@@ -84,10 +133,12 @@ class Listener(TcpWSGIServer):
         return True
 
     def _accept(self) -> Accepted | None:
-        accepted: Accepted | None = self.accept()
-        if accepted is not None:
-            self.set_socket_options(accepted[0])
-        return accepted
+        accepted = self.accept() if self.accepting else None
+        if accepted is None:
+            return None
+        connection, address = accepted
+        self.set_socket_options(connection)
+        return connection, self.fix_addr(address)
 
     def _has_room(self, now: float) -> bool:
         everyone = self.limits.everyone

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from types import FrameType
 
 from click import ClickException
@@ -20,6 +21,7 @@ from catalog.serving.connection_limits import UNSENT_STEP, ConnectionLimits
 from catalog.serving.connections import Channel
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
+from catalog.serving.socket_activation import take_passed_sockets
 from catalog.settings import trusted_networks
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural
@@ -64,20 +66,23 @@ def serve(app: Flask) -> None:
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         for listener in listeners:
             listener.access_log = log
-        print(f"Serving {database.name} on {address(listeners[0])}", flush=True)
+        print(f"Serving {database.name} on {listeners[0].url}", flush=True)
         run(sockets, listeners)
         drain(sockets, listeners, app.config["STOP_TIMEOUT"])
         database.close()
 
 
 def listen(app: Flask, sockets: Sockets) -> list[Listener]:
-    """The addresses that are served; a name such as localhost can stand for several."""
+    """Listen on the sockets passed by systemd, or else on CATALOG_HOST and CATALOG_PORT.
+
+    A name such as localhost can stand for several addresses.
+    """
     config = app.config
     host, port = config["HOST"], config["PORT"]
+    passed = take_passed_sockets()
     try:
         adjustments = Adjustments(
-            host=host,
-            port=port,
+            **({} if passed else {"host": host, "port": port}),
             backlog=config["BACKLOG"],
             connection_limit=config["MAX_CONNECTIONS"],
             max_request_header_size=config["MAX_HEAD_BYTES"],
@@ -88,10 +93,11 @@ def listen(app: Flask, sockets: Sockets) -> list[Listener]:
             server_name=host,
         )
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
-        listeners = [
-            Listener(app, sockets, dispatcher=dispatcher, adj=adjustments, sockinfo=info)
-            for info in adjustments.listen
-        ]
+        create = partial(Listener, app, sockets, dispatcher=dispatcher, adj=adjustments)
+        if passed:
+            listeners = [create(passed=each) for each in passed]
+        else:
+            listeners = [create(sockinfo=info) for info in adjustments.listen]
     except ValueError as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
@@ -105,15 +111,10 @@ def listen(app: Flask, sockets: Sockets) -> list[Listener]:
         listener.request_timeout = config["REQUEST_TIMEOUT"]
         listener.idle_timeout = config["IDLE_TIMEOUT"]
         listener.limits = limits
-        # Accepted connections inherit it.
-        listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BYTES)
+        if listener.family != socket.AF_UNIX:
+            # Accepted connections inherit it.
+            listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BYTES)
     return listeners
-
-
-def address(listener: Listener) -> str:
-    """Where a listener is reached."""
-    host = listener.effective_host
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.effective_port}"
 
 
 def make_room_for_files(connections: int, threads: int) -> None:

@@ -1,9 +1,9 @@
 """The log: a line for each request on standard output, errors on standard error.
 
 A line is one non-blocking write, so no request waits for the reader of the log. A line that cannot
-be written is dropped and counted. This costs 5.5 us of CPU time a line; a thread that collects lines
-costs 3.7 us, but needs a queue, a wake-up and a last turn at the end. Every field is escaped, so a
-client cannot forge a line.
+be written is dropped and counted. That costs 5.5 us of CPU time a line; a thread that collects the
+lines costs 3.7 us, but needs a queue, a wake-up and a last turn at the end. Every field is escaped,
+so a client cannot forge a line.
 """
 
 import contextlib

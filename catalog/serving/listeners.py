@@ -12,7 +12,7 @@ from catalog.serving.connection_limits import ConnectionLimits
 from catalog.serving.connections import Channel
 
 # A connection that was accepted, with the address of its client.
-Accepted = tuple[socket.socket, tuple[str, int]]
+NewConnection = tuple[socket.socket, tuple[str, int]]
 
 
 class Listener(TcpWSGIServer):
@@ -27,7 +27,7 @@ class Listener(TcpWSGIServer):
     stopping = False
     _has_queued = False
     # Accepted while no connection could be closed to make room for it.
-    _waiting: Accepted | None = None
+    _waiting: NewConnection | None = None
 
     def __init__(self, *args: Any, passed: socket.socket | None = None, **kwargs: Any) -> None:
         """Listen on an address, given as sockinfo, or on a socket passed by systemd."""
@@ -132,7 +132,7 @@ class Listener(TcpWSGIServer):
         self._has_queued = False
         return True
 
-    def _accept(self) -> Accepted | None:
+    def _accept(self) -> NewConnection | None:
         accepted = self.accept() if self.accepting else None
         if accepted is None:
             return None

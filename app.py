@@ -1,4 +1,4 @@
-"""The entry point of a checkout: python app.py serves, flask runs the operator's commands."""
+"""Entry point: `python app.py` serves the catalog, `flask` runs the operator's commands."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Real proxies in front of the service, configured with the blocks of docs/deployment.md."""
+"""Runs real reverse proxies with the configurations of docs/deployment.md."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
 
 
 def block(language: str) -> str:
-    """The only block of this language in the deployment guide."""
+    """Return the only code block of this language in the deployment guide."""
     text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    (found,) = text.split(f"```{language}\n")[1:]
-    return found.split("```")[0]
+    (rest,) = text.split(f"```{language}\n")[1:]
+    return rest.split("```")[0]
 
 
 def substitute(text: str, replacements: dict[str, str]) -> str:
-    """The text with every key, which must be in it, replaced."""
+    """Return the text with every key replaced; each must occur in it."""
     for old, new in replacements.items():
         assert old in text, old
         text = text.replace(old, new)
@@ -31,7 +31,7 @@ def substitute(text: str, replacements: dict[str, str]) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback that nothing listens on."""
+    """Return a port of loopback on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -39,14 +39,14 @@ def free_port() -> int:
 
 @contextmanager
 def nginx(directory: Path, upstream: int) -> Iterator[int]:
-    """Run nginx as documented in front of a port, but for addresses and paths; yields its port.
+    """Run nginx as documented, with other addresses and paths, before a port; yield its own port.
 
     Without nginx the test is skipped, or fails where REQUIRE_NGINX is set.
     """
     program, openssl = shutil.which("nginx", path=SYSTEM_PATH), shutil.which("openssl")
     if not (program and openssl):
         leave = pytest.fail if os.environ.get("REQUIRE_NGINX") else pytest.skip
-        leave("nginx or openssl is not installed: what needs a proxy is not tested.")
+        leave("nginx or openssl is not installed.")
     make_certificate(openssl, directory)
     port = free_port()
     site = substitute(
@@ -72,7 +72,7 @@ def nginx(directory: Path, upstream: int) -> Iterator[int]:
 
 
 def make_certificate(openssl: str, directory: Path) -> None:
-    """Write privkey.pem and fullchain.pem, as they are named in the guide."""
+    """Write privkey.pem and fullchain.pem, the names in the guide."""
     options = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     name = "-subj /CN=widgets.example -addext subjectAltName=DNS:widgets.example"
     files = ["-keyout", str(directory / "privkey.pem"), "-out", str(directory / "fullchain.pem")]
@@ -82,7 +82,7 @@ def make_certificate(openssl: str, directory: Path) -> None:
 
 @contextmanager
 def caddy(directory: Path, upstream: int) -> Iterator[int]:
-    """Run Caddy as documented in front of a port, but for addresses; yields its port.
+    """Run Caddy as documented, with other addresses, before a port; yield its own port.
 
     Without Caddy the test is skipped.
     """

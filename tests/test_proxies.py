@@ -1,4 +1,4 @@
-"""A proxy in front: believed where it is named, ignored everywhere else."""
+"""Reverse proxies: X-Forwarded- headers count only if they come from a trusted proxy."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from reverse_proxies import free_port
 
 from app import create_app
 
-SAID = {
+FORWARDED_HEADERS = {
     "X-Forwarded-For": "203.0.113.7",
     "X-Forwarded-Proto": "https",
     "X-Forwarded-Host": "widgets.example:8443",
@@ -27,33 +27,34 @@ SAID = {
 }
 
 
-def seen() -> Flask:
-    """The service with one route more, which answers what it takes a request for."""
+def create_echo_app() -> Flask:
+    """Create the service with one more route, which returns how the application sees a request."""
     app = create_app()
-    app.add_url_rule("/seen", view_func=what_is_seen)
+    app.add_url_rule("/echo", view_func=echo)
     return app
 
 
-SERVE_SEEN = (
-    "from catalog.serving import server; from test_proxies import seen; server.serve(seen())"
+SERVE_ECHO = (
+    "from catalog.serving.server import serve; from test_proxies import create_echo_app\n"
+    "serve(create_echo_app())"
 )
 
 
-def what_is_seen() -> object:
+def echo() -> object:
     return jsonify([request.remote_addr, request.scheme, request.host, request.script_root])
 
 
-def ask(proxy: str, client: str = "192.0.2.1", **headers: str) -> list[str]:
+def get_echo(proxy: str, client: str = "192.0.2.1", **headers: str) -> list[str]:
     os.environ["CATALOG_TRUSTED_PROXY"] = proxy
     try:
-        app = seen()
+        app = create_echo_app()
     finally:
         del os.environ["CATALOG_TRUSTED_PROXY"]
-    answer = app.test_client().get(
-        "/seen", headers=headers, environ_base={"REMOTE_ADDR": client}, base_url="http://own:8080"
+    response = app.test_client().get(
+        "/echo", headers=headers, environ_base={"REMOTE_ADDR": client}, base_url="http://own:8080"
     )
-    assert answer.status_code == 200
-    return answer.json
+    assert response.status_code == 200
+    return response.json
 
 
 DIRECT = ["192.0.2.1", "http", "own:8080", ""]
@@ -61,28 +62,28 @@ FORWARDED = ["203.0.113.7", "https", "widgets.example:8443", "/catalog"]
 
 
 @pytest.mark.parametrize("proxy", ["", "192.0.2.2", "198.51.100.0/24", "2001:db8::1"])
-def test_what_anybody_else_says_is_ignored(proxy: str) -> None:
-    assert ask(proxy, **SAID) == DIRECT
+def test_headers_of_other_clients_are_ignored(proxy: str) -> None:
+    assert get_echo(proxy, **FORWARDED_HEADERS) == DIRECT
 
 
 @pytest.mark.parametrize(
     "proxy", ["192.0.2.1", "192.0.2.0/24", "198.51.100.1, 192.0.2.1", "::1,192.0.2.1"]
 )
-def test_the_named_proxy_is_believed(proxy: str) -> None:
-    assert ask(proxy, **SAID) == FORWARDED
+def test_headers_of_a_trusted_proxy_are_applied(proxy: str) -> None:
+    assert get_echo(proxy, **FORWARDED_HEADERS) == FORWARDED
 
 
-def test_a_proxy_may_have_an_address_of_either_kind() -> None:
-    assert ask("2001:db8::/32", "2001:db8::1", **SAID) == FORWARDED
+def test_a_trusted_proxy_may_have_an_ipv6_address() -> None:
+    assert get_echo("2001:db8::/32", "2001:db8::1", **FORWARDED_HEADERS) == FORWARDED
 
 
-def test_a_proxy_that_says_nothing_changes_nothing() -> None:
-    assert ask("192.0.2.1") == DIRECT
+def test_a_proxy_without_the_headers_changes_nothing() -> None:
+    assert get_echo("192.0.2.1") == DIRECT
 
 
-def test_only_the_last_word_is_the_proxys_own() -> None:
+def test_only_the_last_value_of_a_header_counts() -> None:
     forged = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7", "X-Forwarded-Proto": "ftp, https"}
-    assert ask("192.0.2.1", **forged)[:2] == ["203.0.113.7", "https"]
+    assert get_echo("192.0.2.1", **forged)[:2] == ["203.0.113.7", "https"]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,8 @@ def test_only_the_last_word_is_the_proxys_own() -> None:
         *(("X-Forwarded-Prefix", value) for value in ("/a/", "/a?b", "/a\tb", "https://evil", "")),
     ],
 )
-def test_what_cannot_be_right_is_ignored(name: str, value: str) -> None:
-    assert ask("192.0.2.1", **{name: value}) == DIRECT
+def test_an_invalid_value_is_ignored(name: str, value: str) -> None:
+    assert get_echo("192.0.2.1", **{name: value}) == DIRECT
 
 
 def test_responses_of_the_api_are_the_same_behind_a_proxy(
@@ -106,7 +107,7 @@ def test_responses_of_the_api_are_the_same_behind_a_proxy(
     app = create_app({"DATABASE": demo_database})
     for path in ("/api/v1/widgets/search", "/api/widgets/acme/registry.json", "/api/me"):
         plain = app.test_client().get(path)
-        forwarded = app.test_client().get(path, headers=SAID)
+        forwarded = app.test_client().get(path, headers=FORWARDED_HEADERS)
         assert (forwarded.status_code, forwarded.data) == (plain.status_code, plain.data)
     app.extensions["database"].close()
 
@@ -117,7 +118,7 @@ def service(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(port: int, **settings: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE_SEEN],
+            [sys.executable, "-c", SERVE_ECHO],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -144,7 +145,7 @@ Get = Callable[..., tuple[int, bytes]]
 
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[Callable[[int], Get]]:
-    """Starts nginx as the deployment guide has it, in front of a port; returns a way through it."""
+    """Starts nginx with the documented configuration; returns a function that gets through it."""
     with ExitStack() as stack:
 
         def start(upstream: int) -> Get:
@@ -163,18 +164,18 @@ def get(certificate: Path, port: int, path: str, *headers: str) -> tuple[int, by
         context.wrap_socket(plain, server_hostname="widgets.example") as connection,
     ):
         connection.sendall(head.encode())
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    return int(response.split()[1]), response.partition(b"\r\n\r\n")[2]
 
 
-def test_behind_nginx_as_the_guide_has_it_everything_is_seen_as_the_client_sees_it(
+def test_behind_trusted_nginx_the_application_sees_what_the_client_sees(
     service: Callable[..., subprocess.Popen[str]], nginx: Callable[[int], Get]
 ) -> None:
     upstream = free_port()
     process = service(upstream, CATALOG_TRUSTED_PROXY="127.0.0.1")
     get = nginx(upstream)
-    forged = [f"{name}: {value}" for name, value in SAID.items()]
-    status, body = get("/catalog/seen", *forged)
+    forged = [f"{name}: {value}" for name, value in FORWARDED_HEADERS.items()]
+    status, body = get("/catalog/echo", *forged)
     assert (status, json.loads(body)) == (
         200,
         ["127.0.0.1", "https", "widgets.example", "/catalog"],
@@ -191,11 +192,11 @@ def test_behind_nginx_as_the_guide_has_it_everything_is_seen_as_the_client_sees_
     ]
 
 
-def test_behind_nginx_that_was_not_named_nothing_it_says_is_believed(
+def test_the_headers_of_untrusted_nginx_are_ignored(
     service: Callable[..., subprocess.Popen[str]], nginx: Callable[[int], Get]
 ) -> None:
     upstream = free_port()
     service(upstream)
-    _, body = nginx(upstream)("/catalog/seen")
+    _, body = nginx(upstream)("/catalog/echo")
     assert json.loads(body)[:2] == ["127.0.0.1", "http"]
     assert json.loads(body)[3] == ""

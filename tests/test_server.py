@@ -1,4 +1,4 @@
-"""The service as a process: how it starts, what it prints, how it ends, when it refuses."""
+"""The server process: start, first line of output, exit codes, and errors at the start."""
 
 import http.client
 import json
@@ -29,8 +29,8 @@ PROGRAMS = {
 }
 
 
-TIMES_AND_LIMITS = ["BACKLOG", "MAX_CONNECTIONS", "MAX_HEAD_BYTES", "MAX_BODY_BYTES"]
-TIMES_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
+TIMEOUTS_AND_LIMITS = ["BACKLOG", "MAX_CONNECTIONS", "MAX_HEAD_BYTES", "MAX_BODY_BYTES"]
+TIMEOUTS_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
 
 
 def create(path: Path, *documents: dict[str, object]) -> Path:
@@ -40,11 +40,11 @@ def create(path: Path, *documents: dict[str, object]) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a program with settings; whatever still runs at the end of the test is ended."""
+    """Starts a program with settings; kills what still runs at the end of the test."""
     processes = []
 
     def start_process(program: str, directory: Path, **settings: object) -> subprocess.Popen[str]:
-        # Whoever runs the tests may ignore interrupts, and a child inherits that.
+        # The tests may run with interrupts ignored, which a child process would inherit.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             PROGRAMS[program],
@@ -71,15 +71,15 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def refusal(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
-    """What a service that must not start says on standard error."""
+    """Starts a service that must fail; returns what it writes to standard error."""
 
-    def refused(program: str, directory: Path, **settings: object) -> str:
+    def start_and_fail(program: str, directory: Path, **settings: object) -> str:
         process = start(program, directory, **settings)
         out, err = process.communicate(timeout=30)
         assert (process.returncode, out) == (1, "")
         return err
 
-    return refused
+    return start_and_fail
 
 
 def get(port: int, path: str) -> bytes:
@@ -95,13 +95,13 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def taken_port() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.mark.parametrize(
-    ("program", "ending"),
+    ("program", "stop_signal"),
     [
         ("python app.py", signal.SIGTERM),
         ("python app.py", signal.SIGINT),
@@ -109,11 +109,11 @@ def taken_port() -> Iterator[int]:
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_it_prints_its_address_serves_the_file_it_is_given_and_ends_cleanly(
+def test_it_prints_its_address_serves_the_configured_file_and_exits_with_0(
     start: Callable[..., subprocess.Popen[str]],
     tmp_path: Path,
     program: str,
-    ending: signal.Signals,
+    stop_signal: signal.Signals,
 ) -> None:
     create(tmp_path / "mine.db", document("acme/only-here"))
     create(tmp_path / "catalog.db", document("acme/not-this-one"))
@@ -121,33 +121,33 @@ def test_it_prints_its_address_serves_the_file_it_is_given_and_ends_cleanly(
     line = process.stdout.readline()
     printed = re.fullmatch(r"Serving mine\.db on http://127\.0\.0\.1:([0-9]+)\n", line)
     assert printed
-    found = json.loads(get(int(printed[1]), "/api/v1/widgets/search"))
-    process.send_signal(ending)
+    response = json.loads(get(int(printed[1]), "/api/v1/widgets/search"))
+    process.send_signal(stop_signal)
     assert process.communicate(timeout=10) == ("", "")
     assert process.returncode == 0
-    assert [widget["name"] for widget in found["widgets"]] == ["only-here"]
+    assert [widget["name"] for widget in response["widgets"]] == ["only-here"]
     assert set(files(tmp_path)) == {"mine.db", "catalog.db"}
 
 
-def test_an_install_that_was_answered_survives_a_kill(tmp_path: Path) -> None:
+def test_an_acknowledged_install_survives_a_kill(tmp_path: Path) -> None:
     path = create(tmp_path / "mine.db", document("acme/clock", downloadCount=41))
     running = Server(path)
-    _, answer = running.request("POST", "/api/v1/widgets/acme/clock")
+    _, body = running.request("POST", "/api/v1/widgets/acme/clock")
     running.process.kill()
     running.process.communicate()
     connection = sqlite3.connect(path)
     (count,) = connection.execute("SELECT download_count FROM widget").fetchone()
     connection.close()
-    assert (json.loads(answer), count) == ({"success": True}, 42)
+    assert (json.loads(body), count) == ({"success": True}, 42)
 
 
-def test_a_port_that_is_taken_is_named(
-    refusal: Callable[..., str], tmp_path: Path, taken_port: int
+def test_a_port_in_use_is_named(
+    refusal: Callable[..., str], tmp_path: Path, used_port: int
 ) -> None:
     database = create(tmp_path / "mine.db")
-    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=taken_port)
-    named = f"CATALOG_HOST 127.0.0.1 with CATALOG_PORT {taken_port}"
-    assert said == f"Error: {named} cannot be served on: Address already in use.\n"
+    message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=used_port)
+    address = f"CATALOG_HOST 127.0.0.1 with CATALOG_PORT {used_port}"
+    assert message == f"Error: {address} cannot be served on: Address already in use.\n"
 
 
 def make_text(path: Path) -> None:
@@ -161,8 +161,8 @@ def make_foreign(path: Path) -> None:
     connection.close()
 
 
-def make_foreign_with_log(path: Path) -> None:
-    """What a program that was cut off leaves: its last writes are in the log alone."""
+def make_foreign_with_wal(path: Path) -> None:
+    """Write what a killed program leaves: its last writes are only in the WAL."""
     source = path.with_name("source")
     connection = sqlite3.connect(source)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -185,42 +185,42 @@ BAD_DATABASES = {
     "missing": (lambda path: None, "does not exist"),
     "text": (make_text, "not a database"),
     "foreign": (make_foreign, "not one of a widget catalog"),
-    "foreign with a log": (make_foreign_with_log, "not one of a widget catalog"),
+    "foreign with a WAL": (make_foreign_with_wal, "not one of a widget catalog"),
     "newer": (make_newer, "schema version 1000"),
     "directory": (Path.mkdir, "is not a file"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD_DATABASES)
-def test_a_file_that_cannot_be_served_is_named_and_left_as_it_is(
+def test_a_file_that_cannot_be_served_is_named_and_not_changed(
     refusal: Callable[..., str], tmp_path: Path, kind: str
 ) -> None:
     make, reason = BAD_DATABASES[kind]
     path = tmp_path / "given.db"
     make(path)
     before = files(tmp_path)
-    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=path)
-    assert said.startswith(f"Error: {path} ")
-    assert reason in said
-    assert said.count("\n") == 1
+    message = refusal("python app.py", tmp_path, CATALOG_DATABASE=path)
+    assert message.startswith(f"Error: {path} ")
+    assert reason in message
+    assert message.count("\n") == 1
     assert files(tmp_path) == before
 
 
-def test_flask_serve_refuses_a_file_as_python_does(
+def test_flask_serve_refuses_a_file_in_the_same_way(
     refusal: Callable[..., str], tmp_path: Path
 ) -> None:
     make_newer(tmp_path / "given.db")
-    said = refusal("flask serve", tmp_path, CATALOG_DATABASE="given.db")
-    assert said.startswith("Error: given.db has schema version 1000")
-    assert said.count("\n") == 1
+    message = refusal("flask serve", tmp_path, CATALOG_DATABASE="given.db")
+    assert message.startswith("Error: given.db has schema version 1000")
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_bad_setting_stops_the_start_in_one_sentence(
+def test_an_invalid_setting_stops_the_start_with_one_sentence(
     refusal: Callable[..., str], tmp_path: Path, program: str
 ) -> None:
-    said = refusal(program, tmp_path, CATALOG_THREADS="many")
-    assert said == "Error: CATALOG_THREADS must be a whole number from 1 to 64, not 'many'.\n"
+    message = refusal(program, tmp_path, CATALOG_THREADS="many")
+    assert message == "Error: CATALOG_THREADS must be a whole number from 1 to 64, not 'many'.\n"
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
     [
         *(("PORT", value) for value in ("", "http", "-1", "65536", " 80", "8_0", "８０", "80.0")),
         *(("THREADS", value) for value in ("", "0", "65", "two")),
-        *((name, value) for name in TIMES_AND_LIMITS for value in ("", "-1", "1e3", "10000000")),
-        *((name, "0") for name in TIMES_AND_LIMITS if name != "MAX_BODY_BYTES"),
+        *((name, value) for name in TIMEOUTS_AND_LIMITS for value in ("", "-1", "1e3", "10000000")),
+        *((name, "0") for name in TIMEOUTS_AND_LIMITS if name != "MAX_BODY_BYTES"),
         *(("MAX_CONNECTIONS_PER_CLIENT", value) for value in ("", "-1", "few", "100001")),
         *(("LOG_LEVEL", value) for value in ("", "INFO", "debug")),
         *(("LOG_FORMAT", value) for value in ("", "xml")),
@@ -250,34 +250,34 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
         pytest.param("THREADS", "9" * 5000, id="THREADS-5000 digits"),
     ],
 )
-def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(f"CATALOG_{name}", value)
     with pytest.raises(ClickException, match=f"^CATALOG_{name} must be .+[.]$"):
         create_app()
 
 
-def test_a_host_that_is_none_is_named(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_an_invalid_host_is_named(refusal: Callable[..., str], tmp_path: Path) -> None:
     database = create(tmp_path / "mine.db")
-    said = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_HOST="a..b")
-    assert "CATALOG_HOST" in said
-    assert said.count("\n") == 1
-    assert not said.endswith("..\n")
+    message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_HOST="a..b")
+    assert "CATALOG_HOST" in message
+    assert message.count("\n") == 1
+    assert not message.endswith("..\n")
 
 
 @pytest.mark.parametrize("path", ["/api/v1/widgets/search", "/api/health", "/api/me"])
-def test_the_server_does_not_say_what_it_is_made_of(server: Server, path: str) -> None:
+def test_no_header_names_the_server_software(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
     usual = {"content-type", "content-length", "date", "etag", "cache-control"}
     usual |= {"x-content-type-options"}
-    asked_for = {"access-control-allow-origin", "www-authenticate"}
-    assert {name.lower() for name in response.headers} <= usual | asked_for
+    usual |= {"access-control-allow-origin", "www-authenticate"}
+    assert {name.lower() for name in response.headers} <= usual
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "DELETE"])
 @pytest.mark.parametrize("path", ["/api/v1/widgets/acme/clock", "/api/stats", "/api/me", "/none"])
-def test_no_answer_is_to_be_taken_for_what_it_does_not_say_it_is(
-    server: Server, method: str, path: str
-) -> None:
+def test_every_response_has_nosniff(server: Server, method: str, path: str) -> None:
     response, _ = server.request(method, path)
     assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]
 
@@ -288,7 +288,7 @@ def test_no_answer_is_to_be_taken_for_what_it_does_not_say_it_is(
     "path",
     ["/", "/openapi.json", "/static/catalog.css", "/api/v1/widgets/search", "/api/v1/widgets/a/b"],
 )
-def test_no_header_comes_twice(
+def test_no_header_is_sent_twice(
     server: Server, path: str, method: str, headers: dict[str, str]
 ) -> None:
     response, body = server.request(method, path, **headers)

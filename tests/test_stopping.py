@@ -1,11 +1,10 @@
-"""The end of the service: what was asked before is answered, what comes after is not begun."""
+"""Stopping the service: connected clients get their responses, new connections are refused."""
 
 import http.client
 import os
 import signal
 import socket
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,11 +24,11 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(database: Path) -> Iterator[Callable[..., Server]]:
-    """Starts the service; whatever still runs at the end of the test is ended."""
+    """Starts the service; kills what still runs at the end of the test."""
     started = []
 
     def start_server(**settings: str) -> Server:
-        # Whoever runs the tests may ignore interrupts, and a child inherits that.
+        # The tests may run with interrupts ignored, which a child process would inherit.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         started.append(Server(database, **settings))
         signal.signal(signal.SIGINT, before)
@@ -45,10 +44,10 @@ def connect(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
 
 
-def response(connection: socket.socket) -> http.client.HTTPResponse:
-    answer = http.client.HTTPResponse(connection)
-    answer.begin()
-    return answer
+def receive(connection: socket.socket) -> http.client.HTTPResponse:
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response
 
 
 def count(database: Path) -> int:
@@ -61,57 +60,79 @@ def count(database: Path) -> int:
 
 
 def locked(database: Path) -> sqlite3.Connection:
-    """Holds the lock that a write needs, so that a POST stays in flight."""
+    """Return a connection that holds the write lock, so that a POST stays in flight."""
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     return connection
 
 
-def stop(server: Server, kept: socket.socket, ending: signal.Signals = signal.SIGTERM) -> None:
-    """Have the service stop, and wait until it has begun to: whom it answers then, it lets go."""
-    server.process.send_signal(ending)
-    kept.sendall(GET)
-    assert response(kept).headers["Connection"] == "close"
+def stop(server: Server, idle: socket.socket, number: signal.Signals = signal.SIGTERM) -> None:
+    """Send the signal, and return when a response on the idle connection shows that it arrived."""
+    server.process.send_signal(number)
+    idle.sendall(GET)
+    assert receive(idle).headers["Connection"] == "close"
 
 
 def in_flight(server: Server, then: bytes = b"") -> socket.socket:
-    """A connection whose POST the service is working on, with what was sent after it."""
+    """Return a connection whose POST is being handled, with more bytes sent after it."""
     connection = connect(server)
     connection.sendall(POST + then)
-    # What is sent later is answered: so the service has read what was sent before.
+    # The response to a later request shows that the service has read this one.
     assert server.request("GET", "/api/version")[0].status == 200
     return connection
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_request_in_flight_is_finished(
-    start: Callable[..., Server], database: Path, ending: signal.Signals
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_request_in_flight_gets_its_response(
+    start: Callable[..., Server], database: Path, number: signal.Signals
 ) -> None:
     before = count(database)
     server = start()
     lock = locked(database)
-    with in_flight(server) as connection, connect(server) as kept:
-        stop(server, kept, ending)
+    with in_flight(server) as connection, connect(server) as idle:
+        stop(server, idle, number)
         lock.execute("ROLLBACK")
-        answer = response(connection)
-        assert (answer.status, answer.headers["Connection"]) == (200, "close")
-        assert answer.read() == b'{"success":true}\n'
+        response = receive(connection)
+        assert (response.status, response.headers["Connection"]) == (200, "close")
+        assert response.read() == b'{"success":true}\n'
     lock.close()
     assert server.process.wait(10) == 0
-    assert not Path(f"{database}-wal").exists()  # closed in order
+    # The database was closed properly.
+    assert not Path(f"{database}-wal").exists()
     assert count(database) == before + 1
 
 
-def test_whoever_connected_in_time_is_answered(start: Callable[..., Server]) -> None:
+@pytest.mark.parametrize("clients", [1, 200])
+def test_connections_queued_before_a_stop_get_a_response(
+    start: Callable[..., Server], clients: int
+) -> None:
+    """200 is more than one turn of the event loop accepts, and less than the backlog."""
     server = start()
     with ExitStack() as stack:
-        server.process.send_signal(signal.SIGSTOP)  # so that all of them wait to be accepted
-        waiting = [stack.enter_context(connect(server)) for _ in range(50)]
+        # A stopped process accepts nothing, so all of them stay in the listen queue.
+        server.process.send_signal(signal.SIGSTOP)
+        waiting = [stack.enter_context(connect(server)) for _ in range(clients)]
         for connection in waiting:
             connection.sendall(GET)
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
-        assert [response(connection).status for connection in waiting] == [200] * 50
+        assert [receive(connection).status for connection in waiting] == [200] * clients
+    assert server.process.wait(10) == 0
+
+
+def test_connections_that_wait_for_room_when_a_stop_begins_get_a_response(
+    start: Callable[..., Server], database: Path
+) -> None:
+    server = start(CATALOG_MAX_CONNECTIONS="10")
+    lock = locked(database)
+    with ExitStack() as stack:
+        connections = []
+        for request in [POST] * 10 + [GET] * 3:
+            connections.append(stack.enter_context(connect(server)))
+            connections[-1].sendall(request)
+        server.process.send_signal(signal.SIGTERM)
+        lock.close()
+        assert [receive(connection).status for connection in connections] == [200] * 13
     assert server.process.wait(10) == 0
 
 
@@ -120,8 +141,8 @@ def test_only_the_last_response_of_a_connection_says_that_it_closes(
 ) -> None:
     server = start()
     lock = locked(database)
-    with in_flight(server, then=GET * 2) as connection, connect(server) as kept:
-        stop(server, kept)
+    with in_flight(server, then=GET * 2) as connection, connect(server) as idle:
+        stop(server, idle)
         lock.execute("ROLLBACK")
         with connection.makefile("rb") as file:
             received = file.read()
@@ -133,55 +154,60 @@ def test_only_the_last_response_of_a_connection_says_that_it_closes(
     assert server.process.wait(10) == 0
 
 
-def test_connections_that_ask_nothing_do_not_delay_the_end(start: Callable[..., Server]) -> None:
+def test_connections_without_a_request_do_not_delay_the_stop(start: Callable[..., Server]) -> None:
     server = start(CATALOG_STOP_TIMEOUT="3600")
     with ExitStack() as stack:
         for sent in (b"", b"GET /api", POST[:-2]):
             stack.enter_context(connect(server)).sendall(sent)
-        assert server.stop() == 0  # within the ten seconds that it waits
+        # Within the ten seconds that stop() waits.
+        assert server.stop() == 0
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="the filter that keeps newcomers out is Linux's"
-)
-def test_whoever_comes_after_is_not_let_in(start: Callable[..., Server], database: Path) -> None:
+def test_a_connection_after_the_stop_has_begun_is_refused(
+    start: Callable[..., Server], database: Path
+) -> None:
     server = start()
     lock = locked(database)
-    with in_flight(server) as connection, connect(server) as kept:
-        stop(server, kept)
-        with pytest.raises(TimeoutError):
-            socket.create_connection(("127.0.0.1", server.port), timeout=0.3)
+    with in_flight(server) as connection, connect(server) as idle, connect(server) as next_idle:
+        stop(server, idle)
+        # This request is read in a later turn of the event loop than the one of the signal, so
+        # the listening socket is closed by then.
+        next_idle.sendall(GET)
+        assert receive(next_idle).status == 200
+        with pytest.raises(ConnectionRefusedError):
+            connect(server)
         lock.execute("ROLLBACK")
-        assert response(connection).status == 200
+        assert receive(connection).status == 200
     assert server.process.wait(10) == 0
     lock.close()
 
 
-def test_a_second_signal_ends_it_at_once(start: Callable[..., Server], database: Path) -> None:
+def test_a_second_signal_ends_the_process_at_once(
+    start: Callable[..., Server], database: Path
+) -> None:
     server = start()
     lock = locked(database)
-    with in_flight(server), connect(server) as kept:
-        stop(server, kept)
+    with in_flight(server), connect(server) as idle:
+        stop(server, idle)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == -signal.SIGTERM
     lock.close()
 
 
-def test_it_does_not_wait_longer_than_it_may(start: Callable[..., Server], database: Path) -> None:
+def test_a_stop_ends_after_its_timeout(start: Callable[..., Server], database: Path) -> None:
     server = start(CATALOG_STOP_TIMEOUT="1", CATALOG_LOG_LEVEL="warning")
     lock = locked(database)
     with in_flight(server):
         server.process.send_signal(signal.SIGTERM)
-        said = server.process.stderr.readline()
+        message = server.process.stderr.readline()
         lock.close()
         assert server.process.wait(10) == 0
-    assert said.endswith(" WARNING 1 connection was not finished 1 second after the stop.\n")
+    assert message.endswith(" WARNING 1 connection was not finished 1 second after the stop.\n")
 
 
-def test_an_interrupt_that_is_not_for_it_is_ignored(database: Path) -> None:
-    before = signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # as a shell does for what it starts with &
+def test_an_interrupt_stays_ignored_if_it_was_at_the_start(database: Path) -> None:
+    # As a shell does for a command that it starts with &.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = Server(database)
     signal.signal(signal.SIGINT, before)
     os.kill(server.process.pid, signal.SIGINT)

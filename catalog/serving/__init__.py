@@ -1,1 +1,1 @@
-"""The process: waitress, its threads, its connections and its log."""
+"""The server process: waitress, its threads, its connections and its log."""

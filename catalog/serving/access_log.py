@@ -1,91 +1,123 @@
-"""What the service says of itself: a line for each request, and errors, neither to be forged."""
+"""The log: a line for each request on standard output, errors on standard error.
+
+A line is one non-blocking write, so no request waits for the reader of the log. A line that cannot
+be written is dropped and counted. That costs 5.5 us of CPU time a line; a thread that collects the
+lines costs 3.7 us, but needs a queue, a wake-up and a last turn at the end. Every field is escaped,
+so a client cannot forge a line.
+"""
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
 import re
 import select
+import socket
+import stat
 import sys
+import threading
 import time
-from collections import deque
-from collections.abc import Iterator
-from threading import Event, Thread
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TextIO
 
 from catalog.text import escape_unprintable
 
-MAX_LINES = 10_000  # that wait for a slow reader; some megabytes
-MAX_TARGET = 2_000  # characters of an address; beyond that it is no help to read
-PAUSE = 0.05  # seconds in which lines gather, to be written at once
-LAST_WORDS = 1  # seconds that a stop waits for a slow reader
+MAX_TARGET = 2_000  # characters
+PIPE_BYTES = 1024 * 1024  # bytes, about 10,000 lines that a slow reader may fall behind
 
-# What stands for itself in a line: no space, no backslash, nothing a terminal would obey.
+# Fields that need no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
 
 
-class Lines:
-    """Lines on their way to a file; add() never waits for whoever reads it."""
+class LogWriter:
+    """Writes lines to a descriptor without waiting for its reader."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._waiting: deque[str] = deque()
-        self._lost = 0
-        self._some = Event()
-        self._closed = False
-        self._writer = Thread(target=self._run, name="log", daemon=True)
-        self._writer.start()
+        self._send = non_blocking_writer(descriptor)
+        # The end of a line of which the first part was written.
+        self._rest = b""
+        self._dropped = 0
+        self._lock = threading.Lock()
 
-    def add(self, line: str) -> None:
-        """Have the line written soon, or count it as lost where too many wait already."""
-        if len(self._waiting) >= MAX_LINES:
-            self._lost += 1
-            return
-        self._waiting.append(line)
-        if not self._some.is_set():
-            self._some.set()
+    def write(self, text: str) -> None:
+        """Write the text; drop it and count it if that would block or fails."""
+        with self._lock:
+            if not self._write(text.encode()):
+                self._dropped += 1
 
     def close(self) -> None:
-        """Write what waits, if it is read in time."""
-        self._closed = True
-        self._some.set()
-        self._writer.join(LAST_WORDS)
+        """Write the rest of a line and the count of dropped ones, if that does not block."""
+        with self._lock:
+            self._write(b"")
 
-    def _run(self) -> None:
-        closed = False
-        while not closed:
-            if not self._closed:
-                self._some.wait()
-            closed = self._closed  # and all that was added before is written in this turn
-            if not closed:
-                time.sleep(PAUSE)
-            self._some.clear()
-            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            # Read and set with nothing between: a line lost meanwhile is told of next time.
-            lost, self._lost = self._lost, 0
-            if lost:
-                lines.append(f"{lost} lines were lost: the log was not read in time.\n")
-            try:
-                self._write("".join(lines).encode())
-            except OSError:  # a full disk, or nobody left to read; the service goes on
-                self._lost += lost + len(lines)
+    def _write(self, line: bytes) -> bool:
+        """Return whether at least the beginning of the line was written; the rest will follow."""
+        if self._rest:
+            self._rest = self._send_all(self._rest)
+            if self._rest:
+                return False
+        if self._dropped:
+            line = b"%d lines were lost: the log was not read in time.\n%b" % (self._dropped, line)
+        rest = self._send_all(line)
+        if len(rest) == len(line):
+            return False
+        self._rest, self._dropped = rest, 0
+        return True
 
-    def _write(self, data: bytes) -> None:
-        while data:
-            try:
-                data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # whoever started us may have made it so
-                select.select([], [self._descriptor], [])
+    def _send_all(self, data: bytes) -> bytes:
+        """Send as much as possible and return the rest."""
+        try:
+            while data and (count := self._send(data)):
+                data = data[count:]
+        except OSError:
+            # The reader is slow or gone, or the disk is full.
+            return data
+        return data
+
+
+def non_blocking_writer(descriptor: int) -> Callable[[bytes], int]:
+    """Return a function that writes what it can and returns its length, or raises OSError.
+
+    O_NONBLOCK is a property of the open file, which other processes may share. So it is set on a
+    second opening of the same file.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        # The journal of systemd.
+        stream = socket.socket(fileno=os.dup(descriptor))
+        return lambda data: stream.send(data, socket.MSG_DONTWAIT)
+    if stat.S_ISREG(mode):
+        # A file never blocks; a second opening would have another position in it.
+        return partial(os.write, descriptor)
+    if stat.S_ISFIFO(mode):
+        with contextlib.suppress(AttributeError, OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    try:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
+        opened = os.open(f"/proc/self/fd/{descriptor}", flags)
+    except OSError:
+        # A file of another user, or not Linux.
+        return partial(_write_if_ready, descriptor)
+    return partial(os.write, opened)
+
+
+def _write_if_ready(descriptor: int, data: bytes) -> int:
+    if not select.select([], [descriptor], [], 0)[1]:
+        raise BlockingIOError
+    # A pipe that is ready takes this much without blocking.
+    return os.write(descriptor, data[: select.PIPE_BUF])
 
 
 class AccessLog:
-    """A line for each request, as the level and the format want it."""
+    """Logs each request in the format and from the level that are configured."""
 
-    def __init__(self, level: str, form: str, lines: Lines) -> None:
+    def __init__(self, level: str, form: str, writer: LogWriter) -> None:
         self._from_status = {"info": 0, "warning": 500, "error": 1000}[level]
         self._with_query = level == "info"
         self._line = {"text": _text_line, "json": _json_line}[form]
-        self._lines = lines
+        self._write = writer.write
 
     def add(
         self,
@@ -97,17 +129,17 @@ class AccessLog:
         seconds: float,
         request_id: str = "",
     ) -> None:
-        """Log one request; target is its address as it was sent, query and all."""
+        """Log one request; target is the path and query as they were sent."""
         if status < self._from_status:
             return
         if not self._with_query:
             target = target.partition("?")[0]
-        self._lines.add(
+        self._write(
             self._line(
                 timestamp(time.time()),
-                client if is_plain(client) else escaped(client),
-                method if is_plain(method) else escaped(method),
-                target if len(target) < MAX_TARGET and is_plain(target) else escaped(target),
+                client if is_plain(client) else escape_field(client),
+                method if is_plain(method) else escape_field(method),
+                target if len(target) < MAX_TARGET and is_plain(target) else escape_field(target),
                 status,
                 size,
                 seconds * 1000,
@@ -133,28 +165,29 @@ def _json_line(
     )
 
 
-_second = (0, "")  # the last second that was put into words: most lines are of the same
+# The last second that was formatted, and its text: most lines are of the same second.
+_second = (0, "")
 
 
 def timestamp(now: float) -> str:
-    """The moment in UTC, to the millisecond, in the form of every other time of the service."""
+    """Return the time in UTC with milliseconds, in the format of every other timestamp."""
     global _second
     whole = int(now)
-    second, words = _second
+    second, text = _second
     if second != whole:
-        words = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-        _second = (whole, words)
-    return f"{words}.{int((now - whole) * 1000):03d}Z"
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+        _second = (whole, text)
+    return f"{text}.{int((now - whole) * 1000):03d}Z"
 
 
-def escaped(text: str) -> str:
-    """The text as one word of printable ASCII, cut where it would drown the line; - for none."""
+def escape_field(text: str) -> str:
+    """Return the text as one word of printable ASCII, cut to MAX_TARGET, or - if it is empty."""
     cut = text[:MAX_TARGET] + ("..." if len(text) > MAX_TARGET else "")
     return cut.encode("unicode_escape").decode("ascii").replace(" ", r"\x20") or "-"
 
 
 class ErrorFormatter(logging.Formatter):
-    """An error in a line; in text, its traceback follows in lines that begin with a space."""
+    """Formats an error as one line; in text, each line of its traceback begins with a space."""
 
     def __init__(self, form: str) -> None:
         super().__init__()
@@ -165,8 +198,8 @@ class ErrorFormatter(logging.Formatter):
         message = escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self._form == "json":
-            said = {"time": when, "level": record.levelname.lower(), "message": message}
-            return json.dumps(said | ({"traceback": trace} if trace else {}))
+            fields = {"time": when, "level": record.levelname.lower(), "message": message}
+            return json.dumps(fields | ({"traceback": trace} if trace else {}))
         lines = [
             f"{when} {record.levelname} {message}",
             *map(escape_unprintable, trace.splitlines()),
@@ -175,30 +208,33 @@ class ErrorFormatter(logging.Formatter):
 
 
 class ErrorHandler(logging.Handler):
-    """Hands what is logged to lines of its own: an error must not wait for a reader either."""
+    """Writes errors without waiting for the reader of standard error."""
 
-    def __init__(self, form: str, lines: Lines) -> None:
+    def __init__(self, form: str, writer: LogWriter) -> None:
         super().__init__()
         self.setFormatter(ErrorFormatter(form))
-        self._lines = lines
+        self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.add(self.format(record) + "\n")
+        self._writer.write(self.format(record) + "\n")
 
 
 @contextlib.contextmanager
 def logging_to_standard_streams(level: str, form: str) -> Iterator[AccessLog]:
-    """The log of requests, on standard output; errors go to standard error, whoever logs them."""
-    out, err = Lines(_descriptor(sys.stdout)), Lines(_descriptor(sys.stderr))
+    """Log requests to standard output, and what any module logs to standard error."""
+    out, err = _descriptor(sys.stdout), _descriptor(sys.stderr)
+    requests = LogWriter(out)
+    # One writer for one pipe: the rest of a line must not be separated from its beginning.
+    errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)
     least = logging.ERROR if level == "error" else logging.WARNING
-    logging.basicConfig(handlers=[ErrorHandler(form, err)], level=least, force=True)
+    logging.basicConfig(handlers=[ErrorHandler(form, errors)], level=least, force=True)
     try:
-        yield AccessLog(level, form, out)
+        yield AccessLog(level, form, requests)
     finally:
-        out.close()
-        err.close()
+        requests.close()
+        errors.close()
 
 
 def _descriptor(stream: TextIO | None) -> int:
-    # A service may be started with its outputs closed.
+    # The service may be started with its outputs closed.
     return stream.fileno() if stream else os.open(os.devnull, os.O_WRONLY)

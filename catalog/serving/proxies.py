@@ -1,4 +1,4 @@
-"""A proxy in front: what it says of a request is believed, where it is the one that was named."""
+"""Reverse proxies: the X-Forwarded- headers of a trusted proxy replace what the socket shows."""
 
 import re
 from functools import lru_cache
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A proxy may pass on what its own client wrote; only what can be right is read.
-FORWARDED = {
+# The valid values. A proxy may pass on what its client sent, so all others are ignored.
+FORWARDED_HEADERS = {
     "HTTP_X_FORWARDED_PROTO": "https?",
     "HTTP_X_FORWARDED_HOST": r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",
     "HTTP_X_FORWARDED_PREFIX": "(/[A-Za-z0-9._~-]+)+",
@@ -21,25 +21,23 @@ FORWARDED = {
 
 
 class TrustedProxy:
-    """An application that sees the client's address and its own as the proxy saw them."""
+    """WSGI middleware that applies the X-Forwarded- headers of requests from trusted networks."""
 
     def __init__(self, app: "WSGIApplication", networks: list[IPv4Network | IPv6Network]) -> None:
         self._direct = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
         self._networks = networks
-        self._trusts = lru_cache(1000)(self._is_in_networks)
+        self._is_trusted = lru_cache(1000)(self._is_in_networks)
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> "Iterable[bytes]":
-        if not self._trusts(environ.get("REMOTE_ADDR", "")):
+        if not self._is_trusted(environ.get("REMOTE_ADDR", "")):
             return self._direct(environ, start_response)
-        for name, form in FORWARDED.items():
-            # The last is the proxy's own word; what is before it came from elsewhere.
-            said = environ.get(name, "").rpartition(",")[2].strip()
-            if not re.fullmatch(form, said):
+        for name, pattern in FORWARDED_HEADERS.items():
+            if not re.fullmatch(pattern, _last_value(environ, name)):
                 environ.pop(name, None)
-        if not _is_address(environ.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()):
+        if not _is_address(_last_value(environ, "HTTP_X_FORWARDED_FOR")):
             environ.pop("HTTP_X_FORWARDED_FOR", None)
         return self._behind_proxy(environ, start_response)
 
@@ -47,6 +45,12 @@ class TrustedProxy:
         return _is_address(client) and any(
             ip_address(client) in network for network in self._networks
         )
+
+
+def _last_value(environ: "WSGIEnvironment", name: str) -> str:
+    """Return the value that the proxy itself added; those before it came from its client."""
+    value: str = environ.get(name, "")
+    return value.rpartition(",")[2].strip()
 
 
 def _is_address(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The service as one process: waitress on one address, from its start to its orderly end."""
+"""The server process: its sockets, its event loop, and how it starts and stops."""
 
 import contextlib
 import ctypes
@@ -6,10 +6,9 @@ import logging
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
-from array import array
+from functools import partial
 from types import FrameType
 
 from click import ClickException
@@ -22,78 +21,94 @@ from catalog.serving.connection_limits import UNSENT_STEP, ConnectionLimits
 from catalog.serving.connections import Channel
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
+from catalog.serving.socket_activation import take_passed_sockets
 from catalog.settings import trusted_networks
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural
 
+# Threads release the GIL often while they read the database. Python's default of 5 ms to get it
+# back would leave a busy service waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
-SETTLE = 0.3  # seconds that a stop leaves to requests that are on their way
-FRAME_BYTES = 16 * 1024  # of a body in chunks; and what is a little too large, the app refuses
-OWN_FILES = 50  # what Python and waitress open, and the database's own
-FILES_OF_A_THREAD = 3  # its connection to the database
-FILES_OF_A_CLIENT = 2  # its connection, and the bundle that it is being sent
+CHECK_INTERVAL = 1  # seconds between two checks of the deadlines
+# While the service stops, an idle connection stays open for this long: its next request may be on
+# the way.
+STOP_IDLE_TIME = 0.3  # seconds
 
-CHECK_EVERY = 1  # seconds
-# Bytes that the kernel takes of a response before the client's window has room for them. A slow
-# client holds no more of its memory, and a fast one is not slowed: what is on its way is no part.
-KERNEL_BYTES = 128 * 1024
-M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+# Open files: of Python, waitress and the database; of each thread's database connection; and of
+# each client, its connection and the bundle that it is being sent.
+BASE_FILES = 50
+FILES_PER_THREAD = 3
+FILES_PER_CLIENT = 2
+
+# The framing of a chunked body may take this much beside the body itself. The application refuses
+# bodies that are only a little too large.
+CHUNK_OVERHEAD = 16 * 1024  # bytes
+# Unsent bytes of a response that the kernel buffers. A slow client takes no more of the kernel's
+# memory. A fast one is not slowed down, since bytes in transit do not count.
+KERNEL_BUFFER = 128 * 1024  # bytes
+# From glibc's malloc.h.
+M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 1024 * 1024  # bytes
 
-Sockets = dict[int, object]  # what waitress listens to: by file descriptor
+# Waitress's map of all sockets, by file descriptor.
+SocketMap = dict[int, object]
 
 logger = logging.getLogger(__name__)
 
 
 def serve(app: Flask) -> None:
-    """Serve until told to stop; raises ClickException where it cannot start."""
+    """Serve until a signal stops the process; raise ClickException if it cannot start."""
     database = app.extensions["database"]
     try:
         database.check_permissions()
         database.check()
     except DatabaseError as error:
         raise ClickException(str(error)) from error
-    return_freed_memory()
-    make_room_for_files(app.config["MAX_CONNECTIONS"], app.config["THREADS"])
-    # A short burst fills the queue for a moment; that is no news to an operator.
+    release_large_blocks()
+    raise_file_limit(app.config["MAX_CONNECTIONS"], app.config["THREADS"])
+    # Waitress warns whenever a request waits for a thread, which is normal in a burst.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    # Reading the database, a thread lets go of the interpreter's lock many times; with Python's own
-    # five milliseconds to get it back, a busy service would spend its time waiting for turns.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    sockets: Sockets = {}
-    listeners = listen(app, sockets)
-    stop_on_signals(listeners)
+    sockets: SocketMap = {}
+    listeners = create_listeners(app, sockets)
+    handle_signals(listeners)
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         for listener in listeners:
             listener.access_log = log
-        print(f"Serving {database.name} on {address(listeners[0])}", flush=True)
+        print(f"Serving {database.name} on {listeners[0].url}", flush=True)
         run(sockets, listeners)
         drain(sockets, listeners, app.config["STOP_TIMEOUT"])
         database.close()
 
 
-def listen(app: Flask, sockets: Sockets) -> list[Listener]:
-    """The addresses that are served; a name such as localhost can stand for several."""
+def create_listeners(app: Flask, sockets: SocketMap) -> list[Listener]:
+    """Listen on the sockets passed by systemd, or else on CATALOG_HOST and CATALOG_PORT.
+
+    A name such as localhost can stand for several addresses.
+    """
     config = app.config
     host, port = config["HOST"], config["PORT"]
+    passed = take_passed_sockets()
     try:
         adjustments = Adjustments(
-            host=host,
-            port=port,
+            **({} if passed else {"host": host, "port": port}),
             backlog=config["BACKLOG"],
             connection_limit=config["MAX_CONNECTIONS"],
             max_request_header_size=config["MAX_HEAD_BYTES"],
-            max_request_body_size=config["MAX_BODY_BYTES"] + FRAME_BYTES,
-            outbuf_high_watermark=sys.maxsize,  # no thread waits for a client; see connections.py
-            clear_untrusted_proxy_headers=False,  # nothing reads them; see proxies.py
+            max_request_body_size=config["MAX_BODY_BYTES"] + CHUNK_OVERHEAD,
+            # No thread waits until a client has read; see connections.py.
+            outbuf_high_watermark=sys.maxsize,
+            # The application decides which of them it reads; see proxies.py.
+            clear_untrusted_proxy_headers=False,
             ident=None,
             server_name=host,
         )
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
-        listeners = [
-            Listener(app, sockets, dispatcher=dispatcher, adj=adjustments, sockinfo=info)
-            for info in adjustments.listen
-        ]
+        create = partial(Listener, app, sockets, dispatcher=dispatcher, adj=adjustments)
+        if passed:
+            listeners = [create(passed=each) for each in passed]
+        else:
+            listeners = [create(sockinfo=info) for info in adjustments.listen]
     except ValueError as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
@@ -107,52 +122,47 @@ def listen(app: Flask, sockets: Sockets) -> list[Listener]:
         listener.request_timeout = config["REQUEST_TIMEOUT"]
         listener.idle_timeout = config["IDLE_TIMEOUT"]
         listener.limits = limits
-        # Accepted connections inherit it.
-        listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BYTES)
+        if listener.family != socket.AF_UNIX:
+            # Accepted connections inherit it.
+            listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BUFFER)
     return listeners
 
 
-def address(listener: Listener) -> str:
-    """Where a listener is reached."""
-    host = listener.effective_host
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.effective_port}"
-
-
-def make_room_for_files(connections: int, threads: int) -> None:
-    """Let the process open as many files as its connections can need, and those of its own."""
-    needed = connections * FILES_OF_A_CLIENT + threads * FILES_OF_A_THREAD + OWN_FILES
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < needed:
+def raise_file_limit(connections: int, threads: int) -> None:
+    """Let the process open as many files as its connections and threads can need."""
+    needed = connections * FILES_PER_CLIENT + threads * FILES_PER_THREAD + BASE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
         except ValueError as error:
             raise ClickException(
                 f"CATALOG_MAX_CONNECTIONS {connections} needs {needed} open files, and this system "
-                f"allows {most}."
+                f"allows {hard}."
             ) from error
 
 
-def return_freed_memory() -> None:
-    """Have large blocks given back to the system when they are freed.
+def release_large_blocks() -> None:
+    """Have malloc return large blocks to the system when they are freed.
 
     glibc would keep them for each thread: after 20 registries of 20 MB, 960 MB instead of 180.
     """
-    with contextlib.suppress(AttributeError):  # only glibc has it
+    # Other C libraries have no mallopt.
+    with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-def stop_on_signals(listeners: list[Listener]) -> None:
-    """Stop in order on the first signal, at once on the second."""
+def handle_signals(listeners: list[Listener]) -> None:
+    """Stop in order on the first SIGTERM or SIGINT; the second ends the process at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
         for listener in listeners:
-            refuse_newcomers(listener.socket)
             listener.stopping = True
         listeners[0].trigger.pull_trigger()
 
-    # Whoever starts a service in the background may have chosen that an interrupt is not for it.
+    # A shell ignores interrupts for what it starts in the background: leave that as it is.
     signals = [
         each
         for each in (signal.SIGTERM, signal.SIGINT)
@@ -162,80 +172,63 @@ def stop_on_signals(listeners: list[Listener]) -> None:
         signal.signal(each, stop)
 
 
-def run(sockets: Sockets, listeners: list[Listener]) -> None:
-    """Serve until told to stop."""
+def run(sockets: SocketMap, listeners: list[Listener]) -> None:
+    """Run the event loop until a signal stops it."""
     next_check = 0.0
     while not listeners[0].stopping:
-        take_turn(CHECK_EVERY, sockets, listeners)
+        run_turn(CHECK_INTERVAL, sockets, listeners)
         if time.monotonic() >= next_check:
-            next_check = time.monotonic() + CHECK_EVERY
-            end_overdue(sockets)
+            next_check = time.monotonic() + CHECK_INTERVAL
+            close_overdue(sockets)
 
 
-def take_turn(timeout: float, sockets: Sockets, listeners: list[Listener]) -> None:
-    """Wait for what comes, and do what can be done at once."""
+def run_turn(timeout: float, sockets: SocketMap, listeners: list[Listener]) -> None:
+    """Run one turn of the event loop: read and write all sockets, then accept connections."""
     listeners[0].task_dispatcher.begin_turn()
     wasyncore.poll2(timeout, sockets)
     limits = listeners[0].limits
     limits.begin_turn()
     for listener in listeners:
-        listener.accept_newcomers()
+        listener.accept_queued()
     if limits.unsent_since_check >= UNSENT_STEP:
         limits.bound_unsent(time.monotonic())
 
 
-def channels(sockets: Sockets) -> list[Channel]:
+def channels(sockets: SocketMap) -> list[Channel]:
     return [channel for channel in list(sockets.values()) if isinstance(channel, Channel)]
 
 
-def end_overdue(sockets: Sockets) -> None:
-    """End the connections whose deadlines have passed."""
+def close_overdue(sockets: SocketMap) -> None:
+    """Close the connections whose deadlines have passed."""
     now = time.monotonic()
     for channel in channels(sockets):
         if channel.deadline(now) <= now:
             channel.time_out()
 
 
-def drain(sockets: Sockets, listeners: list[Listener], seconds: int) -> None:
-    """Answer every request that has been sent, for as long as is allowed, and end."""
-    begun = time.monotonic()
-    while (passed := time.monotonic() - begun) < seconds:
+def drain(sockets: SocketMap, listeners: list[Listener], timeout: int) -> None:
+    """Accept no more connections, respond to the requests of all others, and close them.
+
+    Requests that are not finished after the timeout are aborted.
+    """
+    started = time.monotonic()
+    while (elapsed := time.monotonic() - started) < timeout:
+        for listener in listeners:
+            listener.stop_accepting()
+        run_turn(0.05, sockets, listeners)
+        close_overdue(sockets)
         busy = [
             channel
             for channel in channels(sockets)
             if channel.is_half_closed or not channel.is_idle
         ]
-        if passed > SETTLE and not busy:
+        if elapsed > STOP_IDLE_TIME and not busy:
             break
-        take_turn(0.05, sockets, listeners)
-        end_overdue(sockets)
     else:
         logger.warning(
             "%s not finished %s after the stop.",
             f"{plural(len(busy), 'connection')} {'was' if len(busy) == 1 else 'were'}",
-            plural(seconds, "second"),
+            plural(timeout, "second"),
         )
     listeners[0].task_dispatcher.shutdown(timeout=0.5)
     wasyncore.close_all(sockets)
-
-
-# In the language of socket filters: load the flags of a TCP segment; drop it if it is a SYN.
-INSTRUCTION = struct.Struct("HBBI")
-NO_SYN = b"".join(
-    INSTRUCTION.pack(*instruction)
-    for instruction in ((0x30, 0, 0, 13), (0x45, 0, 1, 2), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFF))
-)
-SO_ATTACH_FILTER = 26
-
-
-def refuse_newcomers(listener: socket.socket) -> None:
-    """Let nobody else connect, while those who just have are accepted and answered.
-
-    To close the socket would reset them. Whoever is not let in asks again a second later, of the
-    service that was started anew or of nobody.
-    """
-    program = array("B", NO_SYN)
-    where, length = program.buffer_info()
-    with contextlib.suppress(OSError):  # only Linux has it
-        given = struct.pack("HP", length // INSTRUCTION.size, where)
-        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, given)

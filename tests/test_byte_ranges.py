@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-from catalog.api.byte_ranges import FilePart, requested_part
+from catalog.api.byte_ranges import FilePart, parse_range
 
 WHOLE = None
 NOTHING: list[int] = []
@@ -61,21 +61,21 @@ def expected(header: str, size: int) -> list[int] | None:
 @example("bytes=１-", 10)
 @example("bytes 0-5", 10)
 def test_part_is_the_one_that_the_standard_gives(header: str, size: int) -> None:
-    part = requested_part(header, size)
+    part = parse_range(header, size)
     assert (part if part is None else list(part)) == expected(header, size)
 
 
 def test_number_of_thousands_of_digits_is_past_the_end_or_ignored() -> None:
-    assert requested_part(f"bytes={'9' * 4000}-", 10) == range(0)
-    assert requested_part(f"bytes=-{'9' * 4000}", 10) == range(10)
-    assert requested_part(f"bytes={'9' * 32_000}-", 10) is None
+    assert parse_range(f"bytes={'9' * 4000}-", 10) == range(0)
+    assert parse_range(f"bytes=-{'9' * 4000}", 10) == range(10)
+    assert parse_range(f"bytes={'9' * 32_000}-", 10) is None
 
 
 @pytest.mark.parametrize("piece", ["9", "0", "-", ",", ", ", "=", "bytes=", " ", "1-2,", "\t"])
 def test_long_header_takes_little_time(piece: str) -> None:
     for start in ("bytes=", "bytes=1", "bytes=1-", "bytes=-", ""):
         begun = time.thread_time()
-        requested_part((start + piece * 32_768)[:32_768], 10)
+        parse_range((start + piece * 32_768)[:32_768], 10)
         assert time.thread_time() - begun < 0.1
 
 

@@ -117,7 +117,9 @@ def test_what_an_import_prunes_counts_as_deleted(app: Flask, kept: Json) -> None
 
 def test_what_a_mirror_removes_counts_as_deleted(app: Flask) -> None:
     publish(app, FIRST)
-    following = mirror_writes.follow(check_document(document("acme/clock")), replaces=True)
+    following = mirror_writes.put_upstream_document(
+        check_document(document("acme/clock")), replaces=True
+    )
     app.extensions["database"].write(following)
     assert_refused(app, publish(app, OTHER), stored(app))
 

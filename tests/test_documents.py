@@ -47,7 +47,7 @@ def test_least_document_gets_the_defaults() -> None:
     assert row == {
         **dict.fromkeys(unsaid),
         **{"scope": "acme", "name": "clock", "display_name": "Clock"},
-        **{"states_download_count": False, "default_created_at": "2025-01-02T03:04:05.000Z"},
+        **{"has_download_count": False, "default_created_at": "2025-01-02T03:04:05.000Z"},
     }
     texts = ("yanked_reason", "deprecation_message", "release_notes", "license")
     assert versions == [

@@ -13,7 +13,7 @@ LAYERS = [
     {"commands"},
     {"api", "web", "files", "mirror", "serving"},
     {"store"},
-    {"routing", "settings", "documents", "text", "semver_ranges", "atomic_files"},
+    {"routing", "settings", "documents", "validators", "text", "semver_ranges", "atomic_files"},
 ]
 FOLDERS = {"api", "web", "commands", "files", "mirror", "serving", "store"}
 WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}

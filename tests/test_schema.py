@@ -287,13 +287,13 @@ def test_widget_takes_its_versions_and_listing_with_it(catalog: sqlite3.Connecti
 
 STATEMENTS = {
     "detail": detail.DETAIL,
-    "detail unchanged": detail.UNCHANGED,
-    "registry": registry.PIECE,
+    "detail unchanged": detail.REVALIDATE_DETAIL,
+    "registry": registry.REGISTRY_PIECE,
     "install": writes.COUNT_INSTALL,
-    "held bundle": v1.HELD_BUNDLE,
+    "held bundle": v1.FIND_HELD_BUNDLE,
     "put version": writes.PUT_VERSION,
     "publish version": writes.PUBLISH_VERSION,
-    "export": export.VERSIONS,
+    "export": export.EXPORT_VERSIONS,
 }
 
 

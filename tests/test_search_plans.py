@@ -6,7 +6,7 @@ import pytest
 from builders import document, version
 from flask import Flask
 
-from catalog.store.search import PageRevision, find_widgets, still_holds
+from catalog.store.search import PageRevision, find_widgets, revalidate_search
 from catalog.store.search_params import parse_search
 from catalog.store.sqlite import Connection
 
@@ -106,6 +106,6 @@ def test_whether_a_page_is_still_valid_is_decided_by_the_recent_installs_alone(
     connection: Connection, filters: dict[str, str]
 ) -> None:
     search = parse_search({"q": "clock", **filters})
-    steps = plan(connection, lambda: still_holds(connection, search, PageRevision(0, -1, -1)))
+    steps = plan(connection, lambda: revalidate_search(connection, search, PageRevision(0, -1, -1)))
     assert steps != []
     assert scanned(steps) == set()

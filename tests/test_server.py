@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from builders import document
-from click import ClickException
 from conftest import ROOT, Server
 
 from app import create_app
 from catalog.documents import check_document
+from catalog.settings import SettingError
 from catalog.store import writes
 from catalog.store.database import Database
 
@@ -252,7 +252,7 @@ def test_a_bad_setting_stops_the_start_in_one_sentence(
 )
 def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"CATALOG_{name}", value)
-    with pytest.raises(ClickException, match=f"^CATALOG_{name} must be .+[.]$"):
+    with pytest.raises(SettingError, match=f"^CATALOG_{name} must be .+[.]$"):
         create_app()
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from flask import Blueprint, current_app
 
-from catalog.documents import Document, DocumentError, identifier, text
+from catalog.documents import Document, DocumentError
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
@@ -18,6 +18,7 @@ from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
+from catalog.validators import check_identifier, check_text
 
 T = TypeVar("T")
 
@@ -143,7 +144,9 @@ class NameType(click.ParamType):  # type: ignore[type-arg]
         try:
             if self.version not in (None, bool(at)):
                 raise ValueError
-            return WidgetName(identifier(scope), identifier(name), version if at else None)
+            return WidgetName(
+                check_identifier(scope), check_identifier(name), version if at else None
+            )
         except ValueError:
             self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
 
@@ -157,7 +160,7 @@ class TextType(click.ParamType):  # type: ignore[type-arg]
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> str:
         try:
-            return text(value)
+            return check_text(value)
         except ValueError as allowed:
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 

@@ -10,7 +10,7 @@ from catalog.commands.lookup import find_widget
 from catalog.commands.terminal import json_text, plain, table
 from catalog.documents import Json
 from catalog.store import json_sql
-from catalog.store.export import document
+from catalog.store.export import read_document
 from catalog.text import fold, plural
 
 LIST = f"""
@@ -90,7 +90,7 @@ def show(widget: WidgetName, as_json: bool) -> None:
     """Show a widget with all its versions."""
     row = find_widget(widget)
     with database().read() as connection:
-        shown = document(connection, row)
+        shown = read_document(connection, row)
     if as_json:
         click.echo(json_text(shown))
         return

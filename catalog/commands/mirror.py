@@ -11,12 +11,13 @@ from flask import current_app
 
 from catalog.commands.base import CommandError, bundles, command, database, is_interactive, say
 from catalog.commands.terminal import plain
-from catalog.documents import MAX_PROBLEMS, identifier
+from catalog.documents import MAX_PROBLEMS
 from catalog.mirror.bundles import BundleReport, bring_bundles
 from catalog.mirror.sync import MirrorError, Report, Wish, mirror
 from catalog.mirror.upstream import Upstream, UpstreamError, base_address
 from catalog.mirror.workers import OnProgress
 from catalog.text import plural, quoted
+from catalog.validators import check_identifier
 
 INTERRUPTED = 130  # what shells make of SIGINT
 
@@ -42,7 +43,7 @@ class CheckedType(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--scope",
     "scopes",
-    type=CheckedType("scope", identifier),
+    type=CheckedType("scope", check_identifier),
     multiple=True,
     help="Only widgets of this scope; can be given several times.",
 )

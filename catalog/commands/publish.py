@@ -13,10 +13,11 @@ from catalog import V1_PREFIX
 from catalog.commands.base import CommandError, WidgetName, bundles, command, database, say
 from catalog.commands.lookup import FIND_WIDGET, say_latest
 from catalog.commands.terminal import json_text
-from catalog.documents import MAX_VERSIONS, Document, Json, Row, identifier
+from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.files.manifests import differences, publication
 from catalog.store import json_sql, mirror_writes, writes
 from catalog.store.sqlite import Statement
+from catalog.validators import check_identifier
 
 STDIN = "<stdin>"
 
@@ -138,7 +139,7 @@ def as_json(table: str, row: Row) -> Json:
 
 def known_widget(described: Any) -> sqlite3.Row | None:
     try:
-        sought = {key: identifier(described[key]) for key in ("scope", "name")}
+        sought = {key: check_identifier(described[key]) for key in ("scope", "name")}
     except (TypeError, LookupError, ValueError):
         return None  # what is wrong with it is said later, with all else that is
     with database().read() as connection:

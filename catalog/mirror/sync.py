@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from catalog import V1_PREFIX
-from catalog.documents import Document, DocumentError, check_document, identifier, parse_json
+from catalog.documents import Document, DocumentError, check_document, parse_json
 from catalog.mirror.upstream import RefusedError, Upstream, UpstreamError
 from catalog.mirror.widget_list import PAGE, Name, count, walk
 from catalog.mirror.workers import OnProgress, ahead, batches, counted, pool
@@ -14,6 +14,7 @@ from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
+from catalog.validators import check_identifier
 
 MAX_WALKS = 5
 GIVE_UP_AFTER = 25  # requests in a row without an answer
@@ -152,7 +153,7 @@ def copy(upstream: Upstream, name: Name, local: Local | None, wish: Wish) -> Cop
         return Copy(name, failure=f"{origin}; --adopt replaces it")
     etag = local.etag if local and is_copy and local.listed else None
     try:
-        path = "/".join(quote(identifier(part), safe="") for part in name)
+        path = "/".join(quote(check_identifier(part), safe="") for part in name)
     except ValueError as allowed:
         return Copy(name, failure=f"scope and name must be {allowed}")
     try:
@@ -209,7 +210,7 @@ def settle(
             report.unchanged += 1
         else:
             replaces = name in local and local[name].source is None
-            part = mirror_writes.follow(document, replaces=replaces)
+            part = mirror_writes.put_upstream_document(document, replaces=replaces)
             (known if name in local else new).append(part)
             upstream_count = document.widget["download_count"]
             mirrored.append(mirror_writes.MirroredWidget(*name, source, etag, upstream_count))

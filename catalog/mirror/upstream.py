@@ -19,10 +19,10 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
-from catalog.documents import web_address
 from catalog.mirror.exchanges import exchange_deadline, pool_manager
 from catalog.store.bundles import private
 from catalog.text import quoted
+from catalog.validators import check_http_url
 
 TIMEOUT = Timeout(connect=10, read=30)
 BACKOFF = 0.5  # seconds: none before the second try, then this doubled at each
@@ -174,7 +174,7 @@ class Upstream:
 
 def base_address(url: str) -> str:
     """The URL of a server, fit to have a path added; raises ValueError with what is allowed."""
-    parts = urlsplit(web_address(url))
+    parts = urlsplit(check_http_url(url))
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("an absolute http or https URL without a user, a query or a fragment")
     return url.rstrip("/?#")
@@ -182,7 +182,7 @@ def base_address(url: str) -> str:
 
 def _host(url: str) -> str:
     try:
-        return urlsplit(web_address(url)).netloc
+        return urlsplit(check_http_url(url)).netloc
     except ValueError as allowed:
         raise UpstreamError(f"{quoted(url)} is not {allowed}") from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from app import create_app
 from catalog.documents import check_document
@@ -55,6 +56,11 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
     """Makes a catalog of the given documents and answers a client of it."""
     return lambda *documents, **settings: app_with(*documents, **settings).test_client()
+
+
+def headers_without_date(response: TestResponse) -> dict[str, str]:
+    """Return the headers that do not depend on the time."""
+    return {name: value for name, value in response.headers.items() if name != "Date"}
 
 
 VERSIONS = """

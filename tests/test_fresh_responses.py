@@ -221,12 +221,6 @@ def test_confirmed_install_is_in_every_later_response(service: Service) -> None:
     assert service.responses() == service.uncached_responses()
 
 
-def test_install_of_one_widget_keeps_the_etag_of_another(service: Service) -> None:
-    before = service.client.get("/api/v1/widgets/acme/timer").headers["ETag"]
-    service.client.post("/api/v1/widgets/acme/clock")
-    assert service.client.get("/api/v1/widgets/acme/timer").headers["ETag"] == before
-
-
 def test_responses_continue_after_the_wal_was_removed(service: Service) -> None:
     service.responses()
     service.path.with_name("catalog.db-wal").unlink()

@@ -1,12 +1,15 @@
--- The whole catalog: widget and version hold it, sdk_range says what their SDK ranges admit, mirrored
--- where widgets came from, and the tables after these are what search reads.
--- Times are UTC text in the form of JavaScript's toISOString, so that text order is time order;
--- adding no days to one makes SQLite count it out, so that 30 February is not itself.
+-- The schema of a catalog. The tables widget and version hold the catalog; all others are derived from
+-- them or record where widgets were copied from and which versions were deleted.
+--
+-- Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
+-- In the CHECKs, '+0 days' normalises the date, so 30 February differs from its text and fails.
 
-PRAGMA application_id = 0x57636174;  -- "Wcat": tells our files from other SQLite files
+-- "Wcat" distinguishes our files from other SQLite files.
+PRAGMA application_id = 0x57636174;
 
 CREATE TABLE widget (
-    id             INTEGER PRIMARY KEY AUTOINCREMENT,  -- never that of a widget that is gone
+    -- The id of a deleted widget is not used again.
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
     scope          TEXT    NOT NULL CHECK (scope <> '' AND instr(scope, '/') = 0),
     name           TEXT    NOT NULL CHECK (name <> '' AND instr(name, '/') = 0),
     display_name   TEXT    NOT NULL CHECK (display_name <> ''),
@@ -16,7 +19,7 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL CHECK (strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS created_at),
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- display_name, and display_name with description, as search compares them (catalog/text.py)
+    -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
     UNIQUE (scope, name)
@@ -26,7 +29,8 @@ CREATE TABLE version (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     version             TEXT    NOT NULL CHECK (version <> ''),
-    precedence          TEXT    NOT NULL,  -- sorts as SemVer does (catalog/semver_ranges.py)
+    -- A key whose text order is the precedence of SemVer (catalog/semver_ranges.py).
+    precedence          TEXT    NOT NULL,
     bundle_url          TEXT    NOT NULL CHECK (bundle_url LIKE 'http://_%' OR bundle_url LIKE 'https://_%'),
     bundle_size         INTEGER NOT NULL CHECK (bundle_size >= 0),
     sha256_hash         TEXT    NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
@@ -35,7 +39,8 @@ CREATE TABLE version (
     yanked_reason       TEXT,
     deprecation_message TEXT,
     release_notes       TEXT,
-    display_name        TEXT CHECK (display_name <> ''),  -- null: the widget's own, as in the next two
+    -- If one of these three is null, the widget's own value is used.
+    display_name        TEXT CHECK (display_name <> ''),
     description         TEXT,
     icon                TEXT,
     min_w               INTEGER NOT NULL CHECK (min_w >= 0),
@@ -46,20 +51,20 @@ CREATE TABLE version (
     config_version      ANY CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
     permissions         TEXT    NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
     license             TEXT,
-    -- where this service serves the bundle that it holds, as in a URL; null: bundle_url alone has it
+    -- The URL path of a held bundle, which this service serves itself; null if it holds none.
     bundle_path         TEXT CHECK (bundle_path LIKE '/_%'),
     UNIQUE (widget_id, version)
 ) STRICT;
 
 CREATE INDEX version_newest ON version (widget_id, published_at DESC, precedence DESC, version DESC);
--- With sdk_version and yanked, so that the newest version for an SDK is found in the index alone.
+-- Covers sdk_version and yanked, so that the newest version for an SDK is found in the index alone.
 CREATE INDEX version_newest_available
     ON version (widget_id, published_at DESC, precedence DESC, version DESC, sdk_version, yanked)
     WHERE yanked = 0;
 
--- The JSON of each version as the API shows it (VersionEntry): what the version's manifest leaves out
--- is taken from the widget. The URL of a bundle that this service holds is only a path, so that the
--- text is the same for every host name; see with_bundle_urls() in catalog/store/json_sql.py.
+-- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
+-- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
+-- every host name; with_bundle_urls() in catalog/store/json_sql.py inserts the host.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
     'scope', widget.scope, 'name', widget.name,
@@ -78,17 +83,17 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
--- The npm ranges that versions have had in sdk_version, each with the SDKs that it admits: those whose
--- keys are in one of the intervals, from low up to but not including high. The keys sort as SemVer does
--- (catalog/store/sdk_intervals.py). A range that admits no SDK has no interval. The column intervals is JSON,
--- [[low, high], ...], so that one statement adds a range.
+-- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
+-- is included, high is not. The keys sort like versions (catalog/store/sdk_intervals.py). A range that
+-- admits no SDK has no interval. The column intervals is JSON, [[low, high], ...], so that one statement
+-- adds a range.
 CREATE TABLE sdk_range (
     id        INTEGER PRIMARY KEY,
     range     TEXT    NOT NULL UNIQUE,
     intervals TEXT    NOT NULL CHECK (json_valid(intervals))
 ) STRICT;
 
--- The same intervals in rows, which search reads.
+-- The same intervals as rows, for search.
 CREATE TABLE sdk_interval (
     range_id INTEGER NOT NULL REFERENCES sdk_range (id) ON DELETE CASCADE,
     low      TEXT    NOT NULL,
@@ -102,7 +107,7 @@ CREATE TRIGGER sdk_range_added AFTER INSERT ON sdk_range BEGIN
         FROM json_each(new.intervals);
 END;
 
--- A foreign key would be checked only by connections that turn foreign keys on.
+-- Not a foreign key, which SQLite checks only in connections that enable foreign keys.
 CREATE TRIGGER version_added_without_range BEFORE INSERT ON version
 WHEN NOT EXISTS (SELECT 1 FROM sdk_range WHERE range = new.sdk_version) BEGIN
     SELECT RAISE (ABORT, 'version.sdk_version is not in sdk_range');
@@ -113,17 +118,19 @@ WHEN NOT EXISTS (SELECT 1 FROM sdk_range WHERE range = new.sdk_version) BEGIN
     SELECT RAISE (ABORT, 'version.sdk_version is not in sdk_range');
 END;
 
--- Where a widget was copied from, for the next refresh; no answer shows it.
+-- Where a widget was copied from, for the next refresh of the mirror. No response contains it.
 CREATE TABLE mirrored (
     widget_id      INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
-    source         TEXT    NOT NULL,  -- the base URL of the upstream
-    etag           TEXT,              -- of its detail there
-    upstream_count INTEGER CHECK (upstream_count >= 0)  -- its downloadCount there, when last seen
+    -- The base URL of the upstream.
+    source         TEXT    NOT NULL,
+    -- The ETag of the widget's detail at the upstream.
+    etag           TEXT,
+    -- The downloadCount at the upstream, at the last refresh.
+    upstream_count INTEGER CHECK (upstream_count >= 0)
 ) STRICT;
 
--- The bytes of versions that were deleted. Clients cache a bundle for a year without asking again, so
--- flask publish must not put other bytes under the same number. Triggers write it, so that no delete
--- can forget to.
+-- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so flask publish
+-- must not publish the same version with other bytes. Triggers fill the table on every delete.
 CREATE TABLE deleted_version (
     scope       TEXT NOT NULL,
     name        TEXT NOT NULL,
@@ -138,46 +145,48 @@ CREATE TRIGGER version_deleted AFTER DELETE ON version BEGIN
         ON CONFLICT DO NOTHING;
 END;
 
--- When the versions of a widget are deleted with it, its row is gone before theirs.
+-- When a widget is deleted, its row is gone before version_deleted runs for its versions.
 CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
     INSERT INTO deleted_version
         SELECT old.scope, old.name, version, sha256_hash FROM version WHERE widget_id = old.id
         ON CONFLICT DO NOTHING;
 END;
 
--- What search reads: for each listed widget a narrow row to find and order it by, the trigrams of its
--- text, and the JSON of its summary.
--- Only triggers write these tables, so that no write can forget them.
+-- The tables that search reads, with one row for each listed widget: listing to filter and sort by,
+-- listing_text to find words in, summary for the JSON. Only triggers write them.
 
 CREATE TABLE listing (
     widget_id   INTEGER PRIMARY KEY,
     scope       TEXT    NOT NULL,
     name        TEXT    NOT NULL,
-    official    INTEGER NOT NULL,  -- 0 also where nothing was said
-    downloads   INTEGER NOT NULL,  -- -1 where nothing was said, to sort last
+    -- 0 if is_official is null.
+    official    INTEGER NOT NULL,
+    -- -1 if download_count is null, so that it sorts last.
+    downloads   INTEGER NOT NULL,
     folded_name TEXT    NOT NULL,
     folded_text TEXT    NOT NULL
 ) STRICT;
 
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
-CREATE INDEX listing_official ON listing (official);  -- to count them; without the counter, which changes often
+-- To count official widgets, in an index that installs do not change.
+CREATE INDEX listing_official ON listing (official);
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
--- Which trigrams a text has, not where: that would be three times as much, and a text that has those
--- of a word is at hand to be searched for it.
+-- Stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
+-- and search looks for the words in listing.folded_text anyway.
 CREATE VIRTUAL TABLE listing_text USING fts5 (
     folded_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
     tokenize = 'trigram case_sensitive 1'
 );
 
--- The JSON of each listed widget as a search shows it (WidgetSummary): head, then the download count,
--- then latest, the JSON of the latest version or null. So an install changes nothing here.
+-- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download
+-- count, so that an install does not change it: head, and latest, the JSON of the latest version or null.
 -- sdk_range_id is the range of the latest version.
--- Rendering takes longer than finding the widgets of a page, so it is done once, by the write.
--- The columns are not in listing: with wide rows, searches that scan it took 150 instead of 87 ms at
--- 100,000 widgets.
+-- Rendering takes longer than finding the widgets of a page, so writes render, not searches.
+-- It is not part of listing: with wide rows, searches that scan it took 150 instead of 87 ms at 100,000
+-- widgets.
 CREATE TABLE summary (
     widget_id    INTEGER PRIMARY KEY,
     head         TEXT NOT NULL,
@@ -185,7 +194,7 @@ CREATE TABLE summary (
     sdk_range_id INTEGER
 ) STRICT;
 
--- The rows that summary must have. rtrim() takes only the closing brace: the last value is no object.
+-- The rows that summary must have. rtrim() removes only the closing brace: the last value is no object.
 CREATE VIEW rendered_summary AS
 SELECT widget.id AS widget_id,
     rtrim(json_object(
@@ -219,7 +228,7 @@ ON widget BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
 END;
 
--- Only for the latest version. A widget's versions are imported newest first: one rendering for all.
+-- Only for the latest version. Versions are imported newest first, so a widget is rendered once.
 CREATE TRIGGER summary_version_added AFTER INSERT ON version
 WHEN new.id = (
     SELECT id FROM version WHERE widget_id = new.widget_id AND yanked = 0
@@ -270,8 +279,8 @@ ON widget BEGIN
         SELECT new.id, new.folded_text WHERE new.listed;
 END;
 
--- How often the catalog and its counters have changed. An answer that was made at a revision is right
--- for as long as the revision stays, whichever process writes.
+-- Counts the changes of the catalog (content) and of its counters (downloads). A response that was rendered
+-- at a revision is valid while the revision is current, whichever process writes.
 
 CREATE TABLE revision (
     id        INTEGER PRIMARY KEY CHECK (id = 1),
@@ -307,10 +316,10 @@ CREATE TRIGGER content_version_changed AFTER UPDATE ON version BEGIN
     UPDATE revision SET content = content + 1;
 END;
 
--- The last hundred installs, so that a cached page that shows none of their widgets stays valid. Without
--- this table every install would invalidate every cached search: a mix of 97 % reads and 3 % installs
--- took 769 instead of 517 µs of CPU time per request. The slots are used in turn; revision is
--- revision.downloads after the install.
+-- The last hundred installs, a ring buffer. A cached page that shows none of their widgets stays valid;
+-- otherwise every install would invalidate every cached search, and a mix of 97 % reads and 3 % installs
+-- took 769 instead of 517 µs of CPU time per request. The column revision is revision.downloads after
+-- the install.
 CREATE TABLE recent_install (
     slot      INTEGER PRIMARY KEY,
     revision  INTEGER NOT NULL,
@@ -321,8 +330,8 @@ INSERT INTO recent_install
 WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
 SELECT slot, 0, 0 FROM slots;
 
--- Kept apart: an install touches one number, never the text index. A count that anything but an
--- install has changed can make a widget fall behind others, as only a change of content may.
+-- A separate trigger, so that an install changes only numbers and not the text index. A change other than
+-- plus one can move a widget backward in the results, so it counts as a change of content.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
         content = content + (new.download_count IS NOT coalesce(old.download_count, 0) + 1);

@@ -1,8 +1,8 @@
-"""The application factory: its path families and the one shape of an error."""
+"""The application factory, the error responses, and what holds for every request."""
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,46 +20,48 @@ from catalog import V1_PREFIX
 from catalog.api.internal import internal
 from catalog.api.operations import operations
 from catalog.api.registry import registry
-from catalog.api.response_cache import NO_SNIFFING, PreparedResponse, ResponseCache
+from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
 from catalog.serving.proxies import TrustedProxy
-from catalog.settings import DEFAULTS, check_settings, trusted_networks
+from catalog.settings import DEFAULTS, parse_settings, trusted_networks
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 from catalog.web.docs import reference
 from catalog.web.pages import error_page, pages
 
-# In place of what Werkzeug says where nobody says more.
-SENTENCES: dict[str | None, str] = {
+# In place of Werkzeug's default descriptions.
+MESSAGES: dict[str | None, str] = {
     NotFound.description: "There is nothing at this address.",
-    InternalServerError.description: "Something went wrong here; the request is not to blame.",
+    InternalServerError.description: "Internal server error.",
 }
 
 
-class Anything(BaseConverter):
-    """The rest of a path, whatever it holds: nothing, slashes or line ends."""
+class AnyPath(BaseConverter):
+    """The rest of a path for the catch-all routes: any characters, or none."""
 
     regex = "(?s:.*)"
     part_isolating = False
-    weight = 1000  # every other rule comes first
+    # Every other rule is tried first.
+    weight = 1000
 
 
-class Service(Flask):
-    """A Flask in which a path means what it says, whatever else a request says of itself."""
+class CatalogApp(Flask):
+    """A Flask application that routes by method and path alone and logs failures with an id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
-        self.url_map.converters["anything"] = Anything
-        self.url_map.merge_slashes = False  # no redirects
-        self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # the catch-alls know what to say
+        self.url_map.converters["any_path"] = AnyPath
+        # Without this, paths with several slashes would be redirected.
+        self.url_map.merge_slashes = False
+        # The catch-all routes respond to OPTIONS.
+        self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Match by method and path alone: a strange Host or Upgrade is no reason for an error.
+        """Ignore Host and Upgrade, so that unusual values do not cause errors.
 
-        The path prefix of a proxy or of a mounted application stays in front of every address
-        that url_for() makes.
+        url_for() still adds the path prefix of a proxy or of a mounted application.
         """
         if request is None:
             return super().create_url_adapter(request)
@@ -71,7 +73,7 @@ class Service(Flask):
         )
 
     def dispatch_request(self) -> Any:
-        """Respond with 503 where the last deadline has passed; before, the request is retried."""
+        """Respond 503 after the final deadline; before that, another thread retries the request."""
         try:
             return super().dispatch_request()
         except DeadlineExceeded:
@@ -79,60 +81,57 @@ class Service(Flask):
                 raise
             raise ServiceUnavailable("The request took too long.", retry_after=5) from None
 
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function itself: Flask would look, for each request, whether one is a coroutine."""
-        return func
-
     def log_exception(self, exc_info: Any) -> None:
-        """Log a fault of ours under a number that its answer carries too.
-
-        What a caller wrote cannot make a line of the log.
-        """
+        """Log the exception with a request id that is in the response too."""
         g.request_id = secrets.token_hex(8)
+        # Escape the path, so that a client cannot forge log lines.
         line = f"{request.method} {request.path!a} failed: {g.request_id}"
         self.logger.error("%s", line, exc_info=exc_info)
 
 
 class JsonProvider(DefaultJSONProvider):
-    """JSON with the keys in the order of the specification, in UTF-8."""
+    """JSON in UTF-8, with the keys in the order of the specification."""
 
     sort_keys = False
     ensure_ascii = False
 
 
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
-    """A service on one database; settings given here win over the environment's."""
-    app = Service(__name__)
+    """Return a service on one database; raise SettingError if a setting is invalid.
+
+    The settings in the argument take precedence over those in the environment.
+    """
+    app = CatalogApp(__name__)
     app.config.from_mapping(DEFAULTS)
-    # Read as text: as JSON, a database of the name 1 would be a number.
+    # As text: by default Flask parses JSON, and a database named 1 would become a number.
     app.config.from_prefixed_env("CATALOG", loads=str)
     app.config.from_mapping(settings or {})
-    check_settings(app.config)
+    parse_settings(app.config)
     app.json = JsonProvider(app)
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
     app.extensions["database"] = database = Database(app.config["DATABASE"])
-    # Of its own unless told otherwise: flask gc removes what the one catalog does not name.
-    beside = database.path.with_name(f"{database.path.name}-bundles")
-    app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
+    # Each database has its own directory: flask gc removes bundles that its catalog does not name.
+    default_bundles = database.path.with_name(f"{database.path.name}-bundles")
+    app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
     for blueprint in (v1, registry, operations, internal, pages, reference, commands):
         app.register_blueprint(blueprint)
     app.teardown_appcontext(lambda _: database.release())
-    app.register_error_handler(HTTPException, error_body)
-    app.register_error_handler(DatabaseError, unavailable)
-    app.register_error_handler(sqlite3.DatabaseError, unavailable)
-    app.after_request(forbid_sniffing)
+    app.register_error_handler(HTTPException, error_response)
+    app.register_error_handler(DatabaseError, database_error_response)
+    app.register_error_handler(sqlite3.DatabaseError, database_error_response)
+    app.after_request(add_nosniff)
     if proxies := trusted_networks(app.config["TRUSTED_PROXY"]):
         app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
 
 
-def error_body(error: HTTPException) -> Response:
-    """Every error of the API is a JSON object, any other a page; headers such as Allow stay."""
+def error_response(error: HTTPException) -> Response:
+    """Return JSON for an error of the API, else a page; keep headers such as Allow."""
     response = Response(headers=error.get_headers(), status=error.code)
     description = error.description or ""
-    message = SENTENCES.get(description, description)
+    message = MESSAGES.get(description, description)
     if request_id := g.get("request_id"):
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
@@ -147,16 +146,17 @@ def error_body(error: HTTPException) -> Response:
     return response
 
 
-def forbid_sniffing(response: Response) -> Response:
-    """Have no browser guess that a response is something else than its Content-Type says."""
-    if not isinstance(response, PreparedResponse):
-        response.headers.update(NO_SNIFFING)
-    return response
-
-
-def unavailable(error: Exception) -> Response:
-    """A database that cannot be read or written now may be in a moment."""
+def database_error_response(error: Exception) -> Response:
+    """Return 503 if the file is the cause, so that a retry may succeed; else raise the error."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
-        raise error  # a fault of ours
+        raise error
     current_app.logger.error("The database cannot be used: %s", error)
-    return error_body(ServiceUnavailable("The catalog is not available now.", retry_after=5))
+    return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
+
+
+def add_nosniff(response: Response) -> Response:
+    """Forbid browsers to guess another type than the Content-Type."""
+    # A PreparedResponse has the header already.
+    if not isinstance(response, PreparedResponse):
+        response.headers.update(NOSNIFF)
+    return response

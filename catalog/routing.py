@@ -1,5 +1,4 @@
-"""How a request finds its view, by its path with a catch-all at the end of each family, and how
-its sender finds us again."""
+"""Routing that api and web share: the catch-all of each path family, and the public base URL."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,33 +17,33 @@ METHODS = ("GET", "HEAD", "POST")
 
 
 def catch_all(blueprint: Blueprint, prefix: str, view: Callable[[], Response]) -> None:
-    """Let the view answer each request below the prefix that no route takes, in any method."""
+    """Route every request below the prefix that no other route matches to the view."""
     endpoint = f"{blueprint.name}.unmatched"
 
     def add(state: BlueprintSetupState) -> None:
-        # Flask gives each rule a list of methods; a rule without one takes them all.
-        state.app.url_map.add(Rule(f"{prefix}<anything:rest>", endpoint=endpoint))
+        # Not add_url_rule(), which sets methods: a rule without methods matches all of them.
+        state.app.url_map.add(Rule(f"{prefix}<any_path:rest>", endpoint=endpoint))
         state.app.view_functions[endpoint] = lambda rest: view()
 
     blueprint.record(add)
 
 
 def known_methods(path: str) -> list[str]:
-    """The methods that a route takes on this path; none where only a catch-all does."""
+    """Return the methods of the routes that match the path; none if only a catch-all does."""
     adapter = cast(MapAdapter, request_ctx.url_adapter)
-    known = []
+    methods = []
     for method in METHODS:
         try:
             rule, _ = adapter.match(path, method, return_rule=True)
         except (MethodNotAllowed, NotFound):
             continue
         if rule.methods is not None:
-            known.append(method)
-    return known
+            methods.append(method)
+    return methods
 
 
 def options_or_405(methods: list[str]) -> Response:
-    """The answer of a known path to OPTIONS, or to a method that it does not take."""
+    """Return the response to OPTIONS on a path with these methods; raise 405 for any other."""
     allowed = [*methods, "OPTIONS"]
     if request.method == "OPTIONS":
         response = Response(headers={"Allow": ", ".join(allowed)})
@@ -56,9 +55,9 @@ def options_or_405(methods: list[str]) -> Response:
 
 
 def public_url() -> str:
-    """The base URL under which the client reaches this service."""
+    """Return the base URL under which the client reaches this service."""
     configured: str = current_app.config["PUBLIC_URL"]
-    # Not request.host, which takes twice as long.
+    # request.host takes twice as long.
     environ = request.environ
     return configured or _base_url(
         environ["wsgi.url_scheme"],
@@ -70,6 +69,6 @@ def public_url() -> str:
 
 @lru_cache(maxsize=16)
 def _base_url(scheme: str, host_header: str | None, server: str, prefix: str) -> str:
-    # Without a valid Host, as HTTP/1.0 allows, the address that is served on has to do.
+    # HTTP/1.0 allows requests without Host: use the address of the listener.
     host = get_host(scheme, host_header) or get_host(scheme, server) or "localhost"
     return f"{scheme}://{host}{prefix}"

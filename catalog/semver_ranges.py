@@ -1,11 +1,11 @@
-"""Versions and npm ranges: what is valid, which is newer, what a range admits.
+"""Versions and npm ranges: validation, precedence, and which versions a range admits.
 
 The results are those of node-semver 7 with default options, because the dashboards that use the
-API are JavaScript. Its README gives the grammar of ranges; where node takes more than that
-grammar, a comment here says what.
+API are written in JavaScript. Its README defines the grammar of ranges; comments here say where
+node accepts more than that grammar.
 
-Every pattern is linear in its input and a word stands for two comparators at most, so the length
-of a range bounds the time and the memory that it takes.
+Every pattern is linear in its input and a word becomes at most two comparators, so the length of a
+range bounds the time and memory to parse it.
 """
 
 import re
@@ -18,23 +18,23 @@ from semver import Version
 MAX_VERSION_LENGTH = 256  # characters
 MAX_RANGE_LENGTH = 4096  # characters
 MAX_CACHED_LENGTH = 64  # characters
-# The greatest whole number that JavaScript holds exactly.
+# The greatest whole number that JavaScript represents exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
 
-# Major, minor and patch; then the identifiers of the prerelease, none for a release.
+# Major, minor and patch, and the identifiers of the prerelease (none for a release).
 Parts = tuple[tuple[int, ...], tuple[str, ...]]
-# The signs that comparing a version with these parts may give.
+# The signs that the comparison of a version with these parts may have.
 Comparator = tuple[tuple[int, ...], Parts]
 # Comparators that must all hold.
 Comparators = tuple[Comparator, ...]
 
 _SIGNS = {"": (0,), "=": (0,), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
 
-# JavaScript's white space: Python's \s has U+001C to U+001F and U+0085 too, and lacks U+FEFF.
+# White space in JavaScript. Python's \s also has U+001C to U+001F and U+0085, but not U+FEFF.
 _SPACES = re.compile("[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+")
 _BUILD = re.compile(r"\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
-# node limits the digits of a number and the characters of an identifier, even where it goes on to
-# ignore them: a number after an x, and the prerelease of a version with an x in it.
+# node limits the digits of a number and the characters of an identifier, even those that it then
+# ignores: a number after an x, and the prerelease of a version that contains an x.
 _NUMBER = "0|[1-9][0-9]{0,256}"
 _IDENTIFIER = rf"(?:[0-9]{{0,256}}[A-Za-z-][0-9A-Za-z-]{{0,250}}|{_NUMBER})"
 _PRERELEASE = re.compile(rf"-{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
@@ -43,24 +43,25 @@ _PARTIAL = rf"{_XR}(?:\.{_XR}(?:\.{_XR}(-[0-9A-Za-z.-]+)?)?)?"
 _HYPHEN = re.compile(rf" ?([v= ]*){_PARTIAL} - ([v= ]*){_PARTIAL} ?")
 _SIMPLE = re.compile(rf"(~>?|\^|[<>]?=?)([v=]*){_PARTIAL}")
 _PRIMITIVE = re.compile(r"([<>]?=?)(v?)([0-9].*)")
-# An operator, a space to take out, and a version. The last alternative passes over what can
-# begin no version, so that it is not tried again from each of its characters.
+# An operator, a space to remove, and a version. The last alternative skips characters that cannot
+# begin a version, so that the pattern is not tried again from each of them.
 _SPACED = re.compile(r"( ?[<>]?=?) ?([v= ]*[0-9xX*][0-9A-Za-z.-]*)|([v= ]+)")
 _SPACED_TILDE = re.compile(r"~>? ")
 _STAR = re.compile(r"[<>]?=?\*")
 
 
 def is_version(text: str) -> bool:
-    """Whether the text is a strict SemVer 2.0.0 version that node can hold."""
+    """Return whether the text is a strict SemVer 2.0.0 version that node accepts."""
     return _parse_version(text) is not None
 
 
 def precedence(version: str) -> str:
-    """A key whose text order is the precedence of versions; ValueError if it is no version.
+    """Return a key whose text order is the precedence of versions; raise ValueError if invalid.
 
-    "1.2.3-rc.10" gives "0011.0012.0013-:rc,00210". "-" is below "~", so a prerelease is below
-    its release. A number begins with its length, and digits are below ":", so a number is below
-    a word. "," is below whatever continues a word, so fewer identifiers are below more.
+    "1.2.3-rc.10" becomes "0011.0012.0013-:rc,00210". "-" sorts before "~", so a prerelease comes
+    before its release. A number begins with its length, and digits sort before ":", so a number
+    comes before a word. "," sorts before every character of a word, so fewer identifiers come
+    before more.
     """
     parts = _parse_version(version)
     if parts is None:
@@ -69,25 +70,25 @@ def precedence(version: str) -> str:
 
 
 def precedence_key(core: Iterable[int], identifiers: Iterable[str]) -> str:
-    """The key of a version with these numbers and identifiers."""
+    """Return the key of a version with these numbers and prerelease identifiers."""
     numbers = ".".join(_length_first(str(number)) for number in core)
     ordered = [_length_first(text) if text.isdigit() else f":{text}" for text in identifiers]
     return f"{numbers}-{','.join(ordered)}" if ordered else f"{numbers}~"
 
 
 def is_range(text: str) -> bool:
-    """Whether npm takes the text for a range; "" is one and admits every release."""
-    return alternatives(text) is not None
+    """Return whether the text is a valid npm range; "" is one and admits every release."""
+    return parse_alternatives(text) is not None
 
 
 def satisfies(version: str, range_: str) -> bool:
-    """Whether the range admits the version; an invalid range admits nothing."""
+    """Return whether the range admits the version; an invalid range admits nothing."""
     parts = _parse_version(version)
     return parts is not None and any(
         all(_compare(parts, bound) in signs for signs, bound in comparators)
-        # A prerelease must be asked for: by a prerelease of the same three numbers.
+        # A prerelease is admitted only if a comparator has one of the same three numbers.
         and (not parts[1] or any(core == parts[0] and pre for _, (core, pre) in comparators))
-        for comparators in alternatives(range_) or ()
+        for comparators in parse_alternatives(range_) or ()
     )
 
 
@@ -96,7 +97,7 @@ def _length_first(digits: str) -> str:
 
 
 def _parse_version(text: str) -> Parts | None:
-    # The length comes first, so that neither the pattern nor the cache meets a long text.
+    # Check the length first, so that neither the pattern nor the cache gets a long text.
     return _parse_short_version(text) if len(text) <= MAX_VERSION_LENGTH else None
 
 
@@ -107,19 +108,19 @@ def _parse_short_version(text: str) -> Parts | None:
     except ValueError:
         return None
     core = (version.major, version.minor, version.patch)
-    # Only these three have a limit: a number in a prerelease may be of any size.
+    # node limits only these three. A number in a prerelease may have any size.
     if max(core) > MAX_SAFE_INTEGER:
         return None
     return core, tuple(version.prerelease.split(".")) if version.prerelease else ()
 
 
 def _compare(a: Parts, b: Parts) -> int:
-    """The sign of a against b. Unlike precedence(), it takes numbers for doubles, as node does."""
+    """Return the sign of a minus b. Unlike precedence(), it compares doubles, as node does."""
     if a[0] != b[0]:
         return 1 if a[0] > b[0] else -1
     for left, right in zip(a[1], b[1], strict=False):
         if left != right:
-            # Different digits may be one double: node finds them equal and looks no further.
+            # Different digits may be the same double: node then ignores the rest.
             x, y = _rank(left), _rank(right)
             break
     else:
@@ -131,9 +132,9 @@ def _rank(identifier: str) -> tuple[float, str]:
     return (float(identifier), "") if identifier.isdigit() else (float("inf"), identifier)
 
 
-def alternatives(text: str) -> set[Comparators] | None:
-    """The alternatives of a range, or None if it is invalid or too long."""
-    # A parsed range of 4,096 characters may take hundreds of kilobytes: only short ones are cached.
+def parse_alternatives(text: str) -> set[Comparators] | None:
+    """Return the alternatives of a range, or None if it is invalid or too long."""
+    # A parsed range of 4,096 characters may take hundreds of kilobytes, so cache only short ones.
     if len(text) <= MAX_CACHED_LENGTH:
         return _parse_short_range(text)
     return _parse_range(text) if len(text) <= MAX_RANGE_LENGTH else None
@@ -145,96 +146,96 @@ def _parse_short_range(text: str) -> set[Comparators] | None:
 
 
 def _parse_range(text: str) -> set[Comparators] | None:
-    # One line for each alternative, so that every pattern runs once over all of them.
+    # One line per alternative, so that every pattern runs once over all of them.
     parts = (part.strip(" ") for part in _SPACES.sub(" ", text).split("||"))
     lines = _BUILD.sub("", "\n".join(parts))
     trimmed = _SPACED_TILDE.sub("~", _SPACED.sub(r"\1\2\3", lines)).replace("^ ", "^")
     alternatives = dict.fromkeys(zip(lines.split("\n"), trimmed.split("\n"), strict=True))
     try:
-        sets = {_comparators(*alternative) for alternative in alternatives}
+        sets = {_parse_alternative(*alternative) for alternative in alternatives}
     except ValueError:
         return None
-    # To node "*" makes the other alternatives moot, even one that names a prerelease.
+    # If one alternative is "*", node ignores the others, even one with a prerelease.
     return {()} if () in sets else sets
 
 
-def _comparators(text: str, trimmed: str) -> Comparators:
-    """The comparators of one alternative, given with and without the spaces after operators."""
+def _parse_alternative(text: str, trimmed: str) -> Comparators:
+    """Return the comparators of one alternative; trimmed is it without spaces after operators."""
     if " " not in trimmed:
-        return _simple(trimmed)
+        return _parse_word(trimmed)
     if hyphen := _HYPHEN.fullmatch(text):
         low, *from_, high, major, minor, patch, pre = hyphen.groups("")
-        # node minds the prefix of a whole version, except of a prerelease at the upper end.
+        # node checks the prefix of a full version, except of a prerelease at the upper end.
         high = "" if pre else high.removeprefix(" ")
         lower = _desugar(">=", low.removeprefix(" "), *from_)
         return lower + _desugar("<=", high, major, minor, patch, pre)
     words = dict.fromkeys(trimmed.split(" "))
-    return tuple(comparator for word in words for comparator in _simple(word))
+    return tuple(comparator for word in words for comparator in _parse_word(word))
 
 
-# The alternatives of a long range tend to have the same words.
+# The alternatives of a long range often repeat the same words.
 @lru_cache(maxsize=1024)
-def _simple(word: str) -> Comparators:
+def _parse_word(word: str) -> Comparators:
     simple = _SIMPLE.fullmatch(word)
     if simple is None:
-        # node drops one stray star, and then takes nothing at all or a whole version.
+        # node removes one stray star, and then accepts the empty text or a full version.
         rest = _STAR.sub("", word, count=1)
-        return _primitive(rest) if rest else ()
+        return _parse_primitive(rest) if rest else ()
     op, prefix, *partial = simple.groups("")
     known = [text.isdigit() for text in partial[:3]]
-    # A number after an x: node minds only without a tilde, a caret or a hyphen.
+    # node rejects a number after an x, except with a tilde, a caret or a hyphen.
     if op in _SIGNS and known != sorted(known, reverse=True):
         raise ValueError(word)
     return _desugar(op, prefix, *partial)
 
 
-def _primitive(text: str) -> Comparators:
+def _parse_primitive(text: str) -> Comparators:
     primitive = _PRIMITIVE.fullmatch(text)
     bound = primitive and _parse_version(primitive[3])
     if not primitive or not bound or len(primitive[2] + primitive[3]) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # node takes this, so written, for "*".
+    # node treats exactly this text as "*".
     return () if text == ">=0.0.0" else ((_SIGNS[primitive[1]], bound),)
 
 
 def _desugar(op: str, prefix: str, *partial: str) -> Comparators:
-    """The comparators that the README of node-semver gives for an operator on a partial version."""
+    """Return the comparators for an operator on a partial version, as node-semver defines them."""
     *texts, pre = partial
     if pre and not _PRERELEASE.fullmatch(pre):
         raise ValueError(pre)
     core = tuple(int(text) for text in takewhile(str.isdigit, texts))
     if len(core) == 3:
         identifiers = tuple(pre[1:].split(".")) if pre else ()
-        return _whole(op, prefix, ".".join(texts) + pre, core, identifiers)
+        return _full_version(op, prefix, ".".join(texts) + pre, core, identifiers)
     if not core:
-        return _bound("<", (0, 0, 0), ("0",)) if op in ("<", ">") else ()
+        return _comparator("<", (0, 0, 0), ("0",)) if op in ("<", ">") else ()
     low = (*core, 0, 0)[:3]
-    high = _after(op, core)
+    high = _upper_bound(op, core)
     if op == "<":
-        return _bound("<", low, ("0",))
+        return _comparator("<", low, ("0",))
     if op == "<=":
-        return _bound("<", high, ("0",))
+        return _comparator("<", high, ("0",))
     if op == ">":
-        return _bound(">=", high, ())
-    return _lower(">=", low, ()) + (() if op == ">=" else _bound("<", high, ("0",)))
+        return _comparator(">=", high, ())
+    return _lower_bound(">=", low, ()) + (() if op == ">=" else _comparator("<", high, ("0",)))
 
 
-def _whole(
+def _full_version(
     op: str, prefix: str, text: str, core: tuple[int, ...], pre: tuple[str, ...]
 ) -> Comparators:
     if op not in _SIGNS:
         if len(text) > MAX_VERSION_LENGTH:
             raise ValueError(text)
-        return _lower(">=", core, pre) + _bound("<", _after(op, core), ("0",))
-    # node counts the v that it goes on to drop.
+        return _lower_bound(">=", core, pre) + _comparator("<", _upper_bound(op, core), ("0",))
+    # The limit of the length includes the v, although node then removes it.
     if prefix not in ("", "v") or len(prefix + text) > MAX_VERSION_LENGTH:
         raise ValueError(text)
-    # With the v, node does not take >=0.0.0 for "*".
-    return _bound(op, core, pre) if prefix else _lower(op, core, pre)
+    # Only without the v does node treat >=0.0.0 as "*".
+    return _comparator(op, core, pre) if prefix else _lower_bound(op, core, pre)
 
 
-def _after(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
-    """The first version after those that the operator admits for these numbers."""
+def _upper_bound(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the first version after those that the operator admits for these numbers."""
     last = len(core) - 1
     if op == "^":
         last = next((index for index, number in enumerate(core) if number), last)
@@ -243,13 +244,13 @@ def _after(op: str, core: tuple[int, ...]) -> tuple[int, ...]:
     return (*core[:last], core[last] + 1, 0, 0)[:3]
 
 
-def _lower(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comparators:
-    # node takes >=0.0.0 for "*".
+def _lower_bound(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comparators:
+    # node treats >=0.0.0 as "*".
     is_any = (op, core, identifiers) == (">=", (0, 0, 0), ())
-    return () if is_any else _bound(op, core, identifiers)
+    return () if is_any else _comparator(op, core, identifiers)
 
 
-def _bound(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comparators:
+def _comparator(op: str, core: tuple[int, ...], identifiers: tuple[str, ...]) -> Comparators:
     if max(core) > MAX_SAFE_INTEGER:
         raise ValueError(core)
     return ((_SIGNS[op], (core, identifiers)),)

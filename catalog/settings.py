@@ -1,102 +1,180 @@
-"""The settings of the service: their defaults, their types and what they may be."""
+"""The settings of the service: one table with name, default, help and validation of each.
+
+The factory reads each from the environment as CATALOG_NAME, or from its argument as NAME.
+"""
 
 import re
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from click import ClickException
-
-from catalog.documents import web_address
 from catalog.semver_ranges import is_version
 from catalog.text import quoted
-
-LOG_LEVELS = ("info", "warning", "error")
-LOG_FORMATS = ("text", "json")
-
-DEFAULTS = {
-    "DATABASE": "catalog.db",
-    "HOST": "127.0.0.1",
-    "PORT": "8080",
-    "THREADS": "8",
-    "BACKLOG": "256",
-    "MAX_CONNECTIONS": "900",
-    "MAX_CONNECTIONS_PER_CLIENT": "225",
-    "MAX_HEAD_BYTES": "32768",
-    "MAX_BODY_BYTES": "4096",
-    "REQUEST_TIMEOUT": "20",
-    "IDLE_TIMEOUT": "75",
-    "STOP_TIMEOUT": "10",
-    "TRUSTED_PROXY": "",
-    "LOG_LEVEL": "info",
-    "LOG_FORMAT": "text",
-    "MINIMUM_CLI_VERSION": "1.0.0",
-    "BUNDLE_URL": "",
-    "BUNDLES": "",
-    "PUBLIC_URL": "",
-    "MIRROR_WORKERS": "4",
-    "ICONS": "",
-}
-
-# The settings that are whole numbers, with the least and the greatest.
-NUMBERS = {
-    "PORT": (0, 65535),
-    "THREADS": (1, 64),
-    "BACKLOG": (1, 65535),
-    "MAX_CONNECTIONS": (10, 100_000),
-    "MAX_CONNECTIONS_PER_CLIENT": (0, 100_000),
-    "MAX_HEAD_BYTES": (1024, 1024 * 1024),
-    "MAX_BODY_BYTES": (0, 1024 * 1024),
-    "REQUEST_TIMEOUT": (1, 3600),
-    "IDLE_TIMEOUT": (1, 3600),
-    "STOP_TIMEOUT": (1, 3600),
-    "MIRROR_WORKERS": (1, 32),
-}
+from catalog.validators import check_http_url
 
 
-def check_settings(config: MutableMapping[str, Any]) -> None:
-    """Turn numbers into numbers; a setting that cannot be used stops the start by its name."""
-    for name, (low, high) in NUMBERS.items():
-        text = str(config[name])
+class SettingError(ValueError):
+    """An invalid setting; the message names it and what is allowed."""
+
+
+# Takes the text of a setting and returns its value; raises ValueError with what is allowed.
+Parse = Callable[[str], Any]
+
+
+def whole_number(low: int, high: int) -> Parse:
+    def parse(text: str) -> int:
         if not (re.fullmatch("[0-9]{1,7}", text) and low <= int(text) <= high):
-            raise bad_setting(name, f"a whole number from {low} to {high}", text)
-        config[name] = int(text)
-    for name in ("DATABASE", "HOST"):
-        if not str(config[name]):
-            raise bad_setting(name, "filled in", "")
-    for name, words in (("LOG_LEVEL", LOG_LEVELS), ("LOG_FORMAT", LOG_FORMATS)):
-        if config[name] not in words:
-            raise bad_setting(name, " or ".join(words), str(config[name]))
-    try:
-        trusted_networks(str(config["TRUSTED_PROXY"]))
-    except ValueError as error:
-        allowed = "addresses or networks with commas between"
-        raise bad_setting("TRUSTED_PROXY", allowed, str(config["TRUSTED_PROXY"])) from error
-    if config["ICONS"] and not Path(str(config["ICONS"])).is_dir():
-        raise bad_setting("ICONS", "a directory of Iconify JSON files", str(config["ICONS"]))
-    if not is_version(str(config["MINIMUM_CLI_VERSION"])):
-        raise bad_setting("MINIMUM_CLI_VERSION", "a version", str(config["MINIMUM_CLI_VERSION"]))
-    public_url = str(config["PUBLIC_URL"])
-    if public_url:
-        config["PUBLIC_URL"] = base_url(public_url)
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
 
 
-def base_url(address: str) -> str:
-    """The address of a service, to which a path can be added."""
+def one_of(*words: str) -> Parse:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def parse_required(text: str) -> str:
+    if not text:
+        raise ValueError("filled in")
+    return text
+
+
+def parse_networks(text: str) -> str:
     try:
-        if set("?#") & set(web_address(address)):
+        trusted_networks(text)
+    except ValueError:
+        raise ValueError("addresses or networks with commas between") from None
+    return text
+
+
+def parse_directory(text: str) -> str:
+    if text and not Path(text).is_dir():
+        raise ValueError("a directory of Iconify JSON files")
+    return text
+
+
+def parse_version(text: str) -> str:
+    if not is_version(text):
+        raise ValueError("a version")
+    return text
+
+
+def parse_base_url(text: str) -> str:
+    if not text:
+        return text
+    try:
+        if set("?#") & set(check_http_url(text)):
             raise ValueError
     except ValueError:
-        allowed = "an absolute http or https URL without ? and #"
-        raise bad_setting("PUBLIC_URL", allowed, address) from None
-    return address.rstrip("/")
+        raise ValueError("an absolute http or https URL without ? and #") from None
+    return text.rstrip("/")
 
 
-def bad_setting(name: str, allowed: str, value: str) -> ClickException:
-    return ClickException(f"CATALOG_{name} must be {allowed}, not {quoted(value)}.")
+@dataclass(frozen=True)
+class Setting:
+    """One setting of the service."""
+
+    name: str
+    default: str
+    help: str
+    # None accepts any text.
+    parse: Parse | None = None
+
+
+SETTINGS = (
+    Setting("DATABASE", "catalog.db", "path of the SQLite file", parse_required),
+    Setting("HOST", "127.0.0.1", "address to listen on", parse_required),
+    Setting("PORT", "8080", "port to listen on; 0 picks a free one", whole_number(0, 65535)),
+    Setting(
+        "THREADS", "8", "worker threads for slow reads, pages and bundles", whole_number(1, 64)
+    ),
+    Setting("BACKLOG", "256", "connections that may wait to be accepted", whole_number(1, 65535)),
+    Setting("MAX_CONNECTIONS", "900", "open connections", whole_number(10, 100_000)),
+    Setting(
+        "MAX_CONNECTIONS_PER_CLIENT",
+        "225",
+        "open connections of one client address; 0 is no limit",
+        whole_number(0, 100_000),
+    ),
+    Setting(
+        "MAX_HEAD_BYTES",
+        "32768",
+        "bytes of request line and headers, else 414 or 431",
+        whole_number(1024, 1024 * 1024),
+    ),
+    Setting(
+        "MAX_BODY_BYTES", "4096", "bytes of a request body, else 413", whole_number(0, 1024 * 1024)
+    ),
+    Setting(
+        "REQUEST_TIMEOUT",
+        "20",
+        "seconds for a request to arrive, and to fall behind in reading a response",
+        whole_number(1, 3600),
+    ),
+    Setting(
+        "IDLE_TIMEOUT",
+        "75",
+        "seconds of an idle connection between requests",
+        whole_number(1, 3600),
+    ),
+    Setting("STOP_TIMEOUT", "10", "seconds that a stop waits for requests", whole_number(1, 3600)),
+    Setting(
+        "TRUSTED_PROXY",
+        "",
+        "addresses or networks whose X-Forwarded- headers are trusted, separated by commas",
+        parse_networks,
+    ),
+    Setting(
+        "LOG_LEVEL",
+        "info",
+        "info: one line per request; warning: only failures; error: none",
+        one_of("info", "warning", "error"),
+    ),
+    Setting("LOG_FORMAT", "text", "format of the access log", one_of("text", "json")),
+    Setting(
+        "MINIMUM_CLI_VERSION", "1.0.0", "the response of /api/widgets/cli-version", parse_version
+    ),
+    Setting("ICONS", "", "directory of further Iconify JSON files", parse_directory),
+    Setting("BUNDLE_URL", "", "default of flask publish --bundle-url"),
+    Setting("BUNDLES", "", "directory of held bundles; default: beside the database"),
+    Setting(
+        "PUBLIC_URL",
+        "",
+        "base URL under which clients reach the service; default: the Host of each request",
+        parse_base_url,
+    ),
+    Setting(
+        "MIRROR_WORKERS", "4", "widgets that flask mirror fetches in parallel", whole_number(1, 32)
+    ),
+)
+
+DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
+
+
+def parse_settings(config: MutableMapping[str, Any]) -> None:
+    """Validate the configuration and convert its numbers; raise SettingError."""
+    for setting in SETTINGS:
+        if setting.parse is None:
+            continue
+        text = str(config[setting.name])
+        try:
+            value = setting.parse(text)
+        except ValueError as allowed:
+            message = f"CATALOG_{setting.name} must be {allowed}, not {quoted(text)}."
+            raise SettingError(message) from None
+        # A caller may give a Path: keep it.
+        if value != text:
+            config[setting.name] = value
 
 
 def trusted_networks(text: str) -> list[IPv4Network | IPv6Network]:
-    """The addresses and networks named in the text, between commas; raises ValueError."""
+    """Return the addresses and networks in the text, separated by commas; raise ValueError."""
     return [ip_network(part.strip()) for part in text.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""Text: as search compares it, and as messages quote it."""
+"""Text: folding for search, and quoting for messages."""
 
 import json
 import os

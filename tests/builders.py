@@ -1,20 +1,20 @@
-"""Widget documents for tests: the least that is valid, and whatever a test names."""
+"""Widget documents for tests: valid and minimal, with the fields that a test sets."""
 
 import hashlib
 from typing import Any
 
-Json = dict[str, Any]
+from catalog.documents import Json
 
 
 def document(path: str = "acme/clock", *versions: Json, **fields: Any) -> Json:
-    """A widget document of the given scope/name; keyword arguments are fields of the widget."""
+    """Return the widget document of scope/name; keyword arguments are fields of the widget."""
     scope, name = path.split("/")
     widget = {"scope": scope, "name": name, "displayName": name.title(), **fields}
     return {"widget": widget, "versions": list(versions)}
 
 
 def version(number: str = "1.0.0", **fields: Any) -> Json:
-    """A version of a widget document; keyword arguments are its fields."""
+    """Return a version of a widget document; keyword arguments are its fields."""
     return {
         "version": number,
         "bundleUrl": f"https://cdn.example.com/bundles/{number.replace('+', '%2B')}.js",
@@ -27,6 +27,6 @@ def version(number: str = "1.0.0", **fields: Any) -> Json:
 
 
 def bundled(number: str, content: bytes, **fields: Any) -> Json:
-    """A version whose bundle has this content."""
+    """Return a version whose bundle has this content."""
     sha256 = hashlib.sha256(content).hexdigest()
     return version(number, bundleSize=len(content), sha256Hash=sha256, **fields)

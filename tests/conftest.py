@@ -21,6 +21,7 @@ from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
 from upstreams import FakeUpstream
+from werkzeug.test import TestResponse
 
 from app import create_app
 from catalog.documents import check_document
@@ -86,6 +87,11 @@ def mirror_app(tmp_path: Path) -> Iterator[Flask]:
     app = create_app({"DATABASE": tmp_path / "mirror.db", "BUNDLES": str(tmp_path / "bundles")})
     yield app
     app.extensions["database"].close()
+
+
+def headers_without_date(response: TestResponse) -> dict[str, str]:
+    """Return the headers that do not depend on the time."""
+    return {name: value for name, value in response.headers.items() if name != "Date"}
 
 
 VERSIONS = """

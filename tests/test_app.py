@@ -1,4 +1,4 @@
-"""The factory: settings, and several services in one process."""
+"""The application factory: settings, and several services in one process."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def minimum_cli_version(app: Flask) -> str:
     return app.test_client().get("/api/widgets/cli-version").json["minimumVersion"]
 
 
-def test_two_services_in_one_process_serve_each_its_own_file(
+def test_two_services_in_one_process_serve_their_own_files(
     client_with: Callable[..., FlaskClient],
 ) -> None:
     first = client_with(document("acme/clock"), MINIMUM_CLI_VERSION="1.1.1")
@@ -37,7 +37,9 @@ def test_two_services_in_one_process_serve_each_its_own_file(
     assert minimum_cli_version(second.application) == "2.2.2"
 
 
-def test_two_services_of_one_file_see_each_other_at_once(app_with: Callable[..., Flask]) -> None:
+def test_two_services_of_one_file_see_the_writes_of_each_other(
+    app_with: Callable[..., Flask],
+) -> None:
     first = app_with(document("acme/clock", downloadCount=1))
     second = create_app({"DATABASE": first.config["DATABASE"]})
     for app in (first, second, first):
@@ -74,7 +76,7 @@ def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -
         assert minimum_cli_version(create_app()) == number
 
 
-def test_settings_given_to_the_factory_win_over_the_environment(
+def test_settings_of_the_factory_override_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("DATABASE", "HOST", "PORT", "THREADS", "MINIMUM_CLI_VERSION"):
@@ -87,9 +89,7 @@ def test_settings_given_to_the_factory_win_over_the_environment(
 
 
 @pytest.mark.parametrize("name", ["1", "true", "null", '"x"', "{}"])
-def test_a_setting_is_text_even_where_it_looks_like_json(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_setting_that_looks_like_json_is_text(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CATALOG_DATABASE", name)
     assert create_app().extensions["database"].path == Path(name)
 
@@ -107,7 +107,7 @@ def test_a_database_may_have_any_name(tmp_path: Path, name: str) -> None:
     app.extensions["database"].close()
 
 
-def test_a_database_may_be_named_with_two_slashes_in_front(tmp_path: Path) -> None:
+def test_path_of_a_database_may_begin_with_two_slashes(tmp_path: Path) -> None:
     Database(tmp_path / "plain.db").create()
     app = create_app({"DATABASE": f"/{tmp_path}/plain.db"})
     assert app.test_client().get("/api/health").json == {"status": "ok"}

@@ -1,4 +1,4 @@
-"""A bundle that is held: where it is served, how, and which answers say so."""
+"""Held bundles: how they are served, and their URLs in responses."""
 
 import hashlib
 import json
@@ -34,14 +34,15 @@ ADDRESSES = {
     "detail": "/api/v1/widgets/acme/clock",
     "registry": "/api/widgets/acme/registry.json",
 }
-ODD = "a&b%/日 本?#'\""  # a scope and a name with every sign that has a meaning in an address
+# A scope and a name with characters that are special in URLs.
+UNUSUAL = "a&b%/日 本?#'\""
 
 
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
-    made = app_with(CLOCK)
-    hold(made, CONTENT)
-    return made
+    app = app_with(CLOCK)
+    hold(app, CONTENT)
+    return app
 
 
 @pytest.fixture
@@ -51,11 +52,11 @@ def client(app: Flask) -> FlaskClient:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real server of a widget whose one bundle it holds, under names that need encoding."""
+    """A real server with a held bundle, also under names that need encoding."""
     path = tmp_path_factory.mktemp("bundles") / "catalog.db"
     app = create_app({"DATABASE": path})
-    odd = document(ODD, bundled("1.0.0+x.y", CONTENT))
-    documents = [check_document(each) for each in (CLOCK, odd)]
+    unusual = document(UNUSUAL, bundled("1.0.0+x.y", CONTENT))
+    documents = [check_document(each) for each in (CLOCK, unusual)]
     app.extensions["database"].create(writes.put_documents(documents))
     hold(app, CONTENT)
     app.extensions["database"].close()
@@ -65,24 +66,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def bundle_urls(client: FlaskClient, address: str, host: str | None = None) -> set[str]:
-    """Each bundleUrl of version 1.0.0 in an answer."""
+    """Return each bundleUrl of version 1.0.0 in the response."""
     headers = {} if host is None else {"Host": host}
-    answer = client.get(address, headers=headers).get_data(as_text=True)
-    found: set[str] = set()
+    response = client.get(address, headers=headers).get_data(as_text=True)
+    urls: set[str] = set()
 
-    def look(given: dict[str, object]) -> dict[str, object]:
-        if given.get("version") == "1.0.0":
-            found.add(str(given["bundleUrl"]))
-        return given
+    def collect(value: dict[str, object]) -> dict[str, object]:
+        if value.get("version") == "1.0.0":
+            urls.add(str(value["bundleUrl"]))
+        return value
 
-    json.loads(answer, object_hook=look)
-    return found
+    json.loads(response, object_hook=collect)
+    return urls
 
 
-def test_bundle_is_served_with_the_headers_of_what_never_changes(server: Server) -> None:
+def test_bundle_is_served_as_immutable(server: Server) -> None:
     response, body = server.request("GET", PATH)
     assert (response.status, body) == (200, CONTENT)
-    wanted = {
+    expected = {
         "Content-Type": "text/javascript; charset=utf-8",
         "Content-Length": str(len(CONTENT)),
         "ETag": f'"{SHA256}"',
@@ -92,12 +93,12 @@ def test_bundle_is_served_with_the_headers_of_what_never_changes(server: Server)
         "Access-Control-Allow-Origin": "*",
         "Content-Disposition": "inline; filename=bundle.js",
     }
-    assert {name: response.headers.get_all(name) for name in wanted} == {
-        name: [value] for name, value in wanted.items()
+    assert {name: response.headers.get_all(name) for name in expected} == {
+        name: [value] for name, value in expected.items()
     }
 
 
-def test_head_says_the_same_without_the_bytes(server: Server) -> None:
+def test_head_has_the_headers_of_get_and_no_body(server: Server) -> None:
     response, body = server.request("HEAD", PATH)
     got, _ = server.request("GET", PATH)
     assert (response.status, body) == (200, b"")
@@ -115,70 +116,70 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize("asked", RANGES)
-def test_range_of_a_bundle_is_served(server: Server, asked: str) -> None:
-    response, body = server.request("GET", PATH, Range=asked)
-    assert (response.status, body, response.headers["Content-Range"]) == (206, *RANGES[asked])
+@pytest.mark.parametrize("range_", RANGES)
+def test_range_of_a_bundle_is_served(server: Server, range_: str) -> None:
+    response, body = server.request("GET", PATH, Range=range_)
+    assert (response.status, body, response.headers["Content-Range"]) == (206, *RANGES[range_])
     assert response.headers["ETag"] == f'"{SHA256}"'
     assert response.headers["Content-Length"] == str(len(body))
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "range_",
     ["lines=0-5", "bytes=0-5,7-9", "bytes=5-2", "bytes=-", "bytes", "0-5", "bytes=x", "=", ""],
 )
-def test_range_that_is_several_unknown_or_malformed_is_ignored(server: Server, asked: str) -> None:
-    response, body = server.request("GET", PATH, Range=asked)
+def test_unsupported_or_malformed_range_is_ignored(server: Server, range_: str) -> None:
+    response, body = server.request("GET", PATH, Range=range_)
     assert (response.status, body) == (200, CONTENT)
     assert "Content-Range" not in response.headers
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-5", "bytes=28-", "bytes=-0"])
-def test_head_ignores_a_range(server: Server, asked: str) -> None:
+@pytest.mark.parametrize("range_", ["bytes=0-5", "bytes=28-", "bytes=-0"])
+def test_head_ignores_a_range(server: Server, range_: str) -> None:
     plain, _ = server.request("HEAD", PATH)
-    response, body = server.request("HEAD", PATH, Range=asked)
+    response, body = server.request("HEAD", PATH, Range=range_)
     assert (response.status, body) == (200, b"")
     clock = {"Date": "", "Expires": ""}
     assert {**response.headers, **clock} == {**plain.headers, **clock}
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-5", "bytes=28-", "bytes=x"])
+@pytest.mark.parametrize("range_", ["bytes=0-5", "bytes=28-", "bytes=x"])
 @pytest.mark.parametrize("condition", [f'"{SHA256}"', f'W/"{SHA256}"', "*"])
-def test_if_none_match_wins_over_a_range(server: Server, asked: str, condition: str) -> None:
-    response, body = server.request("GET", PATH, Range=asked, If_None_Match=condition)
+def test_if_none_match_wins_over_a_range(server: Server, range_: str, condition: str) -> None:
+    response, body = server.request("GET", PATH, Range=range_, If_None_Match=condition)
     assert (response.status, body) == (304, b"")
     assert "Content-Range" not in response.headers
 
 
-def test_range_is_served_where_if_none_match_names_other_bytes(server: Server) -> None:
+def test_range_is_served_if_if_none_match_does_not_match(server: Server) -> None:
     response, body = server.request("GET", PATH, Range="bytes=0-5", If_None_Match='"other"')
     assert (response.status, body) == (206, b"export")
 
 
-def test_part_is_cut_off_under_any_server(client: FlaskClient) -> None:
+def test_range_is_served_by_any_wsgi_server(client: FlaskClient) -> None:
     environ = {"wsgi.file_wrapper": FileWrapper}
     with client.get(PATH, headers={"Range": "bytes=0-5"}, environ_overrides=environ) as response:
         assert b"".join(response.response) == b"export"
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-", "bytes=0-5", "bytes=-0"])
-def test_no_byte_of_an_empty_bundle_can_be_asked_for(app_with: AppWith, asked: str) -> None:
+@pytest.mark.parametrize("range_", ["bytes=0-", "bytes=0-5", "bytes=-0"])
+def test_range_of_an_empty_bundle_is_416(app_with: AppWith, range_: str) -> None:
     app = app_with(document("acme/clock", bundled("1.0.0", b"")))
     hold(app, b"")
-    response = app.test_client().get(PATH, headers={"Range": asked})
+    response = app.test_client().get(PATH, headers={"Range": range_})
     assert (response.status_code, response.headers["Content-Range"]) == (416, "bytes */0")
 
 
-def test_end_of_an_empty_bundle_is_the_whole(app_with: AppWith) -> None:
+def test_suffix_range_of_an_empty_bundle_is_the_whole(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", bundled("1.0.0", b"")))
     hold(app, b"")
     with app.test_client().get(PATH, headers={"Range": "bytes=-5"}) as response:
         assert (response.status_code, response.data) == (200, b"")
 
 
-@pytest.mark.parametrize("asked", ["bytes=28-", "bytes=99-100", "bytes=-0"])
-def test_range_past_the_end_is_416_with_the_length(server: Server, asked: str) -> None:
-    response, body = server.request("GET", PATH, Range=asked)
+@pytest.mark.parametrize("range_", ["bytes=28-", "bytes=99-100", "bytes=-0"])
+def test_range_past_the_end_is_416_with_the_length(server: Server, range_: str) -> None:
+    response, body = server.request("GET", PATH, Range=range_)
     assert (response.status, response.headers["Content-Range"]) == (416, "bytes */28")
     assert list(json.loads(body)) == ["error"]
     assert response.headers["Access-Control-Allow-Origin"] == "*"
@@ -197,16 +198,16 @@ def test_range_past_the_end_is_416_with_the_length(server: Server, asked: str) -
         ("", 200),
     ],
 )
-@pytest.mark.parametrize("asked", ["bytes=7-", "bytes=28-"])
-def test_download_goes_on_only_with_the_same_bytes(
-    server: Server, asked: str, condition: str, status: int
+@pytest.mark.parametrize("range_", ["bytes=7-", "bytes=28-"])
+def test_range_is_served_only_if_if_range_matches_the_etag(
+    server: Server, range_: str, condition: str, status: int
 ) -> None:
-    response, _ = server.request("GET", PATH, Range=asked, If_Range=condition)
-    assert response.status == (416 if asked == "bytes=28-" and status == 206 else status)
+    response, _ = server.request("GET", PATH, Range=range_, If_Range=condition)
+    assert response.status == (416 if range_ == "bytes=28-" and status == 206 else status)
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(0, 206), (-1, 200), (1, 200), (86_400, 200)])
-def test_download_goes_on_only_since_the_same_moment(
+def test_range_is_served_only_if_if_range_matches_the_date(
     server: Server, seconds: int, status: int
 ) -> None:
     whole, _ = server.request("GET", PATH)
@@ -216,7 +217,7 @@ def test_download_goes_on_only_since_the_same_moment(
     assert response.status == status
 
 
-def test_bundle_that_the_client_has_is_304(server: Server) -> None:
+def test_known_etag_is_304(server: Server) -> None:
     response, body = server.request("GET", PATH, If_None_Match=f'"{SHA256}"')
     assert (response.status, body) == (304, b"")
     assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
@@ -228,8 +229,8 @@ def test_other_method_is_405(server: Server) -> None:
     assert "takes GET, HEAD, OPTIONS, not 'POST'" in json.loads(body)["error"]
 
 
-def test_every_answer_leads_to_the_bytes_whatever_the_names(server: Server) -> None:
-    scope, name = (quote(part, safe="") for part in ODD.split("/"))
+def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None:
+    scope, name = (quote(part, safe="") for part in UNUSUAL.split("/"))
     _, body = server.request("GET", f"/api/v1/widgets/{scope}/{name}")
     (entry,) = json.loads(body)["versions"]
     assert entry["bundleUrl"] == f"{server.url}/api/v1/widgets/{scope}/{name}/1.0.0%2Bx.y/bundle.js"
@@ -268,12 +269,12 @@ MISSING = {
 
 
 @pytest.mark.parametrize("make", MISSING.values(), ids=MISSING)
-def test_bundle_that_is_not_there_is_404(app: Flask, make: Callable[[Flask], str]) -> None:
+def test_missing_bundle_is_404(app: Flask, make: Callable[[Flask], str]) -> None:
     path = make(app)
     response = app.test_client().get(path)
     _, scope, name, number, _ = path.removeprefix("/api/v1").rsplit("/", 4)
-    sentence = f"No bundle of '{scope}/{name}@{number}' is held here."
-    assert (response.status_code, response.get_json()) == (404, {"error": sentence})
+    message = f"No bundle of '{scope}/{name}@{number}' is held here."
+    assert (response.status_code, response.get_json()) == (404, {"error": message})
     assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert "immutable" not in response.headers.get("Cache-Control", "")
 
@@ -285,21 +286,21 @@ def test_bundle_of_a_yanked_version_is_served(app: Flask) -> None:
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
-def test_answers_name_the_host_that_was_asked(client: FlaskClient, address: str) -> None:
+def test_bundle_url_has_the_host_of_the_request(client: FlaskClient, address: str) -> None:
     for host in ("a.example", "b.example:8080", "a.example", "b.example:8080"):
         assert bundle_urls(client, address, host) == {f"http://{host}{PATH}"}
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
-def test_answers_for_two_hosts_have_two_etags(client: FlaskClient, address: str) -> None:
+def test_responses_for_two_hosts_have_two_etags(client: FlaskClient, address: str) -> None:
     etag = client.get(address, headers={"Host": "a.example"}).headers["ETag"]
-    held = {"If-None-Match": etag}
-    assert client.get(address, headers={"Host": "a.example", **held}).status_code == 304
-    assert client.get(address, headers={"Host": "b.example", **held}).status_code == 200
+    known = {"If-None-Match": etag}
+    assert client.get(address, headers={"Host": "a.example", **known}).status_code == 304
+    assert client.get(address, headers={"Host": "b.example", **known}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["a b", "u@a.example", '"', "a.example/x", "<script>", "", "ü"])
-def test_invalid_host_is_given_the_address_that_is_served_on(
+def test_invalid_host_is_replaced_by_the_address_of_the_listener(
     client: FlaskClient, host: str
 ) -> None:
     assert bundle_urls(client, ADDRESSES["detail"], host) == {f"http://localhost{PATH}"}
@@ -307,62 +308,62 @@ def test_invalid_host_is_given_the_address_that_is_served_on(
 
 
 @pytest.mark.parametrize("url", ["https://w.example/catalog", "https://w.example/catalog/"])
-def test_public_url_stands_in_place_of_the_host(app_with: AppWith, url: str) -> None:
+def test_public_url_replaces_the_host(app_with: AppWith, url: str) -> None:
     app = app_with(CLOCK, PUBLIC_URL=url)
     hold(app, CONTENT)
     for host in ("a.example", "b.example", "<script>"):
-        found = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
-        assert found == {f"https://w.example/catalog{PATH}"}
+        urls = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
+        assert urls == {f"https://w.example/catalog{PATH}"}
 
 
-def test_answers_behind_a_proxy_name_the_address_that_it_was_asked_at(
+def test_bundle_url_behind_a_proxy_has_the_public_address(
     app_with: AppWith,
 ) -> None:
     app = app_with(CLOCK, TRUSTED_PROXY="127.0.0.1")
     hold(app, CONTENT)
-    said = {"Host": "w.example", "Proto": "https", "Prefix": "/catalog"}
-    forwarded = {f"X-Forwarded-{name}": value for name, value in said.items()}
-    answer = app.test_client().get(ADDRESSES["detail"], headers=forwarded)
-    by_version = {entry["version"]: entry["bundleUrl"] for entry in answer.json["versions"]}
+    forwarded_values = {"Host": "w.example", "Proto": "https", "Prefix": "/catalog"}
+    forwarded = {f"X-Forwarded-{name}": value for name, value in forwarded_values.items()}
+    body = app.test_client().get(ADDRESSES["detail"], headers=forwarded)
+    by_version = {entry["version"]: entry["bundleUrl"] for entry in body.json["versions"]}
     assert by_version["1.0.0"] == f"https://w.example/catalog{PATH}"
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
 
 
-@pytest.mark.parametrize("asked", ["", "Range: bytes=1-\r\n"])
-def test_slow_clients_keep_no_bundle_in_memory(app_with: AppWith, asked: str) -> None:
+@pytest.mark.parametrize("range_", ["", "Range: bytes=1-\r\n"])
+def test_slow_clients_do_not_keep_bundles_in_memory(app_with: AppWith, range_: str) -> None:
     content = bytes(32 * 1024 * 1024)
     app = app_with(document("acme/clock", bundled("1.0.0", content)))
     hold(app, content)
     with Server(app.config["DATABASE"]) as server, ExitStack() as stack:
-        before = resident(server)
+        before = resident_memory(server)
         for _ in range(8):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            client.sendall(f"GET {PATH} HTTP/1.1\r\nHost: a.example\r\n{asked}\r\n".encode())
+            client.sendall(f"GET {PATH} HTTP/1.1\r\nHost: a.example\r\n{range_}\r\n".encode())
         assert server.request("GET", "/api/health")[0].status == 200
-        assert resident(server) - before < len(content)
+        assert resident_memory(server) - before < len(content)
 
 
-def resident(server: Server) -> int:
-    """Bytes of memory that the server has."""
+def resident_memory(server: Server) -> int:
+    """Return the bytes of resident memory of the server."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1]) * 1024
 
 
-def test_version_that_is_not_held_keeps_its_address(client: FlaskClient) -> None:
+def test_bundle_url_of_a_version_that_is_not_held_stays(client: FlaskClient) -> None:
     entries = client.get(ADDRESSES["detail"]).get_json()["versions"]
     by_version = {entry["version"]: entry["bundleUrl"] for entry in entries}
     assert by_version["2.0.0"] == "https://cdn.example.com/bundles/2.0.0.js"
 
 
 @pytest.mark.parametrize("command", [["export"], ["show", "acme/clock", "--json"]])
-def test_original_address_stays_stored(app: Flask, command: list[str]) -> None:
+def test_export_and_show_have_the_published_url(app: Flask, command: list[str]) -> None:
     shown = app.test_cli_runner().invoke(args=command).stdout
     assert ORIGINAL in shown
     assert PATH not in shown
 
 
-def test_running_service_shows_at_once_what_is_held_and_released(app_with: AppWith) -> None:
+def test_next_response_shows_held_and_released_bundles(app_with: AppWith) -> None:
     app = app_with(CLOCK)
     client = app.test_client()
     assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
@@ -381,7 +382,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("fields", "url"), CHANGES.values(), ids=CHANGES)
-def test_import_releases_a_bundle_only_where_its_bytes_change(
+def test_import_releases_a_bundle_only_if_its_bytes_change(
     app: Flask, tmp_path: Path, fields: dict[str, object], url: str
 ) -> None:
     changed = document("acme/clock", {**bundled("1.0.0", CONTENT), **fields})
@@ -391,7 +392,7 @@ def test_import_releases_a_bundle_only_where_its_bytes_change(
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {url}
 
 
-def test_version_with_another_size_is_not_said_to_be_held(app_with: AppWith) -> None:
+def test_bundle_of_another_size_is_not_held(app_with: AppWith) -> None:
     wrong = {**bundled("1.0.0", CONTENT), "bundleSize": 5}
     app = app_with(document("acme/clock", wrong))
     bundles = app.extensions["bundles"]
@@ -402,14 +403,14 @@ def test_version_with_another_size_is_not_said_to_be_held(app_with: AppWith) -> 
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
 
 
-def test_holding_what_is_held_changes_nothing(app: Flask) -> None:
+def test_holding_a_held_bundle_does_not_change_the_revision(app: Flask) -> None:
     database = app.extensions["database"]
     before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
     hold(app, CONTENT)
     assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
 
 
-def test_remembering_where_a_widget_came_from_changes_no_answer(app: Flask) -> None:
+def test_recording_the_upstream_does_not_change_the_revision(app: Flask) -> None:
     database = app.extensions["database"]
     before = tuple(database.reader().execute("SELECT * FROM revision").fetchone())
     for etag, counts in (('"1"', [1]), ('"1"', [0]), ('"2"', [1])):
@@ -418,22 +419,22 @@ def test_remembering_where_a_widget_came_from_changes_no_answer(app: Flask) -> N
     assert tuple(database.reader().execute("SELECT * FROM revision").fetchone()) == before
 
 
-def test_bundles_are_beside_the_database_unless_told_otherwise(tmp_path: Path) -> None:
-    beside = create_app({"DATABASE": tmp_path / "my.db"}).extensions["bundles"]
-    assert beside.directory == tmp_path / "my.db-bundles"
-    told = create_app({"DATABASE": tmp_path / "my.db", "BUNDLES": str(tmp_path / "b")})
-    assert told.extensions["bundles"].directory == tmp_path / "b"
+def test_default_directory_of_bundles_is_beside_the_database(tmp_path: Path) -> None:
+    default = create_app({"DATABASE": tmp_path / "my.db"}).extensions["bundles"]
+    assert default.directory == tmp_path / "my.db-bundles"
+    configured = create_app({"DATABASE": tmp_path / "my.db", "BUNDLES": str(tmp_path / "b")})
+    assert configured.extensions["bundles"].directory == tmp_path / "b"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_if_match_is_for_those_who_write(server: Server) -> None:
+def test_if_match_is_ignored(server: Server) -> None:
     response, body = server.request("GET", PATH, If_Match='"another"')
     assert (response.status, body) == (200, CONTENT)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-1"}], ids=["whole", "a part"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_no_header_of_a_bundle_comes_twice(
+def test_bundle_has_no_duplicate_headers(
     server: Server, method: str, headers: dict[str, str]
 ) -> None:
     response, _ = server.request(method, PATH, **headers)
@@ -442,7 +443,7 @@ def test_no_header_of_a_bundle_comes_twice(
     assert names == sorted(set(names))
 
 
-def test_a_large_registry_costs_the_io_thread_nothing_for_another_host(app_with: AppWith) -> None:
+def test_io_thread_does_not_insert_urls_into_a_large_registry(app_with: AppWith) -> None:
     notes = "x" * 2_000_000
     app = app_with(document("acme/clock", bundled("1.0.0", CONTENT, releaseNotes=notes)))
     hold(app, CONTENT)
@@ -457,7 +458,7 @@ def test_a_large_registry_costs_the_io_thread_nothing_for_another_host(app_with:
     assert head.headers["ETag"] != first.headers["ETag"]
 
 
-def test_content_length_is_that_of_the_body_for_each_host(client: FlaskClient) -> None:
+def test_content_length_is_right_for_each_host(client: FlaskClient) -> None:
     for host in ("a.example", "much-longer.example:8080"):
         for address in ADDRESSES.values():
             response = client.get(address, headers={"Host": host})

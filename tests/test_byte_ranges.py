@@ -1,4 +1,4 @@
-"""Range headers: which bytes of a file they ask for, and the file that has just these."""
+"""Range headers: the bytes that they request, and the part of the file that is sent."""
 
 import io
 import re
@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-from catalog.api.byte_ranges import FilePart, requested_part
+from catalog.api.byte_ranges import FilePart, parse_range
 
 WHOLE = None
 NOTHING: list[int] = []
@@ -23,23 +23,23 @@ headers = st.builds(
     st.just("bytes") | units,
     st.lists(specs, min_size=1, max_size=1) | st.lists(specs, max_size=3),
 ) | st.text(max_size=20)
-unhurried = settings(deadline=None)
+no_deadline = settings(deadline=None)
 
 
 def expected(header: str, size: int) -> list[int] | None:
-    """RFC 9110, section 14.1.2, byte by byte."""
-    given = re.fullmatch(r"(?i:bytes)=[ \t,]*([0-9]*)-([0-9]*)[ \t,]*", header)
-    if not given or given[0].endswith("=-") or not (given[1] or given[2]):
+    """Return the bytes by a plain implementation of RFC 9110, section 14.1.2."""
+    match = re.fullmatch(r"(?i:bytes)=[ \t,]*([0-9]*)-([0-9]*)[ \t,]*", header)
+    if not match or match[0].endswith("=-") or not (match[1] or match[2]):
         return WHOLE
-    if not given[1]:
-        at_most = int(given[2])
-        # A file without bytes has no part that Content-Range could name.
+    if not match[1]:
+        at_most = int(match[2])
+        # Content-Range cannot name a part of an empty file.
         return [at for at in range(size) if size - at <= at_most] if size or not at_most else WHOLE
-    first, last = int(given[1]), int(given[2] or "9" * 40)
+    first, last = int(match[1]), int(match[2] or "9" * 40)
     return [at for at in range(size) if first <= at <= last] if first <= last else WHOLE
 
 
-@unhurried
+@no_deadline
 @given(headers, st.integers(0, 10))
 @example("bytes=-99", 10)
 @example("bytes=-0", 10)
@@ -60,51 +60,49 @@ def expected(header: str, size: int) -> list[int] | None:
 @example("bytes=1_0-", 10)
 @example("bytes=１-", 10)
 @example("bytes 0-5", 10)
-def test_part_is_the_one_that_the_standard_gives(header: str, size: int) -> None:
-    part = requested_part(header, size)
+def test_part_matches_a_plain_implementation_of_the_rfc(header: str, size: int) -> None:
+    part = parse_range(header, size)
     assert (part if part is None else list(part)) == expected(header, size)
 
 
-def test_number_of_thousands_of_digits_is_past_the_end_or_ignored() -> None:
-    assert requested_part(f"bytes={'9' * 4000}-", 10) == range(0)
-    assert requested_part(f"bytes=-{'9' * 4000}", 10) == range(10)
-    assert requested_part(f"bytes={'9' * 32_000}-", 10) is None
+def test_very_long_number_is_past_the_end_or_ignored() -> None:
+    assert parse_range(f"bytes={'9' * 4000}-", 10) == range(0)
+    assert parse_range(f"bytes=-{'9' * 4000}", 10) == range(10)
+    assert parse_range(f"bytes={'9' * 32_000}-", 10) is None
 
 
 @pytest.mark.parametrize("piece", ["9", "0", "-", ",", ", ", "=", "bytes=", " ", "1-2,", "\t"])
 def test_long_header_takes_little_time(piece: str) -> None:
     for start in ("bytes=", "bytes=1", "bytes=1-", "bytes=-", ""):
         begun = time.thread_time()
-        requested_part((start + piece * 32_768)[:32_768], 10)
+        parse_range((start + piece * 32_768)[:32_768], 10)
         assert time.thread_time() - begun < 0.1
 
 
 CONTENT = bytes(range(100))
 
 
-@unhurried
+@no_deadline
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 40))
-def test_file_part_is_read_to_its_end_and_no_further(start: int, stop: int, block: int) -> None:
+def test_file_part_ends_where_the_part_ends(start: int, stop: int, block: int) -> None:
     part = FilePart(io.BytesIO(CONTENT), range(start, max(start, stop)))
     assert b"".join(FileWrapper(part, block)) == CONTENT[start:stop]
     assert part.read() == b""
 
 
-@unhurried
+@no_deadline
 @given(st.integers(0, 99), st.integers(1, 100), st.lists(st.integers(0, 30), max_size=8))
-def test_file_part_is_sent_by_the_server_as_a_file_of_its_own(
-    start: int, length: int, sizes: list[int]
-) -> None:
+def test_waitress_sends_a_file_part_like_a_file(start: int, length: int, sizes: list[int]) -> None:
     content = CONTENT[start : start + length]
     part = FilePart(io.BytesIO(CONTENT), range(start, start + len(content)))
     buffer = ReadOnlyFileBasedBuffer(part)
     assert buffer.prepare() == len(content)
     sent = b""
     for size in [*sizes, 100]:
-        # As waitress does it: look at some bytes, then pass over those that were sent.
-        seen = buffer.get(size)
-        assert seen == content[len(sent) : len(sent) + size]
-        sent += buffer.get(len(seen), skip=True)
+        # Like waitress: read some bytes, then skip those that were sent.
+        peeked = buffer.get(size)
+        assert peeked == content[len(sent) : len(sent) + size]
+        sent += buffer.get(len(peeked), skip=True)
     assert sent == content
 
 

@@ -1,4 +1,4 @@
-"""compatSdk and latestCompatibleVersion: the newest version that fits a dashboard's SDK."""
+"""compatSdk and latestCompatibleVersion: the newest version that runs on an SDK."""
 
 import json
 from collections.abc import Callable
@@ -19,20 +19,20 @@ def search(client: FlaskClient, **parameters: Any) -> list[Json]:
     return response.get_json()["widgets"]
 
 
-def offered(client: FlaskClient, sdk: str, **parameters: Any) -> dict[str, str | None]:
-    """The compatible version of each widget found."""
+def compatible(client: FlaskClient, sdk: str, **parameters: Any) -> dict[str, str | None]:
+    """Return the latest compatible version of each result."""
     return {
         widget["name"]: (widget["latestCompatibleVersion"] or {}).get("version")
         for widget in search(client, compatSdk=sdk, **parameters)
     }
 
 
-def test_key_is_absent_where_compat_sdk_is_not_given(client_with: ClientWith) -> None:
+def test_key_is_absent_without_compat_sdk(client_with: ClientWith) -> None:
     (summary,) = search(client_with(document("acme/clock", version())))
     assert "latestCompatibleVersion" not in summary
 
 
-def test_key_comes_last_and_holds_a_whole_version_entry(client_with: ClientWith) -> None:
+def test_key_is_the_last_and_has_a_whole_version_entry(client_with: ClientWith) -> None:
     client = client_with(
         document(
             "acme/clock",
@@ -50,22 +50,26 @@ def test_key_comes_last_and_holds_a_whole_version_entry(client_with: ClientWith)
     assert (older["version"], older["description"]) == ("1.0.0", "Shows the time.")
 
 
-def test_compat_sdk_annotates_and_filters_nothing(client_with: ClientWith) -> None:
+def test_compat_sdk_does_not_filter(client_with: ClientWith) -> None:
     client = client_with(
-        document("acme/fits", version("1.2.0", sdkVersion="^3.0.0")),
-        document("acme/fits-not", version("1.0.0", sdkVersion="^4.0.0")),
-        document("acme/has-none"),
+        document("acme/compatible", version("1.2.0", sdkVersion="^3.0.0")),
+        document("acme/incompatible", version("1.0.0", sdkVersion="^4.0.0")),
+        document("acme/no-versions"),
     )
-    assert offered(client, "3.1.0") == {"fits": "1.2.0", "fits-not": None, "has-none": None}
+    assert compatible(client, "3.1.0") == {
+        "compatible": "1.2.0",
+        "incompatible": None,
+        "no-versions": None,
+    }
 
 
 def test_every_page_and_every_search_is_annotated(client_with: ClientWith) -> None:
     client = client_with(*(document(f"acme/{name}", version()) for name in ("ab", "bb", "cb")))
     for parameters in ({"page": 2, "limit": 2}, {"q": "cb"}, {"q": "c"}):
-        assert offered(client, "1.0.0", scope="acme", **parameters) == {"cb": "1.0.0"}
+        assert compatible(client, "1.0.0", scope="acme", **parameters) == {"cb": "1.0.0"}
 
 
-def test_each_widget_is_offered_its_own_version(client_with: ClientWith) -> None:
+def test_each_widget_has_its_own_compatible_version(client_with: ClientWith) -> None:
     client = client_with(*(document(path, version()) for path in ("a/x", "a/y", "b/x")))
     entries = [widget["latestCompatibleVersion"] for widget in search(client, compatSdk="1.0.0")]
     assert [f"{entry['scope']}/{entry['name']}" for entry in entries] == ["a/x", "a/y", "b/x"]
@@ -80,17 +84,17 @@ def test_each_widget_is_offered_its_own_version(client_with: ClientWith) -> None
         pytest.param(
             [("1.0.0", EARLY, "^1.0.0", False), ("2.0.0", LATE, "^2.0.0", False)],
             "1.0.0",
-            id="the newest does not fit",
+            id="newest is incompatible",
         ),
         pytest.param(
             [("1.0.0", EARLY, "*", False), ("2.0.0", LATE, "*", True)],
             "1.0.0",
-            id="the newest is yanked",
+            id="newest is yanked",
         ),
         pytest.param(
             [("1.0.0", EARLY, "^1.0.0", True), ("2.0.0", LATE, "^2.0.0", False)],
             None,
-            id="the only one that fits is yanked",
+            id="only compatible one is yanked",
         ),
         pytest.param(
             [("1.9.0", LATE, "*", False), ("1.10.0", LATE, "*", False)],
@@ -110,19 +114,19 @@ def test_each_widget_is_offered_its_own_version(client_with: ClientWith) -> None
         pytest.param(
             [("1.10.0", LATE, "^9.0.0", False), ("1.9.0", LATE, "*", False)],
             "1.9.0",
-            id="tie that only one fits",
+            id="tie with one compatible",
         ),
     ],
 )
-def test_newest_version_that_fits_is_offered(
+def test_latest_compatible_version_is_the_newest(
     client_with: ClientWith, versions: list[tuple[str, str, str, bool]], expected: str | None
 ) -> None:
-    documented = [
+    entries = [
         version(number, publishedAt=moment, sdkVersion=range_, yanked=yanked)
         for number, moment, range_, yanked in versions
     ]
-    client = client_with(document("acme/clock", *documented))
-    assert offered(client, "1.4.0") == {"clock": expected}
+    client = client_with(document("acme/clock", *entries))
+    assert compatible(client, "1.4.0") == {"clock": expected}
 
 
 @pytest.mark.parametrize(
@@ -137,10 +141,12 @@ def test_newest_version_that_fits_is_offered(
 )
 def test_range_admits(client_with: ClientWith, sdk: str, ranges: list[str]) -> None:
     documents = [document(f"a/w{n}", version(sdkVersion=text)) for n, text in enumerate(ranges)]
-    assert offered(client_with(*documents), sdk) == {f"w{n}": "1.0.0" for n in range(len(ranges))}
+    assert compatible(client_with(*documents), sdk) == {
+        f"w{n}": "1.0.0" for n in range(len(ranges))
+    }
 
 
-NO_RANGES = ["banana", ">=", "1.0.0 - ", "^1.4.0 banana", "1.4.0.0", "9007199254740992.x"]
+INVALID_RANGES = ["banana", ">=", "1.0.0 - ", "^1.4.0 banana", "1.4.0.0", "9007199254740992.x"]
 
 
 @pytest.mark.parametrize(
@@ -148,20 +154,20 @@ NO_RANGES = ["banana", ">=", "1.0.0 - ", "^1.4.0 banana", "1.4.0.0", "9007199254
     [
         pytest.param("1.4.0", ["^1.4.1", "~1.3", "<1.4.0", ">1.4.0", "2 || 3"], id="other numbers"),
         pytest.param("1.4.0-rc.1", ["*", "", "^1.2.0", ">=1.3.0-rc.1", "1.x"], id="prerelease"),
-        pytest.param("1.4.0", [*NO_RANGES, "1.4.0 || banana"], id="no ranges"),
+        pytest.param("1.4.0", [*INVALID_RANGES, "1.4.0 || banana"], id="invalid ranges"),
     ],
 )
 def test_range_does_not_admit(client_with: ClientWith, sdk: str, ranges: list[str]) -> None:
     documents = [document(f"a/w{n}", version(sdkVersion=text)) for n, text in enumerate(ranges)]
-    assert offered(client_with(*documents), sdk) == {f"w{n}": None for n in range(len(ranges))}
+    assert compatible(client_with(*documents), sdk) == {f"w{n}": None for n in range(len(ranges))}
 
 
-def test_version_whose_range_is_none_leaves_an_older_one_to_be_offered(
+def test_version_with_an_invalid_range_is_skipped(
     client_with: ClientWith,
 ) -> None:
     broken = version("2.0.0", publishedAt=LATE, sdkVersion="not a range")
     client = client_with(document("acme/clock", broken, version("1.0.0", publishedAt=EARLY)))
-    assert offered(client, "1.0.0") == {"clock": "1.0.0"}
+    assert compatible(client, "1.0.0") == {"clock": "1.0.0"}
     assert search(client)[0]["latestVersion"]["version"] == "2.0.0"
 
 
@@ -191,12 +197,12 @@ INVALID = {
     "star": "*",
     "word": "latest",
     "257 characters": "1.0.0-" + "a" * 251,
-    "more digits than Python reads": "1.0." + "9" * 5000,
+    "5000 digits": "1.0." + "9" * 5000,
 }
 
 
 @pytest.mark.parametrize("value", INVALID.values(), ids=INVALID)
-def test_what_is_no_semver_is_400(demo: FlaskClient, value: str) -> None:
+def test_invalid_semver_is_400(demo: FlaskClient, value: str) -> None:
     response = demo.get(SEARCH, query_string={"compatSdk": value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
@@ -218,9 +224,9 @@ VALID = {
 
 
 @pytest.mark.parametrize("value", VALID.values(), ids=VALID)
-def test_what_is_semver_is_accepted(client_with: ClientWith, value: str) -> None:
+def test_valid_semver_is_accepted(client_with: ClientWith, value: str) -> None:
     client = client_with(document("acme/clock", version(sdkVersion=value)))
-    assert offered(client, value) == {"clock": "1.0.0"}
+    assert compatible(client, value) == {"clock": "1.0.0"}
 
 
 def test_plus_must_be_sent_encoded(client_with: ClientWith) -> None:
@@ -234,6 +240,6 @@ def test_plus_must_be_sent_encoded(client_with: ClientWith) -> None:
     assert summary["latestCompatibleVersion"]["version"] == "1.0.0"
 
 
-def test_invalid_compat_sdk_is_400_even_where_nothing_is_found(client_with: ClientWith) -> None:
+def test_invalid_compat_sdk_is_400_even_without_results(client_with: ClientWith) -> None:
     response = client_with().get(SEARCH, query_string={"compatSdk": "1", "q": "x", "page": 9})
     assert response.status_code == 400

@@ -1,4 +1,4 @@
-"""CORS: one Access-Control-Allow-Origin: * on all of /api/v1/widgets/, and nothing elsewhere."""
+"""CORS: Access-Control-Allow-Origin: * once on all of /api/v1/widgets/, and nowhere else."""
 
 import http.client
 import socket
@@ -26,7 +26,7 @@ PREFLIGHT = {
     "Access-Control-Request-Headers": "content-type",
 }
 
-WIDGET_ANSWERS = [
+WIDGET_REQUESTS = [
     ("GET", V1 + "search", {}, 200),
     ("GET", CLOCK, {}, 200),
     ("HEAD", CLOCK, {}, 200),
@@ -60,7 +60,7 @@ WIDGET_ANSWERS = [
     ("GET", V1 + "none/such/path", {"data": b"x" * 4097}, 413),
 ]
 
-OTHER_ANSWERS = [
+OTHER_REQUESTS = [
     ("GET", "/api/widgets/acme/registry.json", {}, 200),
     ("GET", "/api/widgets/acme/registry.json", {"If-None-Match": "*"}, 304),
     ("GET", "/api/widgets/none/registry.json", {}, 404),
@@ -87,17 +87,17 @@ OTHER_ANSWERS = [
 ]
 
 
-def named(answers: list[Any]) -> list[Any]:
-    """The answers with ids such as "404 GET /api/v1/widgets/acme"."""
-    return [pytest.param(*a, id=f"{a[3]} {a[0]} {a[1][:40]} {n}") for n, a in enumerate(answers)]
+def with_ids(requests: list[Any]) -> list[Any]:
+    """Return the requests with ids such as "404 GET /api/v1/widgets/acme"."""
+    return [pytest.param(*r, id=f"{r[3]} {r[0]} {r[1][:40]} {n}") for n, r in enumerate(requests)]
 
 
-def cross_origin_headers(headers: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def cors_headers(headers: Any) -> dict[str, list[str]]:
+    headers_by_name: dict[str, list[str]] = {}
     for name, value in headers.items():
         if name.lower().startswith("access-control-"):
-            found.setdefault(name, []).append(value)
-    return found
+            headers_by_name.setdefault(name, []).append(value)
+    return headers_by_name
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
 
 @pytest.fixture
 def broken(client_with: Callable[..., FlaskClient]) -> FlaskClient:
-    """A catalog that holds what it never should: no view can expect it."""
+    """A catalog with a damaged schema, so that every request fails unexpectedly."""
     client = client_with(document("acme/clock", version()))
     connection = sqlite3.connect(client.application.config["DATABASE"])
     connection.execute("DROP VIEW version_entry")
@@ -125,72 +125,72 @@ def broken(client_with: Callable[..., FlaskClient]) -> FlaskClient:
     return client
 
 
-@pytest.mark.parametrize(("method", "path", "extra", "status"), named(WIDGET_ANSWERS))
-def test_every_answer_of_the_widget_api_is_open(
+@pytest.mark.parametrize(("method", "path", "extra", "status"), with_ids(WIDGET_REQUESTS))
+def test_every_response_of_the_widget_api_has_the_cors_header(
     catalog: FlaskClient, method: str, path: str, extra: dict[str, Any], status: int
 ) -> None:
     for origin in ORIGINS:
         headers = {**extra.get("headers", {}), **({"Origin": origin} if origin else {})}
         response = catalog.open(path, method=method, **{**extra, "headers": headers})
         assert response.status_code == status
-        assert cross_origin_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
+        assert cors_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
         assert "Vary" not in response.headers
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", V1 + "search"), ("GET", CLOCK), ("POST", CLOCK)]
 )
-def test_an_unexpected_failure_of_the_widget_api_is_open(
+def test_unexpected_failure_of_the_widget_api_has_the_cors_header(
     broken: FlaskClient, method: str, path: str
 ) -> None:
     for headers in ({}, {"Origin": "https://dashboard.example"}):
         response = broken.open(path, method=method, headers=headers)
         assert response.status_code == 500
-        assert cross_origin_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
+        assert cors_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
 
 
-def test_a_database_that_is_missing_closes_nothing(tmp_path: Path) -> None:
+def test_missing_database_does_not_change_the_cors_headers(tmp_path: Path) -> None:
     client = create_app({"DATABASE": tmp_path / "none.db"}).test_client()
     assert client.get(CLOCK).status_code == 503
-    assert cross_origin_headers(client.get(CLOCK).headers) == {"Access-Control-Allow-Origin": ["*"]}
-    assert cross_origin_headers(client.get("/api/stats", headers=PREFLIGHT).headers) == {}
+    assert cors_headers(client.get(CLOCK).headers) == {"Access-Control-Allow-Origin": ["*"]}
+    assert cors_headers(client.get("/api/stats", headers=PREFLIGHT).headers) == {}
 
 
-def test_an_unexpected_failure_of_the_registry_is_not_open(broken: FlaskClient) -> None:
+def test_unexpected_failure_of_the_registry_has_no_cors_header(broken: FlaskClient) -> None:
     response = broken.get("/api/widgets/acme/registry.json", headers=PREFLIGHT)
     assert response.status_code == 500
-    assert cross_origin_headers(response.headers) == {}
+    assert cors_headers(response.headers) == {}
 
 
-@pytest.mark.parametrize(("method", "path", "headers", "status"), named(OTHER_ANSWERS))
-def test_no_other_answer_has_a_cross_origin_header(
+@pytest.mark.parametrize(("method", "path", "headers", "status"), with_ids(OTHER_REQUESTS))
+def test_no_other_response_has_a_cors_header(
     catalog: FlaskClient, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    for asked in ({}, PREFLIGHT):
-        response = catalog.open(path, method=method, headers={**asked, **headers})
+    for extra in ({}, PREFLIGHT):
+        response = catalog.open(path, method=method, headers={**extra, **headers})
         assert response.status_code == status
-        assert cross_origin_headers(response.headers) == {}
+        assert cors_headers(response.headers) == {}
         assert "Vary" not in response.headers
 
 
 @pytest.mark.parametrize("path", ["search", "acme/clock", "acme/none", "", "a/b/c", "a%0Ab"])
-@pytest.mark.parametrize("asked", ["GET", "HEAD", "POST"])
-def test_a_preflight_is_approved_on_any_path_of_the_widget_api(
-    catalog: FlaskClient, path: str, asked: str
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_preflight_succeeds_on_any_path_of_the_widget_api(
+    catalog: FlaskClient, path: str, method: str
 ) -> None:
-    headers = {**PREFLIGHT, "Access-Control-Request-Method": asked}
+    headers = {**PREFLIGHT, "Access-Control-Request-Method": method}
     response = catalog.options(V1 + path, headers=headers)
     assert (response.status_code, response.data) == (200, b"")
-    sent = cross_origin_headers(response.headers)
+    sent = cors_headers(response.headers)
     assert sent["Access-Control-Allow-Origin"] == ["*"]
-    assert asked in sent["Access-Control-Allow-Methods"][0].split(", ")
+    assert method in sent["Access-Control-Allow-Methods"][0].split(", ")
     assert sent["Access-Control-Allow-Headers"] == ["content-type"]
     assert "Access-Control-Allow-Credentials" not in sent
 
 
-def test_a_preflight_for_a_method_that_is_not_offered_is_not_approved(catalog: FlaskClient) -> None:
+def test_preflight_for_an_unsupported_method_is_not_approved(catalog: FlaskClient) -> None:
     headers = {**PREFLIGHT, "Access-Control-Request-Method": "DELETE"}
-    sent = cross_origin_headers(catalog.options(CLOCK, headers=headers).headers)
+    sent = cors_headers(catalog.options(CLOCK, headers=headers).headers)
     assert sent == {"Access-Control-Allow-Origin": ["*"]}
 
 
@@ -211,14 +211,14 @@ def test_the_real_server_sends_the_header_once(
     for headers in ({}, {"Origin": "https://dashboard.example"}):
         response, _ = server.request(method, path, **headers)
         assert response.status == status
-        assert cross_origin_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
+        assert cors_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
 
 
-def test_the_real_server_answers_a_preflight(server: Server) -> None:
+def test_the_real_server_responds_to_a_preflight(server: Server) -> None:
     headers = {name.replace("-", "_"): value for name, value in PREFLIGHT.items()}
     response, body = server.request("OPTIONS", CLOCK, **headers)
     assert (response.status, body) == (200, b"")
-    sent = cross_origin_headers(response.headers)
+    sent = cors_headers(response.headers)
     assert sent.pop("Access-Control-Max-Age") == ["7200"]
     assert sent == {
         "Access-Control-Allow-Origin": ["*"],
@@ -234,10 +234,10 @@ def test_the_real_server_answers_a_preflight(server: Server) -> None:
 def test_the_real_server_sends_no_header_elsewhere(server: Server, path: str) -> None:
     for method in ("GET", "OPTIONS"):
         response, _ = server.request(method, path, Origin="https://dashboard.example")
-        assert cross_origin_headers(response.headers) == {}
+        assert cors_headers(response.headers) == {}
 
 
-def test_a_body_too_large_to_be_received_is_refused_openly(server: Server) -> None:
+def test_rejected_large_body_has_the_cors_header(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         fields = f"Host: a\r\nContent-Length: {2**40}\r\n"
         connection.sendall(f"POST {CLOCK} HTTP/1.1\r\n{fields}\r\n".encode())
@@ -245,24 +245,22 @@ def test_a_body_too_large_to_be_received_is_refused_openly(server: Server) -> No
         response.begin()
         response.close()
     assert response.status == 413
-    assert cross_origin_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
+    assert cors_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 70], ids=["empty label", "long label"])
-def test_a_strange_host_header_does_not_close_the_widget_api(server: Server, host: str) -> None:
+def test_unusual_host_header_does_not_change_the_cors_header(server: Server, host: str) -> None:
     response, _ = server.request("GET", CLOCK, Host=host)
-    assert cross_origin_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
+    assert cors_headers(response.headers) == {"Access-Control-Allow-Origin": ["*"]}
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", CLOCK), ("GET", V1 + "none"), ("POST", CLOCK)]
 )
-def test_an_upgrade_that_is_not_offered_is_ignored(
-    catalog: FlaskClient, method: str, path: str
-) -> None:
+def test_unsupported_upgrade_is_ignored(catalog: FlaskClient, method: str, path: str) -> None:
     plain = catalog.open(path, method=method)
-    asked = catalog.open(
+    upgrade = catalog.open(
         path, method=method, headers={"Connection": "Upgrade", "Upgrade": "websocket"}
     )
-    assert asked.status_code == plain.status_code
-    assert cross_origin_headers(asked.headers) == {"Access-Control-Allow-Origin": ["*"]}
+    assert upgrade.status_code == plain.status_code
+    assert cors_headers(upgrade.headers) == {"Access-Control-Allow-Origin": ["*"]}

@@ -117,7 +117,9 @@ def test_versions_pruned_by_an_import_count_as_deleted(app: Flask, remaining: Js
 
 def test_versions_removed_by_a_mirror_count_as_deleted(app: Flask) -> None:
     publish(app, FIRST)
-    statements = mirror_writes.follow(check_document(document("acme/clock")), replaces=True)
+    statements = mirror_writes.put_upstream_document(
+        check_document(document("acme/clock")), replaces=True
+    )
     app.extensions["database"].write(statements)
     assert_refused(app, publish(app, OTHER), exported(app))
 

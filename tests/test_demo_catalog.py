@@ -1,4 +1,4 @@
-"""The demo catalog reads like a real one and holds every interesting case."""
+"""The demo catalog: realistic, and with an example of every special case."""
 
 import json
 import unicodedata
@@ -65,9 +65,9 @@ WIDGET_CASES: dict[str, tuple[str, Callable[[Json], bool]]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "holds"), WIDGET_CASES.values(), ids=WIDGET_CASES)
-def test_catalog_has_a_widget(path: str, holds: Callable[[Json], bool]) -> None:
-    assert holds(CATALOG[path]["widget"])
+@pytest.mark.parametrize(("path", "is_case"), WIDGET_CASES.values(), ids=WIDGET_CASES)
+def test_catalog_has_a_widget(path: str, is_case: Callable[[Json], bool]) -> None:
+    assert is_case(CATALOG[path]["widget"])
 
 
 VERSION_CASES: dict[str, tuple[str, str, dict[str, object]]] = {
@@ -75,7 +75,7 @@ VERSION_CASES: dict[str, tuple[str, str, dict[str, object]]] = {
         *("acme/clock-classic", "0.9.4"),
         {"deprecationMessage": "Classic Clock has been replaced by World Clock (acme/clock)."},
     ),
-    "licence null": ("community/moon-phase", "1.1.0", {"license": None}),
+    "license null": ("community/moon-phase", "1.1.0", {"license": None}),
     "config version null": ("community/quote-of-the-day", "1.1.0", {"configVersion": None}),
     "yanked for no reason": ("ops/build-status", "1.3.0", {"yanked": True, "yankedReason": None}),
     "build metadata": ("community/currency-converter", "1.4.0+build.7", {"yanked": False}),
@@ -130,14 +130,14 @@ LATEST = {
 def test_detail_shows_the_case(
     demo: FlaskClient, path: str, newest: list[str], latest: str | None
 ) -> None:
-    answer = demo.get(f"/api/v1/widgets/{path}").json
-    shown = [entry["version"] for entry in answer["versions"]]
+    body = demo.get(f"/api/v1/widgets/{path}").json
+    shown = [entry["version"] for entry in body["versions"]]
     assert shown[: len(newest)] == newest
     assert shown == numbers(path)
-    assert answer["latestVersion"] == latest
+    assert body["latestVersion"] == latest
 
 
-def test_cases_that_the_latest_version_alone_does_not_show() -> None:
+def test_catalog_has_yanked_prerelease_and_simultaneous_versions() -> None:
     assert all(entry["yanked"] for entry in CATALOG["acme-labs/voice-memo"]["versions"])
     assert all("-" in number for number in numbers("acme-labs/whiteboard"))
     assert len(numbers("ops/metrics-graph")) == 60
@@ -170,18 +170,18 @@ RANGES = {
 
 
 @pytest.mark.parametrize("text", RANGES.values(), ids=RANGES)
-def test_catalog_has_ranges_of_every_kind(text: str) -> None:
+def test_catalog_has_every_kind_of_range(text: str) -> None:
     assert text in {entry["sdkVersion"] for _, entry in VERSIONS}
 
 
-def test_one_range_alone_is_not_valid() -> None:
+def test_exactly_one_range_is_invalid() -> None:
     invalid = [
         (path, entry["version"]) for path, entry in VERSIONS if not is_range(entry["sdkVersion"])
     ]
     assert invalid == [("hearth/scenes", "1.2.0")]
 
 
-def test_catalog_imports_with_that_one_warning() -> None:
+def test_catalog_imports_with_one_warning() -> None:
     with DEMO.open("rb") as file:
         warnings = [warning for each in read_catalog([file]) for warning in each.warnings]
     assert warnings == [
@@ -189,7 +189,7 @@ def test_catalog_imports_with_that_one_warning() -> None:
     ]
 
 
-def test_every_bundle_has_an_address_and_a_hash_of_its_own() -> None:
+def test_every_bundle_has_its_own_url_and_hash() -> None:
     for key in ("bundleUrl", "sha256Hash"):
         assert len({entry[key] for _, entry in VERSIONS}) == len(VERSIONS) == 205
 

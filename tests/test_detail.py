@@ -17,12 +17,13 @@ Catalog = Callable[..., FlaskClient]
 CLOCK = "/api/v1/widgets/acme/clock"
 TIE = "2025-06-01T00:00:00.000Z"
 
-# Each example makes a catalog of its own, so the fixture may be shared by all of them.
-general = settings(
+# Each example creates its own catalog, so the examples may share the fixture.
+property_settings = settings(
     derandomize=True,
     deadline=None,
     max_examples=6,
-    phases=[Phase.generate],  # to shrink a failure would take minutes of new catalogs
+    # No shrinking: it would create catalogs for minutes.
+    phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -60,9 +61,9 @@ ENTRY = {
 }
 
 
-def assert_same_json(answer: Any, expected: Any) -> None:
-    """Compare with the order of keys and with 1, 1.0 and true apart, as == does not."""
-    assert json.dumps(answer, indent=1) == json.dumps(expected, indent=1)
+def assert_same_json(value: Any, expected: Any) -> None:
+    """Compare JSON text: unlike ==, it distinguishes 1, 1.0 and true, and the order of keys."""
+    assert json.dumps(value, indent=1) == json.dumps(expected, indent=1)
 
 
 def numbers(client: FlaskClient) -> list[str]:
@@ -74,20 +75,20 @@ def only_version(client: FlaskClient) -> dict[str, Any]:
     return entry
 
 
-def test_every_field_is_there_in_the_order_of_the_specification(client_with: Catalog) -> None:
+def test_response_has_every_field_in_the_order_of_the_specification(client_with: Catalog) -> None:
     client = client_with({"widget": WIDGET, "versions": [ENTRY]})
     expected = {"widget": WIDGET, "versions": [ENTRY], "latestVersion": None}
-    answer = client.get(CLOCK)
-    assert (answer.status_code, answer.mimetype) == (200, "application/json")
-    assert_same_json(answer.json, expected)
+    response = client.get(CLOCK)
+    assert (response.status_code, response.mimetype) == (200, "application/json")
+    assert_same_json(response.json, expected)
 
 
-@pytest.mark.parametrize("said", ["left out", "null"])
-def test_what_a_document_does_not_say_is_null_or_its_default(
-    client_with: Catalog, said: str
+@pytest.mark.parametrize("missing_as", ["absent", "null"])
+def test_missing_and_null_fields_are_null_or_the_default(
+    client_with: Catalog, missing_as: str
 ) -> None:
     own, plain = document()["widget"], version("1.0.0")
-    if said == "null":
+    if missing_as == "null":
         own, plain = {**dict.fromkeys(WIDGET), **own}, {**dict.fromkeys(ENTRY), **plain}
     defaults = {"yanked": False, "permissions": [], "displayName": "Clock"}
     sizes = {"minSize": {"w": 1, "h": 1}, "maxSize": {"w": 12, "h": 12}}
@@ -97,8 +98,8 @@ def test_what_a_document_does_not_say_is_null_or_its_default(
         "versions": [{**dict.fromkeys(ENTRY), **plain, **defaults, **sizes, **names}],
         "latestVersion": "1.0.0",
     }
-    answer = client_with({"widget": own, "versions": [plain]}).get(CLOCK)
-    assert_same_json(answer.json, expected)
+    response = client_with({"widget": own, "versions": [plain]}).get(CLOCK)
+    assert_same_json(response.json, expected)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +109,11 @@ def test_what_a_document_does_not_say_is_null_or_its_default(
 def test_empty_value_of_a_widget_is_not_null(
     client_with: Catalog, field: str, value: object
 ) -> None:
-    answer = client_with(document(**{field: value})).get(CLOCK)
-    assert_same_json(answer.json["widget"][field], value)
+    response = client_with(document(**{field: value})).get(CLOCK)
+    assert_same_json(response.json["widget"][field], value)
 
 
-# A displayName is never null or empty; the other two may be.
+# displayName cannot be null or empty, the other two can.
 ALL, NULLABLE = ("displayName", "description", "icon"), ("description", "icon")
 FALLBACKS = [
     *((field, "own", None, "own") for field in ALL),
@@ -132,12 +133,12 @@ def test_null_in_a_manifest_falls_back_to_the_widget(client_with: Catalog) -> No
     )
     shown = []
     for case, (field, _, manifest, _) in enumerate(FALLBACKS):
-        answer = client.get(f"/api/v1/widgets/acme/{case}").json
-        shown.append((field, answer["widget"][field], manifest, answer["versions"][0][field]))
+        body = client.get(f"/api/v1/widgets/acme/{case}").json
+        shown.append((field, body["widget"][field], manifest, body["versions"][0][field]))
     assert shown == FALLBACKS
 
 
-def test_versions_are_newest_first_by_time_and_not_by_number(client_with: Catalog) -> None:
+def test_versions_are_ordered_by_time_not_by_number(client_with: Catalog) -> None:
     first = version("2.0.0", publishedAt="2025-01-01T00:00:00.000Z")
     backport = version("1.9.5", publishedAt="2025-01-01T00:00:00.001Z")
     client = client_with(document("acme/clock", first, backport))
@@ -155,11 +156,11 @@ def test_versions_are_newest_first_by_time_and_not_by_number(client_with: Catalo
         pytest.param(["1.0.0+b", "1.0.0+a.9", "1.0.0+a.10", "1.0.0"], id="build is only text"),
     ],
 )
-def test_same_time_goes_to_precedence_and_then_to_text(
+def test_versions_of_the_same_time_are_ordered_by_precedence_then_text(
     client_with: Catalog, newest_first: list[str]
 ) -> None:
-    for given_order in (newest_first, newest_first[::-1]):
-        versions = [version(number, publishedAt=TIE) for number in given_order]
+    for order in (newest_first, newest_first[::-1]):
+        versions = [version(number, publishedAt=TIE) for number in order]
         client = client_with(document("acme/clock", *versions))
         assert numbers(client) == newest_first
         assert client.get(CLOCK).json["latestVersion"] == newest_first[0]
@@ -182,17 +183,17 @@ def with_history(name: int, history: dict[str, tuple[str, bool]]) -> dict[str, A
     return document(f"acme/{name}", *versions)
 
 
-@general
+@property_settings
 @given(histories=st.lists(histories, min_size=10, max_size=10))
-def test_order_and_latest_are_those_of_time_precedence_text(
+def test_order_and_latest_follow_time_precedence_text(
     client_with: Catalog, histories: list[dict[str, tuple[str, bool]]]
 ) -> None:
     client = client_with(*(with_history(*named) for named in enumerate(histories)))
     for index, history in enumerate(histories):
         newest = sorted(history, key=lambda n: (history[n][0], Version.parse(n), n), reverse=True)
-        answer = client.get(f"/api/v1/widgets/acme/{index}").json
-        assert [entry["version"] for entry in answer["versions"]] == newest
-        assert answer["latestVersion"] == next((n for n in newest if not history[n][1]), None)
+        body = client.get(f"/api/v1/widgets/acme/{index}").json
+        assert [entry["version"] for entry in body["versions"]] == newest
+        assert body["latestVersion"] == next((n for n in newest if not history[n][1]), None)
 
 
 @pytest.mark.parametrize(
@@ -204,25 +205,25 @@ def test_order_and_latest_are_those_of_time_precedence_text(
         pytest.param([], None, id="no version"),
     ],
 )
-def test_latest_version_is_text_or_null(
+def test_latest_version_is_the_newest_that_is_not_yanked(
     client_with: Catalog, yanked: list[bool], latest: str | None
 ) -> None:
     versions = [
-        version(number, yanked=gone, publishedAt=f"2025-01-0{number[0]}T00:00:00Z")
-        for number, gone in zip(["2.0.0", "1.0.0"], yanked, strict=False)
+        version(number, yanked=is_yanked, publishedAt=f"2025-01-0{number[0]}T00:00:00Z")
+        for number, is_yanked in zip(["2.0.0", "1.0.0"], yanked, strict=False)
     ]
-    answer = client_with(document("acme/clock", *versions)).get(CLOCK).json
-    assert answer["latestVersion"] == latest
-    assert [entry["yanked"] for entry in answer["versions"]] == yanked
+    body = client_with(document("acme/clock", *versions)).get(CLOCK).json
+    assert body["latestVersion"] == latest
+    assert [entry["yanked"] for entry in body["versions"]] == yanked
 
 
-def test_version_list_is_whole(client_with: Catalog) -> None:
+def test_all_versions_are_listed(client_with: Catalog) -> None:
     every = [f"1.{n}.0" for n in range(150)]
     client = client_with(document("acme/clock", *map(version, every)))
     assert numbers(client) == every[::-1]
 
 
-def test_unlisted_widget_cannot_be_told_from_a_missing_one(client_with: Catalog) -> None:
+def test_unlisted_widget_gives_the_same_response_as_a_missing_one(client_with: Catalog) -> None:
     unlisted = client_with(document("acme/clock", version(), listed=False)).get(CLOCK)
     missing = client_with().get(CLOCK)
     assert unlisted.status_code == missing.status_code == 404
@@ -236,21 +237,21 @@ def test_unlisted_widget_cannot_be_told_from_a_missing_one(client_with: Catalog)
     "path",
     ["acme/other", "other/clock", "ACME/clock", "acme/clock%20", "acme/%FF", "acme/clock%00"],
 )
-def test_path_of_no_widget_is_404_with_the_error_body(client_with: Catalog, path: str) -> None:
-    answer = client_with(document()).get(f"/api/v1/widgets/{path}")
-    assert answer.status_code == 404
-    assert list(answer.json) == ["error"]
+def test_missing_widget_is_404_with_the_error_body(client_with: Catalog, path: str) -> None:
+    response = client_with(document()).get(f"/api/v1/widgets/{path}")
+    assert response.status_code == 404
+    assert list(response.json) == ["error"]
 
 
-def test_scope_and_name_are_any_text_percent_encoded(client_with: Catalog) -> None:
+def test_scope_and_name_may_be_any_percent_encoded_text(client_with: Catalog) -> None:
     segments = ["Météo", "天気", "ساعة", "🕰", "e\u0301", "é", "a b", " a ", "a%b", "a%2Fb", "%41"]
     segments += ["a?b#c", "a+b", "a&b=c;d", '"', "'", "\\", "<b>", "search", "..a", "x" * 214]
     client = client_with(*(document(f"{text}/{text}", version()) for text in segments))
     for text in segments:
         encoded = quote(text, safe="")
-        answer = client.get(f"/api/v1/widgets/{encoded}/{encoded}")
-        assert answer.status_code == 200, text
-        for part in (answer.json["widget"], answer.json["versions"][0]):
+        response = client.get(f"/api/v1/widgets/{encoded}/{encoded}")
+        assert response.status_code == 200, text
+        for part in (response.json["widget"], response.json["versions"][0]):
             assert (part["scope"], part["name"]) == (text, text)
 
 
@@ -263,16 +264,16 @@ def test_json_is_utf8_and_not_escaped(client_with: Catalog) -> None:
 any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
-@general
+@property_settings
 @given(texts=st.lists(any_text, min_size=10, max_size=10))
-def test_any_text_comes_out_as_it_went_in(client_with: Catalog, texts: list[str]) -> None:
+def test_any_text_is_returned_unchanged(client_with: Catalog, texts: list[str]) -> None:
     versions = [
         version(f"1.{n}.0", displayName=text, releaseNotes=text, permissions=[text])
         for n, text in enumerate(texts)
     ]
-    answer = client_with(document("acme/clock", *versions, description=texts[0])).get(CLOCK).json
-    assert answer["widget"]["description"] == texts[0]
-    shown = [(e["displayName"], e["releaseNotes"], e["permissions"]) for e in answer["versions"]]
+    body = client_with(document("acme/clock", *versions, description=texts[0])).get(CLOCK).json
+    assert body["widget"]["description"] == texts[0]
+    shown = [(e["displayName"], e["releaseNotes"], e["permissions"]) for e in body["versions"]]
     assert shown == [(text, text, [text]) for text in reversed(texts)]
 
 
@@ -287,7 +288,7 @@ TIMES = {
 }
 
 
-def test_times_are_sent_as_utc_with_milliseconds(client_with: Catalog) -> None:
+def test_timestamps_are_utc_with_milliseconds(client_with: Catalog) -> None:
     client = client_with(
         *(
             document(f"acme/{case}", version(publishedAt=time), createdAt=time)
@@ -295,12 +296,12 @@ def test_times_are_sent_as_utc_with_milliseconds(client_with: Catalog) -> None:
         )
     )
     for case, time in enumerate(TIMES):
-        answer = client.get(f"/api/v1/widgets/acme/{case}").json
-        assert answer["widget"]["createdAt"] == TIMES[time]
-        assert answer["versions"][0]["publishedAt"] == TIMES[time]
+        body = client.get(f"/api/v1/widgets/acme/{case}").json
+        assert body["widget"]["createdAt"] == TIMES[time]
+        assert body["versions"][0]["publishedAt"] == TIMES[time]
 
 
-def test_times_with_offsets_are_ordered_as_moments(client_with: Catalog) -> None:
+def test_timestamps_with_offsets_are_ordered_in_utc(client_with: Catalog) -> None:
     late = version("1.0.0", publishedAt="2025-01-01T23:30:00-02:00")
     early = version("2.0.0", publishedAt="2025-01-02T02:00:00+02:00")
     client = client_with(document("acme/clock", early, late))

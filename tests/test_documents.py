@@ -1,4 +1,4 @@
-"""check_document: what each field of a widget document may hold, and what a refusal says."""
+"""check_document: valid and invalid values of each field, and the problems that are reported."""
 
 import json
 import re
@@ -22,7 +22,7 @@ GREATEST = 2**53 - 1
 DIGEST = "0123456789abcdef" * 4
 BOOLEAN = "true or false"
 COUNT = f"a whole number from 0 to {GREATEST}"
-FILLED = "a string that is not empty"
+NOT_EMPTY = "a string that is not empty"
 IDENTIFIER = "1 to 214 printable characters without a slash, not . or .."
 TEXT = "a string of Unicode text without NUL"
 TIME = "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
@@ -30,24 +30,24 @@ TIME = "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
 NAN, INFINITY = float("nan"), float("inf")
 
 
-def problems_of(given: object) -> list[str]:
+def problems_of(value: object) -> list[str]:
     with pytest.raises(DocumentError) as refused:
-        check_document(given)
+        check_document(value)
     return refused.value.problems
 
 
-def brief(value: object) -> str:
-    """The identity of a case, from values of any length."""
+def short_id(value: object) -> str:
+    """Return the id of a test case for a value of any length."""
     return ascii(value)[:40]
 
 
-def test_least_document_gets_the_defaults() -> None:
+def test_minimal_document_gets_the_defaults() -> None:
     row, versions, warnings = check_document(document("acme/clock", version()))
-    unsaid = ("description", "icon", "is_official", "download_count", "created_at", "listed")
+    missing = ("description", "icon", "is_official", "download_count", "created_at", "listed")
     assert row == {
-        **dict.fromkeys(unsaid),
+        **dict.fromkeys(missing),
         **{"scope": "acme", "name": "clock", "display_name": "Clock"},
-        **{"states_download_count": False, "default_created_at": "2025-01-02T03:04:05.000Z"},
+        **{"has_download_count": False, "default_created_at": "2025-01-02T03:04:05.000Z"},
     }
     texts = ("yanked_reason", "deprecation_message", "release_notes", "license")
     assert versions == [
@@ -62,42 +62,52 @@ def test_least_document_gets_the_defaults() -> None:
     assert warnings == []
 
 
-def test_default_creation_is_the_oldest_publication() -> None:
+def test_default_created_at_is_the_oldest_published_at() -> None:
     times = ("2025-03-01T00:00:00Z", "2025-01-01T00:00:00+09:00", "2025-01-01T00:00:00Z")
     versions = [version(f"{n}.0.0", publishedAt=time) for n, time in enumerate(times)]
     checked = check_document(document("acme/clock", *versions))
     assert checked.widget["default_created_at"] == "2024-12-31T15:00:00.000Z"
 
 
-@pytest.mark.parametrize("absent", [{}, {"versions": None}, {"versions": []}], ids=brief)
+@pytest.mark.parametrize("absent", [{}, {"versions": None}, {"versions": []}], ids=short_id)
 def test_versions_may_be_absent_null_or_empty(absent: Json) -> None:
     assert check_document({"widget": document()["widget"], **absent}).versions == []
 
 
-OF_A_VERSION = ("version", "bundleUrl", "bundleSize", "sha256Hash", "publishedAt", "sdkVersion")
+REQUIRED_OF_VERSIONS = (
+    "version",
+    "bundleUrl",
+    "bundleSize",
+    "sha256Hash",
+    "publishedAt",
+    "sdkVersion",
+)
 REQUIRED = [
     *[("", key) for key in ("scope", "name", "displayName")],
-    *[("version 1.0.0: " if key != "version" else "versions[0]: ", key) for key in OF_A_VERSION],
+    *[
+        ("version 1.0.0: " if key != "version" else "versions[0]: ", key)
+        for key in REQUIRED_OF_VERSIONS
+    ],
 ]
 
 
 @pytest.mark.parametrize("null", [False, True], ids=["absent", "null"])
-@pytest.mark.parametrize(("where", "key"), REQUIRED)
-def test_field_is_required(where: str, key: str, null: bool) -> None:
-    given = document("acme/clock", version())
-    part = given["versions"][0] if where else given["widget"]
+@pytest.mark.parametrize(("prefix", "key"), REQUIRED)
+def test_field_is_required(prefix: str, key: str, null: bool) -> None:
+    invalid = document("acme/clock", version())
+    part = invalid["versions"][0] if prefix else invalid["widget"]
     del part[key]
     if null:
         part[key] = None
-    assert problems_of(given) == [f"{where}{key} is missing"]
+    assert problems_of(invalid) == [f"{prefix}{key} is missing"]
 
 
 NOT_A_DOCUMENT = (None, [], "text", 1, True, NAN, {}, {"widget": None}, {"widget": []})
 
 
-@pytest.mark.parametrize("given", NOT_A_DOCUMENT, ids=brief)
-def test_what_is_no_document_is_refused(given: object) -> None:
-    assert problems_of(given) == ['must be an object {"widget": {...}, "versions": [...]}']
+@pytest.mark.parametrize("value", NOT_A_DOCUMENT, ids=short_id)
+def test_value_that_is_no_document_is_refused(value: object) -> None:
+    assert problems_of(value) == ['must be an object {"widget": {...}, "versions": [...]}']
 
 
 def test_versions_must_be_an_array_of_objects() -> None:
@@ -107,35 +117,35 @@ def test_versions_must_be_an_array_of_objects() -> None:
     assert problems_of(no_object) == ["versions[1] must be an object, not '2.0.0'"]
 
 
-BAD_NAMES = ["", ".", "..", "a/b", "a\nb", "a\0b", "a\u200bb", "x" * 215, "\ud800", 5, True, []]
-BAD_COUNTS = [-1, True, 1.5, "12", NAN, INFINITY, -INFINITY, 1e308, GREATEST + 1, 10**400, []]
-BAD_SIZES = [[1, 1], {"w": 1}, {"w": -1, "h": 1}, {"w": 1, "h": True}, {"w": None, "h": 1}]
-BAD_ADDRESSES = [
+INVALID_NAMES = ["", ".", "..", "a/b", "a\nb", "a\0b", "a\u200bb", "x" * 215, "\ud800", 5, True, []]
+INVALID_COUNTS = [-1, True, 1.5, "12", NAN, INFINITY, -INFINITY, 1e308, GREATEST + 1, 10**400, []]
+INVALID_SIZES = [[1, 1], {"w": 1}, {"w": -1, "h": 1}, {"w": 1, "h": True}, {"w": None, "h": 1}]
+INVALID_URLS = [
     *("", "javascript:alert(1)", "data:text/javascript,1", "ftp://example.com/x.js", 5),
     *("//example.com/x.js", "/x.js", "x.js", "https:x.js", "https://", "https:///x.js"),
     *("https://:80/", "https://@/", "https://[::1/x.js", "https:\\\\example.com\\x.js"),
     *(" https://example.com/", "https://example.com/ x", "https://example.com/\n"),
     *("\thttps://example.com/", "java\nscript:x", "https://a\u00a0b/", "https://a/\ud800"),
 ]
-BAD_TIMES = [
+INVALID_TIMES = [
     *("", "now", "2025", "2025-01-02", "2025-01-02T03:04:05", "2025-01-02Z", "1735787045", 5),
     *("2025-02-29T00:00:00Z", "2016-12-31T23:59:60Z", "2025-13-01T00:00:00Z"),
     *("0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "2025-01-02T03:04:05+24:00"),
     *("2025-01-02x03:04:05Z", "2025-01-02\x0003:04:05Z", "2025-01-02T03:04:05Z ", "٢٠٢٥-01-02T03Z"),
 ]
-REFUSED = [
-    ("widget", "scope", IDENTIFIER, BAD_NAMES),
-    ("widget", "name", IDENTIFIER, BAD_NAMES),
-    ("widget", "displayName", FILLED, [""]),
+INVALID = [
+    ("widget", "scope", IDENTIFIER, INVALID_NAMES),
+    ("widget", "name", IDENTIFIER, INVALID_NAMES),
+    ("widget", "displayName", NOT_EMPTY, [""]),
     ("widget", "displayName", TEXT, [5, True, ["x"], "a\0b", "a\udfffb"]),
     ("widget", "description", TEXT, [5, {}, "\0", "\ud83d"]),
     ("widget", "icon", TEXT, [False, "\0", "\ud83d"]),
     ("widget", "isOfficial", BOOLEAN, [0, 1, "true", ""]),
     ("widget", "listed", BOOLEAN, [0, 1, "false", []]),
-    ("widget", "downloadCount", COUNT, BAD_COUNTS),
-    ("widget", "createdAt", TIME, BAD_TIMES),
-    ("version", "bundleUrl", "an absolute http or https URL", BAD_ADDRESSES),
-    ("version", "bundleSize", COUNT, BAD_COUNTS),
+    ("widget", "downloadCount", COUNT, INVALID_COUNTS),
+    ("widget", "createdAt", TIME, INVALID_TIMES),
+    ("version", "bundleUrl", "an absolute http or https URL", INVALID_URLS),
+    ("version", "bundleSize", COUNT, INVALID_COUNTS),
     ("version", "sha256Hash", "64 hexadecimal digits", [DIGEST[1:], DIGEST + "0", "g" * 64, 5]),
     ("version", "sha256Hash", "64 hexadecimal digits", ["٣" * 64, "０" * 64]),
     ("version", "publishedAt", TIME, ["2025-01-02T03:04:05", "now", 5]),
@@ -143,41 +153,40 @@ REFUSED = [
     ("version", "yankedReason", TEXT, [0, "\ud83d"]),
     ("version", "deprecationMessage", TEXT, [False, "\ud83d"]),
     ("version", "releaseNotes", TEXT, [["x"], "\0"]),
-    ("version", "displayName", FILLED, [""]),
+    ("version", "displayName", NOT_EMPTY, [""]),
     ("version", "description", TEXT, [5, "\ud83d"]),
     ("version", "icon", TEXT, [5, "\ud83d"]),
-    ("version", "minSize", 'an object {"w": 1, "h": 1}', BAD_SIZES),
-    ("version", "maxSize", 'an object {"w": 1, "h": 1}', BAD_SIZES),
+    ("version", "minSize", 'an object {"w": 1, "h": 1}', INVALID_SIZES),
+    ("version", "maxSize", 'an object {"w": 1, "h": 1}', INVALID_SIZES),
     ("version", "sdkVersion", TEXT, [1, "\0", "\ud83d"]),
     ("version", "configVersion", f"a number of at most {GREATEST}", [True, "1", NAN, INFINITY]),
     ("version", "configVersion", f"a number of at most {GREATEST}", [2**53, -(2**53), 1e300]),
     ("version", "permissions", "an array of strings", ["x", {}, [1], ["a", None], ["\0"]]),
     ("version", "license", TEXT, [5, "\ud83d"]),
 ]
-REFUSALS = [
-    pytest.param(part, key, allowed, value, id=f"{part}-{key}-{brief(value)}")
-    for part, key, allowed, values in REFUSED
+INVALID_CASES = [
+    pytest.param(part, key, allowed, value, id=f"{part}-{key}-{short_id(value)}")
+    for part, key, allowed, values in INVALID
     for value in values
 ]
 
 
-@pytest.mark.parametrize(("part", "key", "allowed", "value"), REFUSALS)
-def test_refusal_names_field_value_and_what_is_allowed(
+@pytest.mark.parametrize(("part", "key", "allowed", "value"), INVALID_CASES)
+def test_problem_names_field_value_and_what_is_allowed(
     part: str, key: str, allowed: str, value: object
 ) -> None:
-    given = document("acme/clock", version())
-    where = {"widget": given["widget"], "version": given["versions"][0]}[part]
-    where[key] = value
-    (problem,) = problems_of(given)
-    # What is allowed may be said at greater length than here.
+    invalid = document("acme/clock", version())
+    {"widget": invalid["widget"], "version": invalid["versions"][0]}[part][key] = value
+    (problem,) = problems_of(invalid)
+    # The problem may say more about what is allowed.
     assert problem.startswith(f"{'version 1.0.0: ' * (part == 'version')}{key} must be {allowed}")
     assert problem.endswith(f", not {quoted(value)}")
 
 
-BAD_VERSIONS = ["", "1", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-٣", 1, True]
+INVALID_VERSIONS = ["", "1", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-٣", 1, True]
 
 
-@pytest.mark.parametrize("text", BAD_VERSIONS, ids=brief)
+@pytest.mark.parametrize("text", INVALID_VERSIONS, ids=short_id)
 def test_version_must_be_semver(text: object) -> None:
     (problem,) = problems_of(document("acme/clock", {**version(), "version": text}))
     assert problem.endswith(f": version must be a SemVer version such as 1.4.0, not {quoted(text)}")
@@ -200,7 +209,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "column", "stored"), ACCEPTED, ids=brief)
+@pytest.mark.parametrize(("key", "value", "column", "stored"), ACCEPTED, ids=short_id)
 def test_version_field_is_accepted(key: str, value: object, column: str, stored: object) -> None:
     (row,) = check_document(document("acme/clock", version(**{key: value}))).versions
     assert (row[column], type(row[column])) == (stored, type(stored))
@@ -209,13 +218,13 @@ def test_version_field_is_accepted(key: str, value: object, column: str, stored:
 NAMES = ["x", "x" * 214, "...", "a b", "天気", "Météo", "%2F", "a\\b?#", "🌙"]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=brief)
+@pytest.mark.parametrize("name", NAMES, ids=short_id)
 def test_scope_and_name_may_be_any_segment_of_a_path(name: str) -> None:
     row = check_document(document(f"{name}/{name}")).widget
     assert (row["scope"], row["name"]) == (name, name)
 
 
-MOMENTS = {
+TIMES = {
     "2025-01-02T03:04:05.678Z": "2025-01-02T03:04:05.678Z",
     "2025-01-02T03:04:05Z": "2025-01-02T03:04:05.000Z",
     "2025-01-02T03:04Z": "2025-01-02T03:04:00.000Z",
@@ -233,17 +242,17 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "stored"), MOMENTS.items())
+@pytest.mark.parametrize(("text", "stored"), TIMES.items())
 def test_time_with_an_offset_is_converted_to_utc(text: str, stored: str) -> None:
     checked = check_document(document("acme/clock", version(publishedAt=text), createdAt=text))
     assert (checked.widget["created_at"], checked.versions[0]["published_at"]) == (stored, stored)
 
 
-def test_all_problems_of_a_document_come_together() -> None:
-    bad = version("1.0.0", bundleSize=-1, yanked="no")
-    assert problems_of(document("acme/", bad, version("2"), createdAt=1, isOfficial="")) == [
+def test_all_problems_of_a_document_are_reported() -> None:
+    invalid = version("1.0.0", bundleSize=-1, yanked="no")
+    assert problems_of(document("acme/", invalid, version("2"), createdAt=1, isOfficial="")) == [
         f"name must be {IDENTIFIER}, not ''",
-        f"displayName must be {FILLED}, not ''",
+        f"displayName must be {NOT_EMPTY}, not ''",
         f"isOfficial must be {BOOLEAN}, not ''",
         f"createdAt must be {TIME}, not 1",
         f"version 1.0.0: bundleSize must be {COUNT}, not -1",
@@ -252,7 +261,7 @@ def test_all_problems_of_a_document_come_together() -> None:
     ]
 
 
-def test_scope_and_name_of_a_version_must_be_the_widgets() -> None:
+def test_scope_and_name_of_a_version_must_match_the_widget() -> None:
     assert check_document(document("acme/clock", version(scope="acme", name="clock")))
     assert problems_of(document("acme/clock", version(scope="Acme", name=5))) == [
         "version 1.0.0: scope must be the widget's own, 'acme', not 'Acme'",
@@ -260,20 +269,22 @@ def test_scope_and_name_of_a_version_must_be_the_widgets() -> None:
     ]
 
 
-def test_version_twice_is_refused() -> None:
+def test_duplicate_version_is_refused() -> None:
     versions = [version(number) for number in ("1.0.0", "1.0.0+a", "1.0.0+b", "1.0.0")]
     assert problems_of(document("acme/clock", *versions)) == ["version 1.0.0 appears twice"]
 
 
-@pytest.mark.parametrize(("least", "most"), [((3, 1), (2, 9)), ((1, 3), (9, 2)), ((13, 1), None)])
-def test_least_size_must_not_exceed_the_greatest(least: Any, most: Any) -> None:
-    sizes = {"minSize": least, "maxSize": most}
+@pytest.mark.parametrize(
+    ("min_size", "max_size"), [((3, 1), (2, 9)), ((1, 3), (9, 2)), ((13, 1), None)]
+)
+def test_min_size_must_not_exceed_max_size(min_size: Any, max_size: Any) -> None:
+    sizes = {"minSize": min_size, "maxSize": max_size}
     sizes = {key: dict(zip("wh", size, strict=True)) for key, size in sizes.items() if size}
     (problem,) = problems_of(document("acme/clock", version(**sizes)))
     assert re.fullmatch(r"version 1\.0\.0: minSize, .*, must not exceed maxSize, .*", problem)
 
 
-def test_range_that_npm_does_not_know_is_a_warning() -> None:
+def test_invalid_npm_range_is_a_warning() -> None:
     versions = [version("1.0.0"), version("2.0.0", sdkVersion="latest please")]
     assert check_document(document("acme/clock", *versions)).warnings == [
         "version 2.0.0: sdkVersion 'latest please' is not an npm range; no SDK will match it"
@@ -282,19 +293,21 @@ def test_range_that_npm_does_not_know_is_a_warning() -> None:
 
 def test_unknown_keys_and_latest_version_are_ignored() -> None:
     plain = document("acme/clock", version())
-    more = document("acme/clock", version(latestVersion=5, x=NAN), latestVersion=[], y={})
-    assert check_document({**more, "latestVersion": "9.9.9", "z": 1}) == check_document(plain)
+    extended = document("acme/clock", version(latestVersion=5, x=NAN), latestVersion=[], y={})
+    assert check_document({**extended, "latestVersion": "9.9.9", "z": 1}) == check_document(plain)
 
 
-def test_detail_answer_is_a_document(client_with: Callable[..., FlaskClient]) -> None:
-    given = document("acme/clock", version(configVersion=1.5, permissions=["é"]), icon="mdi:clock")
-    answer = client_with(given).get("/api/v1/widgets/acme/clock").json
-    (row,) = check_document(answer).versions
+def test_detail_response_is_a_document(client_with: Callable[..., FlaskClient]) -> None:
+    original = document(
+        "acme/clock", version(configVersion=1.5, permissions=["é"]), icon="mdi:clock"
+    )
+    body = client_with(original).get("/api/v1/widgets/acme/clock").json
+    (row,) = check_document(body).versions
     fallbacks = {"display_name": "Clock", "description": None, "icon": "mdi:clock"}
-    assert row == {**check_document(given).versions[0], **fallbacks}
+    assert row == {**check_document(original).versions[0], **fallbacks}
 
 
-def test_long_value_is_cut() -> None:
+def test_long_value_is_cut_in_the_problem() -> None:
     (problem,) = problems_of(document(createdAt="x" * 1_000_000))
     assert problem == f"createdAt must be {TIME}, not '{'x' * 76}..."
 
@@ -303,17 +316,17 @@ def test_lone_surrogate_is_shown_escaped() -> None:
     assert problems_of(document(icon="\ud800")) == [f"icon must be {TEXT}, not '\\ud800'"]
 
 
-ODD_VERSIONS = ["1\nError: all is well", "\x1b[2J", "x" * 1000, "\ud800"]
+UNUSUAL_VERSIONS = ["1\nError: all is well", "\x1b[2J", "x" * 1000, "\ud800"]
 
 
-@pytest.mark.parametrize("text", ODD_VERSIONS, ids=brief)
-def test_problem_is_one_short_line_whatever_a_version_is_called(text: str) -> None:
+@pytest.mark.parametrize("text", UNUSUAL_VERSIONS, ids=short_id)
+def test_problem_of_any_version_text_is_one_short_line(text: str) -> None:
     (problem,) = problems_of(document("acme/clock", {**version(), "version": text}))
     assert problem.isprintable()
     assert len(problem) < 300
 
 
-def test_value_of_any_depth_is_refused_in_a_sentence() -> None:
+def test_deeply_nested_value_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(50_000):
         deep = [deep]
@@ -327,17 +340,17 @@ any_json = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(any_text, inner, max_size=2),
     max_leaves=4,
 )
-WHOLE = json.loads(DEMO.read_bytes().splitlines()[0])
+COMPLETE = json.loads(DEMO.read_bytes().splitlines()[0])
 some_changes = st.dictionaries(
-    st.sampled_from(sorted({*WHOLE["widget"], *WHOLE["versions"][0]})), any_json, max_size=2
+    st.sampled_from(sorted({*COMPLETE["widget"], *COMPLETE["versions"][0]})), any_json, max_size=2
 )
 
 
 @given(any_json)
 @settings(derandomize=True, deadline=None, max_examples=100)
-def test_arbitrary_json_is_refused_in_sentences(given: object) -> None:
-    assert problems_of(given)
-    assert problems_of({"widget": given, "versions": given})
+def test_arbitrary_json_is_refused(value: object) -> None:
+    assert problems_of(value)
+    assert problems_of({"widget": value, "versions": value})
 
 
 @pytest.fixture(scope="module")
@@ -349,10 +362,10 @@ def tables() -> Iterator[sqlite3.Connection]:
 
 @given(some_changes, some_changes)
 @settings(derandomize=True, deadline=None, max_examples=200)
-def test_what_is_accepted_fits_the_schema(
-    tables: sqlite3.Connection, of_widget: Json, of_version: Json
+def test_accepted_documents_satisfy_the_schema(
+    tables: sqlite3.Connection, widget_changes: Json, version_changes: Json
 ) -> None:
-    widget, entry = WHOLE["widget"] | of_widget, WHOLE["versions"][0] | of_version
+    widget, entry = COMPLETE["widget"] | widget_changes, COMPLETE["versions"][0] | version_changes
     try:
         checked = check_document({"widget": widget, "versions": [entry]})
     except DocumentError:

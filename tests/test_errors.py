@@ -1,4 +1,4 @@
-"""Errors: one JSON object with one key, in every family of the API and for every status."""
+"""Errors: one JSON object with one key, for every path family and every status."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ CLOCK = V1 + "acme/clock"
 REGISTRY = "/api/widgets/acme/registry.json"
 LARGE = {"data": b"x" * 4097}
 
-REFUSALS = [
+ERRORS = [
     (400, "GET", V1 + "search?compatSdk=one", {}),
     (400, "GET", V1 + "search?official=perhaps", {}),
     (400, "GET", V1 + "search?limit=0", {}),
@@ -39,8 +39,8 @@ REFUSALS = [
     (413, "POST", CLOCK, LARGE),
 ]
 
-# Each goes through three families; a missing scope or widget is what all of them stand for.
-ODD_SEGMENTS = {
+# Segments of paths that lead to no widget, scope or internal path.
+UNUSUAL_SEGMENTS = {
     "bad escape": "%zz",
     "not UTF-8": "%FF%FE",
     "surrogate": "%ED%A0%80",
@@ -53,7 +53,7 @@ ODD_SEGMENTS = {
 
 
 def assert_error(response: TestResponse, status: int) -> str:
-    """Hold an answer against the one shape of an error; answers its message."""
+    """Check the shape of the error, and return its message."""
     assert response.status_code == status
     assert response.headers["Content-Type"] == "application/json"
     assert list(response.json) == ["error"]
@@ -74,7 +74,7 @@ def catalog(client_with: Callable[..., FlaskClient]) -> FlaskClient:
 
 
 def change(client: FlaskClient, *statements: str) -> None:
-    """Change the catalog's file behind the service's back."""
+    """Run statements on the file of the catalog, as another program would."""
     connection = sqlite3.connect(client.application.config["DATABASE"], isolation_level=None)
     for statement in statements:
         connection.execute(statement)
@@ -83,10 +83,10 @@ def change(client: FlaskClient, *statements: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "method", "path", "body"),
-    REFUSALS,
-    ids=[f"{status} {method} {path}" for status, method, path, _ in REFUSALS],
+    ERRORS,
+    ids=[f"{status} {method} {path}" for status, method, path, _ in ERRORS],
 )
-def test_a_refusal_is_one_json_object_with_one_key(
+def test_error_is_one_json_object_with_one_key(
     catalog: FlaskClient, status: int, method: str, path: str, body: dict[str, Any]
 ) -> None:
     for accept in ("*/*", "text/html"):
@@ -96,9 +96,9 @@ def test_a_refusal_is_one_json_object_with_one_key(
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
-    [(method, path, body) for _, method, path, body in REFUSALS if path.startswith(V1)],
+    [(method, path, body) for _, method, path, body in ERRORS if path.startswith(V1)],
 )
-def test_a_refusal_of_the_versioned_api_is_to_be_revalidated(
+def test_error_of_the_versioned_api_must_be_revalidated(
     catalog: FlaskClient, method: str, path: str, body: dict[str, Any]
 ) -> None:
     headers = catalog.open(path, method=method, **body).headers
@@ -108,15 +108,13 @@ def test_a_refusal_of_the_versioned_api_is_to_be_revalidated(
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        *((method, path) for _, method, path, _ in REFUSALS),
+        *((method, path) for _, method, path, _ in ERRORS),
         *(("OPTIONS", path) for path in (CLOCK, REGISTRY, "/", "/api/me")),
         *(("GET", path) for path in (CLOCK, REGISTRY, "/api/stats", "/", "/none", "/openapi.json")),
         *(("GET", path) for path in ("/docs", "/static/catalog.css", "/static/none")),
     ],
 )
-def test_every_response_of_the_application_forbids_sniffing(
-    catalog: FlaskClient, method: str, path: str
-) -> None:
+def test_every_response_has_nosniff(catalog: FlaskClient, method: str, path: str) -> None:
     with catalog.open(path, method=method) as response:
         assert response.headers.getlist("X-Content-Type-Options") == ["nosniff"]
 
@@ -130,16 +128,16 @@ def test_every_response_of_the_application_forbids_sniffing(
         ("/api/{}", 401),
     ],
 )
-@pytest.mark.parametrize("segment", ODD_SEGMENTS.values(), ids=ODD_SEGMENTS.keys())
-def test_an_odd_path_is_refused_in_a_short_sentence(
+@pytest.mark.parametrize("segment", UNUSUAL_SEGMENTS.values(), ids=UNUSUAL_SEGMENTS.keys())
+def test_unusual_path_gives_a_short_error_message(
     server: Server, segment: str, path: str, status: int
 ) -> None:
     response, body = server.request("GET", path.format(segment))
     assert response.status == status
     assert response.headers["Content-Type"] == "application/json"
-    answer = json.loads(body)
-    assert list(answer) == ["error"]
-    assert len(answer["error"]) < 200
+    error = json.loads(body)
+    assert list(error) == ["error"]
+    assert len(error["error"]) < 200
 
 
 @pytest.mark.parametrize(
@@ -160,7 +158,7 @@ def test_a_long_value_is_cut_in_the_message(catalog: FlaskClient, method: str, p
 
 @pytest.mark.parametrize("value", ['"other"', "*"])
 @pytest.mark.parametrize("path", [CLOCK, REGISTRY])
-def test_only_a_success_carries_the_catalog(catalog: FlaskClient, path: str, value: str) -> None:
+def test_only_a_success_contains_the_resource(catalog: FlaskClient, path: str, value: str) -> None:
     response = catalog.get(path, headers={"If-Match": value})
     assert (response.status_code == 200) is (list(response.json) != ["error"])
 
@@ -175,30 +173,28 @@ def test_only_a_success_carries_the_catalog(catalog: FlaskClient, path: str, val
     ],
     ids=["bad length", "huge length", "bad encoding", "lower case"],
 )
-def test_a_request_that_cannot_be_parsed_is_refused_in_json(
-    server: Server, request_: bytes
-) -> None:
+def test_malformed_request_gives_a_json_error(server: Server, request_: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(request_)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.split()[1][:1] in (b"4", b"5")
     assert b"content-type: application/json" in head.lower().split(b"\r\n")
     assert list(json.loads(body)) == ["error"]
 
 
-def test_an_address_may_be_typed_in_any_script(server: Server) -> None:
-    typed = f"GET {V1}search?q=天気&limit=1 HTTP/1.0\r\n\r\n".encode()
+def test_query_in_raw_utf8_is_accepted(server: Server) -> None:
+    request_ = f"GET {V1}search?q=天気&limit=1 HTTP/1.0\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall(typed)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
+        connection.sendall(request_)
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.split()[1] == b"200"
     assert [widget["name"] for widget in json.loads(body)["widgets"]] == ["tenki-yoho"]
 
 
 @pytest.mark.parametrize("path", [CLOCK, V1 + "search", REGISTRY])
-def test_an_unexpected_failure_says_nothing_of_its_cause(catalog: FlaskClient, path: str) -> None:
+def test_unexpected_failure_does_not_reveal_its_cause(catalog: FlaskClient, path: str) -> None:
     change(
         catalog,
         "DROP VIEW version_entry",
@@ -220,7 +216,7 @@ def test_a_failed_write_is_an_error_and_changes_nothing(catalog: FlaskClient) ->
     assert catalog.post(CLOCK).json == {"success": True}
 
 
-def test_a_caller_cannot_write_lines_into_the_log(
+def test_client_cannot_forge_log_lines(
     catalog: FlaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     change(
@@ -243,7 +239,7 @@ def test_a_caller_cannot_write_lines_into_the_log(
         ("GET", "/api/stats"),
     ],
 )
-def test_a_missing_database_is_unavailable_for_a_moment(
+def test_missing_database_is_503_with_retry_after(
     without_database: FlaskClient, method: str, path: str
 ) -> None:
     response = without_database.open(path, method=method)
@@ -259,7 +255,8 @@ def test_health_is_unavailable_without_a_database(
     assert list(response.json) == ["status", "error"]
     assert response.json["status"] == "unavailable"
     assert "none.db" not in response.json["error"]
-    assert [record.exc_info for record in caplog.records] == [None]  # a line, no stack trace
+    # One line, no stack trace.
+    assert [record.exc_info for record in caplog.records] == [None]
 
 
 @pytest.mark.parametrize(
@@ -273,13 +270,13 @@ def test_health_is_unavailable_without_a_database(
         (V1 + "none", 404),
     ],
 )
-def test_what_needs_no_database_is_answered_without_one(
+def test_paths_without_catalog_data_work_without_a_database(
     without_database: FlaskClient, path: str, status: int
 ) -> None:
     assert without_database.get(path).status_code == status
 
 
-def test_a_request_never_creates_the_database(without_database: FlaskClient) -> None:
+def test_request_does_not_create_the_database(without_database: FlaskClient) -> None:
     without_database.post(CLOCK)
     without_database.get("/api/health")
     assert not Path(without_database.application.config["DATABASE"]).exists()
@@ -292,9 +289,7 @@ def test_a_database_that_appears_is_served_without_a_restart(without_database: F
     without_database.application.extensions["database"].close()
 
 
-def test_a_locked_database_refuses_installs_for_a_moment_and_still_reads(
-    catalog: FlaskClient,
-) -> None:
+def test_locked_database_refuses_installs_but_serves_reads(catalog: FlaskClient) -> None:
     path = catalog.application.config["DATABASE"]
     database = Database(path, busy_timeout_ms=1)
     catalog.application.extensions["database"] = database

@@ -1,4 +1,4 @@
-"""Every parameter of every route, with whatever can be sent: answered or refused, never a 500."""
+"""Fuzzing of every parameter of every route: a success or a 4xx, never a 500."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ SYNTAX = [
     "1.4.0", "v1.4.0", "1.4", "1.x", ">=1.0.0", "1.0.0-rc.1+build", "1.0.0-", "~>",
     # paths, pages, Python
     ".", "..", "../..", "/", "//", "%", "%00", "\\", "<script>", "javascript:alert(1)", "{0}", "%s",
-    # characters that are easily lost
+    # characters that are often mishandled
     "\0", "\r\n", "\t", "\u202e", "\ufeff", "\ufffd", "\ud800", "\U0001f600", "\U0010ffff",
     "e\u0301", "\u0130", "ß",
 ]
@@ -43,11 +43,11 @@ text = (
     | st.integers(min_value=10**18, max_value=10**400).map(str)
     | st.text(st.characters(), max_size=40)
 )
-# As it goes over the wire: any text in UTF-8, and bytes that are none.
-sent = text.map(lambda value: quote(value.encode("utf-8", "surrogatepass"), safe="")) | st.binary(
-    max_size=20
-).map(lambda value: quote(value, safe=""))
-parameters = st.lists(st.tuples(st.sampled_from([*NAMES, "Q", "other", ""]), sent), max_size=8)
+# Percent-encoded: any text in UTF-8, and bytes that are not UTF-8.
+encoded = text.map(
+    lambda value: quote(value.encode("utf-8", "surrogatepass"), safe="")
+) | st.binary(max_size=20).map(lambda value: quote(value, safe=""))
+parameters = st.lists(st.tuples(st.sampled_from([*NAMES, "Q", "other", ""]), encoded), max_size=8)
 
 VERSION = {
     "scope": str,
@@ -88,7 +88,7 @@ def assert_shape(value: dict[str, Any], shape: dict[str, Any]) -> None:
         assert isinstance(value[name], kind), name
 
 
-def assert_refused(response: TestResponse) -> str:
+def assert_error(response: TestResponse) -> str:
     assert list(response.json) == ["error"]
     assert len(response.json["error"]) < 250
     assert response.json["error"].isprintable()
@@ -109,15 +109,15 @@ fuzz = settings(
 
 
 @fuzz
-@given(given_parameters=parameters)
-def test_a_search_is_answered_or_refused_by_the_name_of_a_parameter(
-    client: FlaskClient, given_parameters: list[tuple[str, str]]
+@given(query_parameters=parameters)
+def test_search_gives_a_page_or_names_the_invalid_parameter(
+    client: FlaskClient, query_parameters: list[tuple[str, str]]
 ) -> None:
-    query = "&".join(f"{name}={value}" for name, value in given_parameters)
+    query = "&".join(f"{name}={value}" for name, value in query_parameters)
     response = client.get(f"/api/v1/widgets/search?{query}")
-    names = {name for name, _ in given_parameters}
+    names = {name for name, _ in query_parameters}
     if response.status_code == 400:
-        assert assert_refused(response).split(" ")[0] in names & set(NAMES)
+        assert assert_error(response).split(" ")[0] in names & set(NAMES)
         return
     assert response.status_code == 200
     page = response.json
@@ -135,17 +135,17 @@ def test_a_search_is_answered_or_refused_by_the_name_of_a_parameter(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_parameter_alone_is_answered_or_refused_by_its_name(
+def test_single_parameter_gives_a_page_or_is_named_as_invalid(
     client: FlaskClient, name: str
 ) -> None:
     @fuzz
-    @given(value=sent, other=sent)
+    @given(value=encoded, other=encoded)
     def check(value: str, other: str) -> None:
         once = client.get(f"/api/v1/widgets/search?{name}={value}")
         assert once.status_code in (200, 400)
         if once.status_code == 400:
-            assert assert_refused(once).startswith(f"{name} must be ")
-        # Of a parameter that is repeated, the first counts.
+            assert assert_error(once).startswith(f"{name} must be ")
+        # If a parameter is repeated, the first value is used.
         twice = client.get(f"/api/v1/widgets/search?{name}={value}&{name}={other}")
         assert (twice.status_code, twice.data) == (once.status_code, once.data)
 
@@ -153,36 +153,36 @@ def test_each_parameter_alone_is_answered_or_refused_by_its_name(
 
 
 @fuzz
-@given(scope=sent, name=sent)
-def test_a_widget_is_found_or_not(client: FlaskClient, scope: str, name: str) -> None:
+@given(scope=encoded, name=encoded)
+def test_fuzzed_widget_path_is_404(client: FlaskClient, scope: str, name: str) -> None:
     for path in (f"/api/v1/widgets/{scope}/{name}", f"/api/v1/widgets/acme/{name}"):
         for method in ("GET", "HEAD", "POST"):
             response = client.open(path, method=method)
             assert response.status_code == 404
             assert response.headers["Access-Control-Allow-Origin"] == "*"
             if method != "HEAD":
-                assert_refused(response)
+                assert_error(response)
 
 
 @fuzz
-@given(scope=sent)
-def test_a_registry_is_found_or_not(client: FlaskClient, scope: str) -> None:
+@given(scope=encoded)
+def test_fuzzed_registry_path_is_404_or_401(client: FlaskClient, scope: str) -> None:
     response = client.get(f"/api/widgets/{scope}/registry.json")
-    # With a slash in it, or empty, it is another path: one of the internal family.
+    # With a slash in it, or empty, it is an internal path.
     assert response.status_code == (404 if re.fullmatch(r"(?!\.{1,2}$).+", scope) else 401) or (
         "%2F" in scope and response.status_code == 401
     )
-    assert_refused(response)
+    assert_error(response)
 
 
 @pytest.mark.parametrize("path", ["health", "version", "widgets/cli-version", "stats", "settings"])
-def test_an_operational_endpoint_cares_for_no_parameter(client: FlaskClient, path: str) -> None:
+def test_operational_endpoint_ignores_parameters(client: FlaskClient, path: str) -> None:
     plain = client.get(f"/api/{path}")
 
     @settings(max_examples=20, deadline=None, derandomize=True)
-    @given(given_parameters=parameters)
-    def check(given_parameters: list[tuple[str, str]]) -> None:
-        query = "&".join(f"{name}={value}" for name, value in given_parameters)
+    @given(query_parameters=parameters)
+    def check(query_parameters: list[tuple[str, str]]) -> None:
+        query = "&".join(f"{name}={value}" for name, value in query_parameters)
         response = client.get(f"/api/{path}?{query}")
         assert (response.status_code, response.data) == (200, plain.data)
 
@@ -191,7 +191,7 @@ def test_an_operational_endpoint_cares_for_no_parameter(client: FlaskClient, pat
 
 @fuzz
 @given(value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=60))
-def test_a_condition_of_any_kind_is_answered(client: FlaskClient, value: str) -> None:
+def test_fuzzed_header_is_no_error(client: FlaskClient, value: str) -> None:
     for header in ("If-None-Match", "If-Modified-Since", "Range", "Accept", "Origin", "Host"):
         response = client.get("/api/v1/widgets/acme/clock", headers={header: value})
         assert response.status_code in (200, 304)

@@ -1,4 +1,4 @@
-"""POST /api/v1/widgets/{scope}/{name}: one more install."""
+"""POST /api/v1/widgets/{scope}/{name}: the download counter."""
 
 import http.client
 from collections.abc import Callable
@@ -28,15 +28,15 @@ def count(client: FlaskClient, path: str = CLOCK) -> int | None:
 
 
 def stored_counts(app: Flask) -> dict[str, int | None]:
-    """The counts in the file, those of unlisted widgets too."""
+    """Return the counts in the file, including unlisted widgets."""
     with app.extensions["database"].read() as connection:
         return dict(connection.execute(STORED_COUNTS).fetchall())
 
 
-def test_install_is_answered_with_success(client_with: Catalog) -> None:
-    answer = client_with(document()).post(CLOCK)
-    assert (answer.status_code, answer.mimetype) == (200, "application/json")
-    assert answer.json == {"success": True}
+def test_install_returns_success(client_with: Catalog) -> None:
+    response = client_with(document()).post(CLOCK)
+    assert (response.status_code, response.mimetype) == (200, "application/json")
+    assert response.json == {"success": True}
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_every_install_counts_without_deduplication(client_with: Catalog) -> Non
     assert count(client) == 15
 
 
-def test_reading_is_no_install(client_with: Catalog) -> None:
+def test_other_methods_do_not_count_an_install(client_with: Catalog) -> None:
     client = client_with(document(downloadCount=5))
     for method in ("GET", "HEAD", "OPTIONS", "PUT"):
         client.open(CLOCK, method=method)
     assert count(client) == 5
 
 
-def test_install_changes_nothing_but_the_count(client_with: Catalog) -> None:
+def test_install_changes_only_the_count(client_with: Catalog) -> None:
     client = client_with(document("acme/clock", version(), downloadCount=5))
     before = client.get(CLOCK).json
     client.post(CLOCK)
@@ -70,7 +70,7 @@ def test_install_changes_nothing_but_the_count(client_with: Catalog) -> None:
     assert client.get(CLOCK).json == before
 
 
-def test_install_leaves_other_widgets_as_they_are(app_with: Apps) -> None:
+def test_install_does_not_change_other_widgets(app_with: Apps) -> None:
     others = [document("acme/alarm", downloadCount=1), document("acme/notes")]
     app = app_with(document(downloadCount=7), *others, document("other/clock", downloadCount=7))
     app.test_client().post(CLOCK)
@@ -85,8 +85,8 @@ def test_install_leaves_other_widgets_as_they_are(app_with: Apps) -> None:
 @pytest.mark.parametrize(("before", "after"), [(7, 8), (None, 1)])
 def test_unlisted_widget_is_counted(app_with: Apps, before: int | None, after: int) -> None:
     app = app_with(document(listed=False, downloadCount=before))
-    answer = app.test_client().post(CLOCK)
-    assert (answer.status_code, answer.json) == (200, {"success": True})
+    response = app.test_client().post(CLOCK)
+    assert (response.status_code, response.json) == (200, {"success": True})
     assert stored_counts(app) == {"acme/clock": after}
 
 
@@ -102,9 +102,9 @@ def test_install_does_not_list_an_unlisted_widget(client_with: Catalog) -> None:
 )
 def test_install_of_a_missing_widget_is_404_and_counts_nothing(app_with: Apps, path: str) -> None:
     app = app_with(document(downloadCount=7))
-    answer = app.test_client().post(f"/api/v1/widgets/{path}")
-    assert answer.status_code == 404
-    assert list(answer.json) == ["error"]
+    response = app.test_client().post(f"/api/v1/widgets/{path}")
+    assert response.status_code == 404
+    assert list(response.json) == ["error"]
     assert stored_counts(app) == {"acme/clock": 7}
 
 
@@ -116,7 +116,7 @@ def test_path_of_an_install_is_percent_encoded(client_with: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_",
     [
         pytest.param({}, id="nothing"),
         pytest.param({"data": b""}, id="empty"),
@@ -124,58 +124,56 @@ def test_path_of_an_install_is_percent_encoded(client_with: Catalog) -> None:
         pytest.param({"data": b"{", "content_type": "application/json"}, id="broken JSON"),
         pytest.param({"data": {"_method": "DELETE"}}, id="form"),
         pytest.param({"data": b"x", "content_type": "multipart/form-data"}, id="broken form"),
-        pytest.param({"data": b"\xff" * MAX_BODY_BYTES}, id="as large as is allowed"),
+        pytest.param({"data": b"\xff" * MAX_BODY_BYTES}, id="largest allowed"),
         pytest.param({"query_string": "by=5&page=x"}, id="query"),
     ],
 )
-def test_body_and_query_are_ignored(client_with: Catalog, sent: dict[str, Any]) -> None:
+def test_body_and_query_are_ignored(client_with: Catalog, request_: dict[str, Any]) -> None:
     client = client_with(document(downloadCount=7))
-    answer = client.post(CLOCK, **sent)
-    assert (answer.status_code, answer.json) == (200, {"success": True})
+    response = client.post(CLOCK, **request_)
+    assert (response.status_code, response.json) == (200, {"success": True})
     assert count(client) == 8
 
 
 def test_body_over_the_limit_is_413_and_not_counted(client_with: Catalog) -> None:
     client = client_with(document(downloadCount=7))
-    answer = client.post(CLOCK, data=b"x" * (MAX_BODY_BYTES + 1))
-    assert answer.status_code == 413
-    assert list(answer.json) == ["error"]
-    assert str(MAX_BODY_BYTES) in answer.json["error"]
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    response = client.post(CLOCK, data=b"x" * (MAX_BODY_BYTES + 1))
+    assert response.status_code == 413
+    assert list(response.json) == ["error"]
+    assert str(MAX_BODY_BYTES) in response.json["error"]
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert count(client) == 7
 
 
 @pytest.mark.parametrize(("size", "status"), [(MAX_BODY_BYTES, 404), (MAX_BODY_BYTES + 1, 413)])
-def test_limit_holds_for_a_body_that_does_not_say_its_length(
-    server: Any, size: int, status: int
-) -> None:
+def test_limit_applies_to_a_chunked_body(server: Any, size: int, status: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     chunks = iter([b"x" * 1000] * (size // 1000) + [b"x" * (size % 1000)])
     headers = {"Transfer-Encoding": "chunked"}
-    # No such widget: what the other tests see of this server stays as it is.
+    # No such widget, so that the shared server is not changed.
     connection.request("POST", "/api/v1/widgets/no/widget", chunks, headers, encode_chunked=True)
     assert connection.getresponse().status == status
     connection.close()
 
 
-def test_install_shows_in_the_next_detail_and_order_of_search(client_with: Catalog) -> None:
+def test_next_detail_and_search_show_the_install(client_with: Catalog) -> None:
     client = client_with(
         *(document(f"acme/{name}", downloadCount=5) for name in ("alarm", "clock")),
         *(document(f"acme/{name}") for name in ("maps", "notes")),
     )
 
-    def found() -> list[tuple[str, int | None]]:
+    def search() -> list[tuple[str, int | None]]:
         widgets = client.get("/api/v1/widgets/search").json["widgets"]
         return [(widget["name"], widget["downloadCount"]) for widget in widgets]
 
-    assert found() == [("alarm", 5), ("clock", 5), ("maps", None), ("notes", None)]
+    assert search() == [("alarm", 5), ("clock", 5), ("maps", None), ("notes", None)]
     client.post(CLOCK)
     client.post("/api/v1/widgets/acme/notes")
-    assert found() == [("clock", 6), ("alarm", 5), ("notes", 1), ("maps", None)]
+    assert search() == [("clock", 6), ("alarm", 5), ("notes", 1), ("maps", None)]
     assert count(client) == 6
 
 
-def test_installs_at_the_same_time_are_all_counted(app_with: Apps) -> None:
+def test_concurrent_installs_are_all_counted(app_with: Apps) -> None:
     app = app_with(document(), document("acme/notes", downloadCount=3))
 
     def install(worker: int) -> set[int]:
@@ -188,7 +186,7 @@ def test_installs_at_the_same_time_are_all_counted(app_with: Apps) -> None:
     assert stored_counts(app) == {"acme/clock": 100, "acme/notes": 103}
 
 
-def test_count_is_there_after_a_restart(app_with: Apps) -> None:
+def test_count_persists_after_a_restart(app_with: Apps) -> None:
     app = app_with(document(downloadCount=7))
     app.test_client().post(CLOCK)
     app.extensions["database"].close()
@@ -209,11 +207,11 @@ def test_catalog_can_be_imported_again_after_an_install_at_the_greatest_count(
     assert {"acme/clock": imported.widget["download_count"]} == stored_counts(app)
 
 
-def test_install_is_not_confirmed_where_the_file_was_removed(app_with: Apps) -> None:
+def test_install_is_503_after_the_file_was_removed(app_with: Apps) -> None:
     app = app_with(document())
     client = app.test_client()
     client.post(CLOCK)
     app.config["DATABASE"].unlink()
-    answer = client.post(CLOCK)
-    assert answer.status_code == 503
-    assert list(answer.json) == ["error"]
+    response = client.post(CLOCK)
+    assert response.status_code == 503
+    assert list(response.json) == ["error"]

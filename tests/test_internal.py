@@ -1,4 +1,4 @@
-"""Internal paths: every /api/* path that is not public asks for a session, and says no more."""
+"""Internal paths: every /api/* path that is not public is 401, whether or not it exists."""
 
 import re
 from collections.abc import Callable
@@ -51,14 +51,12 @@ OUTSIDE_WIDGETS = [
 
 @pytest.fixture(scope="module")
 def client() -> FlaskClient:
-    """A service with no database at all: an internal path must not need one."""
+    """A service without a database, which internal paths do not need."""
     return create_app({"DATABASE": "no-such-directory/catalog.db"}).test_client()
 
 
 @pytest.mark.parametrize("path", INTERNAL)
-def test_an_internal_path_asks_for_a_session_in_every_method(
-    client: FlaskClient, path: str
-) -> None:
+def test_internal_path_is_401_for_every_method(client: FlaskClient, path: str) -> None:
     for method in METHODS:
         response = client.open(path, method=method)
         assert response.status_code == 401
@@ -83,9 +81,7 @@ def test_an_internal_path_asks_for_a_session_in_every_method(
     max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_any_path_that_is_not_public_asks_for_a_session(
-    client: FlaskClient, method: str, path: str
-) -> None:
+def test_any_path_that_is_not_public_is_401(client: FlaskClient, method: str, path: str) -> None:
     assume(not path.startswith("v1/"))
     assume(path.removesuffix("/") not in OPERATIONS)
     assume(not re.fullmatch("widgets/[^/]+/registry[.]json/?", path))
@@ -105,16 +101,14 @@ def test_any_path_that_is_not_public_asks_for_a_session(
     ],
     ids=["cookie", "bearer", "preflight", "upgrade", "revalidation"],
 )
-def test_nothing_in_a_header_opens_an_internal_path(
-    client: FlaskClient, headers: dict[str, str]
-) -> None:
+def test_no_header_opens_an_internal_path(client: FlaskClient, headers: dict[str, str]) -> None:
     response = client.get("/api/me", headers=headers)
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"] == 'Session realm="internal"'
     assert "Set-Cookie" not in response.headers
 
 
-def test_a_large_body_does_not_change_the_answer(client: FlaskClient) -> None:
+def test_large_body_does_not_change_the_response(client: FlaskClient) -> None:
     assert client.post("/api/widgets", data=b"x" * 100_000).status_code == 401
 
 
@@ -140,7 +134,7 @@ def test_a_versioned_path_outside_widgets_does_not_exist_in_any_method(
 @pytest.mark.parametrize(
     "path", ["/api", "/apis", "/apix/me", "/api%0A/me", "/", "/v1/widgets/search"]
 )
-def test_a_path_outside_the_api_does_not_ask_for_a_session(client: FlaskClient, path: str) -> None:
+def test_path_outside_the_api_is_not_401(client: FlaskClient, path: str) -> None:
     response = client.get(path)
     assert response.status_code != 401
     assert "WWW-Authenticate" not in response.headers
@@ -149,9 +143,7 @@ def test_a_path_outside_the_api_does_not_ask_for_a_session(client: FlaskClient, 
 @pytest.mark.parametrize(
     "path", [*(f"/api/{name}" for name in OPERATIONS), "/api/widgets/acme/registry.json"]
 )
-def test_a_public_path_is_not_taken_for_an_internal_one(
-    client_with: Callable[..., FlaskClient], path: str
-) -> None:
+def test_public_path_is_not_internal(client_with: Callable[..., FlaskClient], path: str) -> None:
     client = client_with(document("acme/clock", version()))
     assert client.get(path).status_code == 200
     assert client.head(path).status_code == 200

@@ -1,4 +1,4 @@
-"""The layout: which folder may import which."""
+"""The layout: the direction of imports between folders."""
 
 import ast
 from pathlib import Path
@@ -7,32 +7,32 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "catalog"
-# From the top to the bottom: a part imports from the layers below it, and from its own folder.
+# From top to bottom. A part imports only from the layers below it and from its own folder.
 LAYERS = [
     {"application"},
     {"commands"},
     {"api", "web", "files", "mirror", "serving"},
     {"store"},
-    {"routing", "settings", "documents", "text", "semver_ranges", "atomic_files"},
+    {"routing", "settings", "documents", "validators", "text", "semver_ranges", "atomic_files"},
 ]
 FOLDERS = {"api", "web", "commands", "files", "mirror", "serving", "store"}
 WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
 
 
 def imports(path: Path) -> set[str]:
-    """The dotted names that a module imports, wherever in it that stands."""
-    found: set[str] = set()
+    """Return the dotted names that a module imports, at any level of the code."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def part_of(path: Path) -> str:
-    """The folder of a module, or the module itself where it lies in none."""
+    """Return the folder of a module, or the module itself if it is in none."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -58,13 +58,13 @@ def test_a_module_imports_only_from_its_own_folder_and_from_below(path: Path) ->
 
 
 @pytest.mark.parametrize("folder", ["store", "files", "mirror"])
-def test_the_catalog_itself_does_not_depend_on_the_web_framework(folder: str) -> None:
+def test_folder_does_not_import_the_web_framework(folder: str) -> None:
     modules = [*(PACKAGE / folder).rglob("*.py"), PACKAGE / "documents.py", PACKAGE / "text.py"]
     packages = {name.split(".")[0] for path in modules for name in imports(path)}
     assert packages & WEB_PACKAGES == set()
 
 
-def test_the_store_imports_only_rules_without_a_framework() -> None:
+def test_store_imports_only_modules_without_a_framework() -> None:
     parts = set().union(*(imported_parts(path) for path in (PACKAGE / "store").rglob("*.py")))
     assert parts - {"store"} <= {"documents", "text", "semver_ranges", "atomic_files"}
 

@@ -1,4 +1,4 @@
-"""Methods: HEAD wherever GET is, 405 with Allow for a wrong one, and no redirects."""
+"""Methods: HEAD for every GET, 405 with Allow for unsupported ones, and no redirects."""
 
 from collections.abc import Iterator
 
@@ -23,14 +23,14 @@ GET_PATHS = [
     "/api/settings",
 ]
 PATHS = [CLOCK, *GET_PATHS]
-WRONG = ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO", "M-SEARCH"]
+UNSUPPORTED = ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO", "M-SEARCH"]
 
 
 def allowed(path: str) -> list[str]:
     return ["GET", "HEAD", "OPTIONS", "POST"] if "/clock" in path else ["GET", "HEAD", "OPTIONS"]
 
 
-def listed(allow: str | None) -> list[str]:
+def parse_allow(allow: str | None) -> list[str]:
     return sorted((allow or "").split(", "))
 
 
@@ -58,17 +58,17 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     ],
 )
 def test_head_has_the_headers_of_get_and_no_body(server: Server, path: str) -> None:
-    answer, body = server.request("GET", path)
-    head, nothing = server.request("HEAD", path)
-    assert head.status == answer.status
-    assert nothing == b""
-    assert answer.headers["Content-Length"] == str(len(body))
-    for response in (answer, head):
+    get, body = server.request("GET", path)
+    head, no_body = server.request("HEAD", path)
+    assert head.status == get.status
+    assert no_body == b""
+    assert get.headers["Content-Length"] == str(len(body))
+    for response in (get, head):
         del response.headers["Date"]
-    assert head.headers.items() == answer.headers.items()
+    assert head.headers.items() == get.headers.items()
 
 
-def test_head_is_revalidated_as_get_is(catalog: FlaskClient) -> None:
+def test_head_is_revalidated_like_get(catalog: FlaskClient) -> None:
     etag = catalog.get(CLOCK).headers["ETag"]
     assert catalog.head(CLOCK, headers={"If-None-Match": etag}).status_code == 304
 
@@ -80,14 +80,15 @@ def test_head_of_a_widget_counts_no_install(catalog: FlaskClient) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [(method, path) for path in PATHS for method in WRONG] + [("POST", path) for path in GET_PATHS],
+    [(method, path) for path in PATHS for method in UNSUPPORTED]
+    + [("POST", path) for path in GET_PATHS],
 )
-def test_a_wrong_method_is_refused_with_those_that_are_right(
+def test_unsupported_method_is_405_with_the_allowed_methods(
     catalog: FlaskClient, method: str, path: str
 ) -> None:
     response = catalog.open(path, method=method)
     assert response.status_code == 405
-    assert listed(response.headers["Allow"]) == allowed(path)
+    assert parse_allow(response.headers["Allow"]) == allowed(path)
     assert response.mimetype == "application/json"
     assert list(response.json) == ["error"]
     assert method in response.json["error"]
@@ -96,45 +97,43 @@ def test_a_wrong_method_is_refused_with_those_that_are_right(
 @pytest.mark.parametrize(
     "path", ["/api/v1/widgets/no/such", "/api/v1/widgets/%0A/x", "/api/widgets/none/registry.json"]
 )
-def test_a_wrong_method_is_refused_before_anything_is_looked_up(
+def test_unsupported_method_is_405_even_if_the_resource_is_missing(
     catalog: FlaskClient, path: str
 ) -> None:
     response = catalog.delete(path)
     assert response.status_code == 405
-    assert "GET" in listed(response.headers["Allow"])
+    assert "GET" in parse_allow(response.headers["Allow"])
 
 
 @pytest.mark.parametrize("method", ["PUT", "TRACE", "PROPFIND", "FOO"])
 @pytest.mark.parametrize("path", [CLOCK, "/api/widgets/acme/registry.json", "/api/health"])
-def test_the_real_server_refuses_a_wrong_method(server: Server, method: str, path: str) -> None:
+def test_the_real_server_sends_405(server: Server, method: str, path: str) -> None:
     response, body = server.request(method, path)
     assert response.status == 405
     assert response.headers.get_all("Allow") == [response.headers["Allow"]]
-    assert listed(response.headers["Allow"]) == allowed(path)
+    assert parse_allow(response.headers["Allow"]) == allowed(path)
     assert response.headers["Content-Type"] == "application/json"
     assert body.startswith(b'{"error":')
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_options_answers_the_methods_of_a_path(catalog: FlaskClient, path: str) -> None:
+def test_options_lists_the_methods_of_a_path(catalog: FlaskClient, path: str) -> None:
     response = catalog.options(path)
     assert (response.status_code, response.data) == (200, b"")
-    assert listed(response.headers["Allow"]) == allowed(path)
+    assert parse_allow(response.headers["Allow"]) == allowed(path)
     assert "Content-Type" not in response.headers
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "FOO"])
 @pytest.mark.parametrize("path", PATHS)
-def test_a_trailing_slash_is_another_path_and_there_is_nothing_at_it(
-    catalog: FlaskClient, method: str, path: str
-) -> None:
+def test_path_with_a_trailing_slash_is_404(catalog: FlaskClient, method: str, path: str) -> None:
     response = catalog.open(path + "/", method=method)
     assert response.status_code == 404
     assert "Location" not in response.headers
     assert "WWW-Authenticate" not in response.headers
 
 
-def test_an_install_posted_with_a_trailing_slash_is_not_counted(catalog: FlaskClient) -> None:
+def test_install_with_a_trailing_slash_is_not_counted(catalog: FlaskClient) -> None:
     catalog.post(CLOCK + "/")
     assert catalog.get(CLOCK).json["widget"]["downloadCount"] == 7
 
@@ -157,16 +156,14 @@ def test_an_install_posted_with_a_trailing_slash_is_not_counted(catalog: FlaskCl
         ("/api/Health", 401),
     ],
 )
-def test_a_path_that_is_nearly_another_is_not_led_to_it(
-    server: Server, path: str, status: int
-) -> None:
+def test_similar_path_is_not_redirected(server: Server, path: str, status: int) -> None:
     response, _ = server.request("GET", path)
     assert response.status == status
     assert "Location" not in response.headers
 
 
 @pytest.mark.parametrize("path", ["//api/health", "///api/v1/widgets/search"])
-def test_slashes_at_the_front_redirect_nowhere(server: Server, path: str) -> None:
+def test_leading_slashes_are_not_redirected(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
     assert response.status in (200, 404)
     assert "Location" not in response.headers

@@ -21,7 +21,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import catalog
 from app import create_app
-from catalog import documents, semver_ranges
+from catalog import semver_ranges, validators
 from catalog.api import v1
 from catalog.settings import DEFAULTS
 from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT, MAX_Q_LENGTH, parse_search
@@ -123,7 +123,7 @@ def test_limits_are_those_of_the_code() -> None:
     assert asked["limit"]["default"] == DEFAULT_LIMIT
     assert answered["limit"]["maximum"] == MAX_LIMIT
     for schema in (asked["page"], asked["limit"], answered["page"]):
-        assert schema["maximum"] == documents.MAX_SAFE_INTEGER
+        assert schema["maximum"] == semver_ranges.MAX_SAFE_INTEGER
     assert answered["widgets"]["maxItems"] == MAX_LIMIT
     assert asked["q"]["maxLength"] == MAX_Q_LENGTH
     assert asked["compatSdk"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
@@ -132,10 +132,10 @@ def test_limits_are_those_of_the_code() -> None:
         == semver_ranges.MAX_VERSION_LENGTH
     )
     for schema in (parameters("getWidget"), SCHEMAS["Widget"]["properties"]):
-        assert schema["scope"]["maxLength"] == documents.MAX_IDENTIFIER_LENGTH
-        assert schema["name"]["maxLength"] == documents.MAX_IDENTIFIER_LENGTH
+        assert schema["scope"]["maxLength"] == validators.MAX_IDENTIFIER_LENGTH
+        assert schema["name"]["maxLength"] == validators.MAX_IDENTIFIER_LENGTH
     for schema, count in (("Widget", "downloadCount"), ("VersionEntry", "bundleSize")):
-        assert SCHEMAS[schema]["properties"][count]["maximum"] == documents.MAX_SAFE_INTEGER
+        assert SCHEMAS[schema]["properties"][count]["maximum"] == semver_ranges.MAX_SAFE_INTEGER
     assert f"more than {MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
     assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
     kept_for = DESCRIPTION["components"]["headers"]["Immutable"]["schema"]["enum"][0]

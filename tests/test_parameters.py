@@ -1,4 +1,4 @@
-"""The parameters of a search: what is taken, what is refused, and what that costs."""
+"""The parameters of a search: parsing, invalid values, and the time it takes."""
 
 import re
 import time
@@ -14,50 +14,50 @@ GREATEST = 2**53 - 1
 
 number_like = st.text("0123456789", max_size=20) | st.integers().map(str) | st.text(max_size=5)
 boolean_like = st.text("trueTRUE", min_size=4, max_size=4) | st.text(max_size=6)
-unhurried = settings(deadline=None)
+no_deadline = settings(deadline=None)
 
 
-def taken(**arguments: str) -> object:
-    """What the one argument is taken for, or None where it is refused."""
-    ((name, _),) = arguments.items()
+def parse(**parameters: str) -> object:
+    """Return the parsed value of the one parameter, or None if it is invalid."""
+    ((name, _),) = parameters.items()
     try:
-        return getattr(parse_search(arguments), name)
+        return getattr(parse_search(parameters), name)
     except ParameterError:
         return None
 
 
-@unhurried
+@no_deadline
 @given(number_like)
 @example(str(GREATEST))
 @example(str(GREATEST + 1))
 @example("0" * 5000 + "7")
 @example("9" * 5000)
-def test_page_and_limit_are_whole_numbers_from_1_to_the_greatest(value: str) -> None:
+def test_page_and_limit_are_whole_numbers_from_1_to_2_to_the_53(value: str) -> None:
     is_number = re.fullmatch("[0-9]+", value) and len(value.lstrip("0")) < 20
     number = int(value.lstrip("0") or "0") if is_number else 0
     allowed = number if 1 <= number <= GREATEST else None
-    assert taken(page=value) == (allowed if value else 1)
-    assert taken(limit=value) == (allowed and min(allowed, 100) if value else 20)
+    assert parse(page=value) == (allowed if value else 1)
+    assert parse(limit=value) == (allowed and min(allowed, 100) if value else 20)
 
 
-@unhurried
+@no_deadline
 @given(boolean_like)
 @example("")
 @example("True")
 @example("FALSE")
 def test_official_is_true_or_false_in_any_case(value: str) -> None:
     expected = {"true": True, "false": False}.get(value.lower())
-    assert taken(official=value) is expected
+    assert parse(official=value) is expected
 
 
-@unhurried
+@no_deadline
 @given(st.text(max_size=30), st.integers(0, 1001))
-def test_q_is_taken_up_to_a_thousand_characters_and_folded(text: str, length: int) -> None:
+def test_q_is_folded_and_has_at_most_a_thousand_characters(text: str, length: int) -> None:
     q = (text + " " * 1001)[:length]
-    assert taken(q=q) == (" ".join(fold(q).split()) if length <= 1000 else None)
+    assert parse(q=q) == (" ".join(fold(q).split()) if length <= 1000 else None)
 
 
-# Runs of combining marks out of order, which Unicode has sorted, and what decomposes into most.
+# Runs of combining marks that normalization must sort, and characters that decompose into many.
 HOSTILE = {
     "marks": "\u0301\u0323" * 16_000,
     "marks that decompose": "\u0344\u0323" * 16_000,
@@ -70,7 +70,7 @@ HOSTILE = {
 @pytest.mark.parametrize("length", [1000, 32_000])
 def test_hostile_q_takes_little_time(kind: str, length: int) -> None:
     begun = time.thread_time()
-    taken(q=HOSTILE[kind][:length])
+    parse(q=HOSTILE[kind][:length])
     assert time.thread_time() - begun < 0.1
 
 

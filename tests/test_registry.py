@@ -1,4 +1,4 @@
-"""GET /api/widgets/{scope}/registry.json: a whole scope in one answer that caches can keep."""
+"""GET /api/widgets/{scope}/registry.json: a whole scope in one response that is cacheable."""
 
 import json
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from builders import document, version
+from conftest import headers_without_date
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
@@ -15,8 +16,8 @@ REGISTRY = "/api/widgets/acme/registry.json"
 CREATED = "2025-01-01T00:00:00.000Z"
 
 
-def names(answer: TestResponse) -> list[str]:
-    return [widget["name"] for widget in answer.json["widgets"]]
+def names(response: TestResponse) -> list[str]:
+    return [widget["name"] for widget in response.json["widgets"]]
 
 
 def only_widget(client: FlaskClient) -> dict[str, Any]:
@@ -24,15 +25,11 @@ def only_widget(client: FlaskClient) -> dict[str, Any]:
     return widget
 
 
-def headers_but_date(answer: TestResponse) -> dict[str, str]:
-    return {name: value for name, value in answer.headers.items() if name != "Date"}
-
-
 def test_body_has_its_keys_in_order_and_no_counter(client_with: Catalog) -> None:
     text = {"displayName": "Météo", "description": "天気", "icon": "mdi:sun"}
-    counted = document("acme/clock", version(), isOfficial=False, downloadCount=5, **text)
+    clock = document("acme/clock", version(), isOfficial=False, downloadCount=5, **text)
     bare = document("acme/notes", createdAt=CREATED)
-    client = client_with(bare, counted)
+    client = client_with(bare, clock)
     entry = client.get("/api/v1/widgets/acme/clock").json["versions"][0]
     no_text = {"displayName": "Notes", "description": None, "icon": None}
     expected = {
@@ -49,39 +46,34 @@ def test_body_has_its_keys_in_order_and_no_counter(client_with: Catalog) -> None
             },
         ],
     }
-    answer = client.get(REGISTRY)
-    assert (answer.status_code, answer.mimetype) == (200, "application/json")
-    # As text: == would take 0 for false, and any order of keys.
-    assert json.dumps(answer.json, indent=1) == json.dumps(expected, indent=1)
-    assert "天気" in answer.data.decode("utf-8")
+    response = client.get(REGISTRY)
+    assert (response.status_code, response.mimetype) == (200, "application/json")
+    # As text: == does not distinguish 0 from false, nor the order of keys.
+    assert json.dumps(response.json, indent=1) == json.dumps(expected, indent=1)
+    assert "天気" in response.data.decode("utf-8")
 
 
-def test_widgets_are_by_name_whatever_their_counts(client_with: Catalog) -> None:
-    given_order = ["weather", "10", "clock-2", "9", "clock", "été", "Zoo"]
+def test_widgets_are_ordered_by_name(client_with: Catalog) -> None:
+    import_order = ["weather", "10", "clock-2", "9", "clock", "été", "Zoo"]
     client = client_with(
-        *(document(f"acme/{name}", downloadCount=n) for n, name in enumerate(given_order))
+        *(document(f"acme/{name}", downloadCount=n) for n, name in enumerate(import_order))
     )
     assert names(client.get(REGISTRY)) == ["10", "9", "Zoo", "clock", "clock-2", "weather", "été"]
 
 
-def test_only_listed_widgets_of_the_scope_are_in_it(client_with: Catalog) -> None:
+def test_registry_has_only_listed_widgets_of_the_scope(client_with: Catalog) -> None:
     client = client_with(
         document("acme/clock", version("1.0.0")),
         document("acme/hidden", version("2.0.0"), listed=False),
         document("acme-labs/clock", version("3.0.0")),
         document("ACME/notes", version("4.0.0")),
     )
-    answer = client.get(REGISTRY)
-    assert names(answer) == ["clock"]
-    assert [v["version"] for w in answer.json["widgets"] for v in w["versions"]] == ["1.0.0"]
+    response = client.get(REGISTRY)
+    assert names(response) == ["clock"]
+    assert [v["version"] for w in response.json["widgets"] for v in w["versions"]] == ["1.0.0"]
 
 
-def test_all_widgets_of_a_large_scope_are_in_it(client_with: Catalog) -> None:
-    client = client_with(*(document(f"acme/w{n}", version()) for n in range(150)))
-    assert names(client.get(REGISTRY)) == sorted(f"w{n}" for n in range(150))
-
-
-def test_each_widget_has_its_own_versions_newest_first_with_the_yanked(
+def test_each_widget_has_all_its_versions_newest_first(
     client_with: Catalog,
 ) -> None:
     tie = "2025-06-01T00:00:00Z"
@@ -123,14 +115,16 @@ def test_text_of_a_version_falls_back_to_the_widgets(client_with: Catalog, field
 )
 def test_scope_without_a_listed_widget_is_404(client_with: Catalog, path: str) -> None:
     client = client_with(document(), document("hidden/clock", listed=False))
-    answer = client.get(f"/api/widgets/{path}/registry.json")
-    assert answer.status_code == 404
-    assert list(answer.json) == ["error"]
-    assert "Access-Control-Allow-Origin" not in answer.headers
-    assert "ETag" not in answer.headers
+    response = client.get(f"/api/widgets/{path}/registry.json")
+    assert response.status_code == 404
+    assert list(response.json) == ["error"]
+    assert "Access-Control-Allow-Origin" not in response.headers
+    assert "ETag" not in response.headers
 
 
-def test_scope_of_unlisted_widgets_cannot_be_told_from_a_missing_one(client_with: Catalog) -> None:
+def test_scope_of_unlisted_widgets_gives_the_same_response_as_a_missing_one(
+    client_with: Catalog,
+) -> None:
     unlisted = client_with(document(listed=False)).get(REGISTRY)
     missing = client_with().get(REGISTRY)
     assert (unlisted.status_code, unlisted.data) == (404, missing.data)
@@ -141,8 +135,8 @@ def test_scope_of_unlisted_widgets_cannot_be_told_from_a_missing_one(client_with
     ("scope", "path"), [("天 気", "%E5%A4%A9%20%E6%B0%97"), ("a%2Fb", "a%252Fb"), ("cli", "cli")]
 )
 def test_scope_is_percent_encoded(client_with: Catalog, scope: str, path: str) -> None:
-    answer = client_with(document(f"{scope}/clock")).get(f"/api/widgets/{path}/registry.json")
-    assert answer.json["scope"] == answer.json["widgets"][0]["scope"] == scope
+    response = client_with(document(f"{scope}/clock")).get(f"/api/widgets/{path}/registry.json")
+    assert response.json["scope"] == response.json["widgets"][0]["scope"] == scope
 
 
 def test_install_does_not_change_the_bytes(client_with: Catalog) -> None:
@@ -153,16 +147,16 @@ def test_install_does_not_change_the_bytes(client_with: Catalog) -> None:
     assert (after.data, after.headers["ETag"]) == (before.data, before.headers["ETag"])
 
 
-def test_same_catalog_in_another_order_gives_the_same_bytes(client_with: Catalog) -> None:
+def test_order_of_import_does_not_change_the_bytes(client_with: Catalog) -> None:
     versions = [
         version(f"1.{n}.0", publishedAt=f"2025-01-0{n % 3 + 1}T00:00:00Z") for n in range(9)
     ]
     paths = ["acme/clock", "acme/notes", "other/clock", "acme/alarm"]
-    ways = [
+    catalogs = [
         [document(path, *versions) for path in paths],
         [document(path, *versions[::-1], downloadCount=9) for path in paths[::-1]],
     ]
-    one, other = (client_with(*documents).get(REGISTRY) for documents in ways)
+    one, other = (client_with(*documents).get(REGISTRY) for documents in catalogs)
     assert (one.status_code, one.data) == (200, other.data)
     assert one.headers["ETag"] == other.headers["ETag"]
 
@@ -175,7 +169,7 @@ def test_same_catalog_in_another_order_gives_the_same_bytes(client_with: Catalog
         pytest.param({"createdAt": CREATED}, id="created"),
     ],
 )
-def test_etag_differs_where_the_content_does(client_with: Catalog, change: dict[str, Any]) -> None:
+def test_etag_differs_if_the_content_differs(client_with: Catalog, change: dict[str, Any]) -> None:
     plain = client_with(document("acme/clock", version())).get(REGISTRY)
     changed = client_with(document("acme/clock", version(), **change)).get(REGISTRY)
     assert plain.headers["ETag"] != changed.headers["ETag"]
@@ -191,30 +185,30 @@ def test_etag_is_strong(client_with: Catalog) -> None:
 def test_known_etag_is_304_without_a_body(client_with: Catalog, form: str) -> None:
     client = client_with(document())
     tag = client.get(REGISTRY).headers["ETag"]
-    answer = client.get(REGISTRY, headers={"If-None-Match": form.format(tag)})
-    assert (answer.status_code, answer.data) == (304, b"")
-    assert answer.headers["ETag"] == tag
-    assert {"Cache-Control", "Access-Control-Allow-Origin"}.isdisjoint(answer.headers.keys())
+    response = client.get(REGISTRY, headers={"If-None-Match": form.format(tag)})
+    assert (response.status_code, response.data) == (304, b"")
+    assert response.headers["ETag"] == tag
+    assert {"Cache-Control", "Access-Control-Allow-Origin"}.isdisjoint(response.headers.keys())
 
 
-def test_unknown_etag_gets_the_whole_registry(client_with: Catalog) -> None:
-    answer = client_with(document()).get(REGISTRY, headers={"If-None-Match": '"other"'})
-    assert (answer.status_code, names(answer)) == (200, ["clock"])
+def test_unknown_etag_gives_the_whole_registry(client_with: Catalog) -> None:
+    response = client_with(document()).get(REGISTRY, headers={"If-None-Match": '"other"'})
+    assert (response.status_code, names(response)) == (200, ["clock"])
 
 
-def test_failed_if_match_never_sends_the_registry_as_an_error(client_with: Catalog) -> None:
-    answer = client_with(document()).get(REGISTRY, headers={"If-Match": '"other"'})
-    assert answer.status_code == 200 or list(answer.json) == ["error"]
+def test_failed_if_match_does_not_send_the_registry_as_an_error(client_with: Catalog) -> None:
+    response = client_with(document()).get(REGISTRY, headers={"If-Match": '"other"'})
+    assert response.status_code == 200 or list(response.json) == ["error"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_no_cache_control_and_no_cors_header(client_with: Catalog, method: str) -> None:
     client = client_with(document())
-    answer = client.open(REGISTRY, method=method, headers={"Origin": "https://example.com"})
-    assert answer.status_code == 200
-    sent = {name.lower() for name, _ in answer.headers}
+    response = client.open(REGISTRY, method=method, headers={"Origin": "https://example.com"})
+    assert response.status_code == 200
+    sent = {name.lower() for name, _ in response.headers}
     assert not {name for name in sent if name.startswith("access-control-")}
-    # Any of these would keep a shared cache from using it for everyone.
+    # Any of these could keep a shared cache from storing it.
     assert sent.isdisjoint({"cache-control", "expires", "pragma", "set-cookie", "vary"})
 
 
@@ -222,11 +216,11 @@ def test_head_has_the_headers_of_get_and_no_body(client_with: Catalog) -> None:
     client = client_with(document())
     got, head = client.get(REGISTRY), client.head(REGISTRY)
     assert (head.status_code, head.data) == (200, b"")
-    assert headers_but_date(head) == headers_but_date(got)
+    assert headers_without_date(head) == headers_without_date(got)
     assert head.headers["Content-Length"] == str(len(got.data))
 
 
-def test_widgets_beyond_one_statement_are_all_there_in_order(client_with: Catalog) -> None:
+def test_registry_of_several_pieces_has_all_widgets_in_order(client_with: Catalog) -> None:
     expected = sorted(f"w{number}" for number in range(501))
     client = client_with(*(document(f"acme/{name}") for name in expected))
     assert names(client.get(REGISTRY)) == expected

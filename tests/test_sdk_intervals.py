@@ -1,4 +1,4 @@
-"""Ranges as intervals of keys: an SDK's key is in one of them just if the range admits the SDK."""
+"""Ranges as intervals: they contain the key of an SDK if and only if the range admits it."""
 
 import json
 from pathlib import Path
@@ -21,16 +21,16 @@ def admits(range_: str, version: str) -> bool:
     return any(low <= key < high for low, high in sdk_intervals(range_))
 
 
-def test_intervals_admit_what_node_does() -> None:
+def test_intervals_admit_the_versions_that_node_admits() -> None:
     keys = {version: sdk_key(version) for version in VALID}
     for range_ in dict.fromkeys(RANGES):
         intervals = sdk_intervals(range_)
-        found = [v for v in VALID if any(low <= keys[v] < high for low, high in intervals)]
-        assert found == [v for v in VALID if satisfies(v, range_)], range_
+        admitted = [v for v in VALID if any(low <= keys[v] < high for low, high in intervals)]
+        assert admitted == [v for v in VALID if satisfies(v, range_)], range_
 
 
 numbers = st.sampled_from(["0", "1", "2", "3", "10", "9007199254740991"])
-# The last four are three doubles.
+# The last four numbers are only three doubles.
 prereleases = st.sampled_from(
     [
         *("", "", "", "-0", "-1", "-10", "-a", "-a.1", "-a.b", "-a-b", "-A", "-rc.9", "-rc.10"),
@@ -50,7 +50,7 @@ ranges = st.lists(alternatives, min_size=1, max_size=3).map(" || ".join)
 
 @given(ranges, st.lists(versions, min_size=5, max_size=5))
 @settings(derandomize=True, deadline=None, max_examples=200)
-def test_intervals_admit_what_the_range_does(range_: str, sdks: list[str]) -> None:
+def test_intervals_admit_the_versions_that_satisfies_admits(range_: str, sdks: list[str]) -> None:
     assert [admits(range_, sdk) for sdk in sdks] == [satisfies(sdk, range_) for sdk in sdks]
 
 

@@ -1,4 +1,4 @@
-"""GET /api/v1/widgets/search: the shape of its answer, its filters and its order."""
+"""GET /api/v1/widgets/search: the response, the filters and the order of the results."""
 
 import json
 from collections.abc import Callable
@@ -18,14 +18,14 @@ def search(client: FlaskClient, **parameters: Any) -> Json:
     return response.get_json()
 
 
-def found(client: FlaskClient, **parameters: Any) -> list[str]:
-    answer = search(client, **parameters)
-    assert answer["total"] == len(answer["widgets"])
-    return [f"{widget['scope']}/{widget['name']}" for widget in answer["widgets"]]
+def found_widgets(client: FlaskClient, **parameters: Any) -> list[str]:
+    body = search(client, **parameters)
+    assert body["total"] == len(body["widgets"])
+    return [f"{widget['scope']}/{widget['name']}" for widget in body["widgets"]]
 
 
-def as_sent(value: Any) -> str:
-    """JSON text: unlike ==, it tells true from 1 and one order of keys from another."""
+def json_text(value: Any) -> str:
+    """Return the JSON text: unlike ==, it distinguishes true from 1, and the order of keys."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -63,7 +63,9 @@ FULL = document(
 )
 
 
-def test_answer_has_every_field_in_the_order_of_the_specification(client_with: ClientWith) -> None:
+def test_response_has_every_field_in_the_order_of_the_specification(
+    client_with: ClientWith,
+) -> None:
     expected = {
         "widgets": [
             {
@@ -81,12 +83,12 @@ def test_answer_has_every_field_in_the_order_of_the_specification(client_with: C
         "page": 1,
         "limit": 20,
     }
-    assert as_sent(search(client_with(FULL))) == as_sent(expected)
+    assert json_text(search(client_with(FULL))) == json_text(expected)
 
 
-def test_what_a_widget_does_not_say_is_null(client_with: ClientWith) -> None:
+def test_missing_fields_of_a_widget_are_null(client_with: ClientWith) -> None:
     (summary,) = search(client_with(document("acme/bare", displayName="Bare")))["widgets"]
-    assert as_sent(summary) == as_sent(
+    assert json_text(summary) == json_text(
         {
             "scope": "acme",
             "name": "bare",
@@ -101,12 +103,12 @@ def test_what_a_widget_does_not_say_is_null(client_with: ClientWith) -> None:
 
 
 def test_false_zero_and_empty_text_are_not_null(client_with: ClientWith) -> None:
-    said = {"description": "", "icon": "", "isOfficial": False, "downloadCount": 0}
-    (summary,) = search(client_with(document(**said)))["widgets"]
-    assert as_sent({key: summary[key] for key in said}) == as_sent(said)
+    fields = {"description": "", "icon": "", "isOfficial": False, "downloadCount": 0}
+    (summary,) = search(client_with(document(**fields)))["widgets"]
+    assert json_text({key: summary[key] for key in fields}) == json_text(fields)
 
 
-def test_what_a_version_does_not_say_is_null_or_its_default(client_with: ClientWith) -> None:
+def test_missing_fields_of_a_version_are_null_or_the_default(client_with: ClientWith) -> None:
     (summary,) = search(client_with(document("acme/bare", version())))["widgets"]
     nulls = ("deprecationMessage", "releaseNotes", "description", "icon", "configVersion")
     expected = (
@@ -124,7 +126,7 @@ def test_what_a_version_does_not_say_is_null_or_its_default(client_with: ClientW
             "permissions": [],
         }
     )
-    assert as_sent(summary["latestVersion"]) == as_sent(expected)
+    assert json_text(summary["latestVersion"]) == json_text(expected)
 
 
 def test_version_falls_back_to_the_text_of_its_widget(client_with: ClientWith) -> None:
@@ -140,7 +142,7 @@ EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
     ("versions", "latest"),
     [
         pytest.param([("2.0.0", EARLY), ("1.9.5", LATE)], "1.9.5", id="later backport"),
-        pytest.param([("1.0.0", LATE), ("2.0.0", EARLY)], "1.0.0", id="given in any order"),
+        pytest.param([("1.0.0", LATE), ("2.0.0", EARLY)], "1.0.0", id="in any order"),
         pytest.param([("1.9.0", LATE), ("1.10.0", LATE)], "1.10.0", id="tie to precedence"),
         pytest.param([("2.0.0", LATE), ("2.0.0-rc.1", LATE)], "2.0.0", id="tie to the release"),
         pytest.param([("1.0.0+b", LATE), ("1.0.0+a", LATE)], "1.0.0+b", id="tie to the text"),
@@ -155,8 +157,8 @@ EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
 def test_latest_version_is_the_newest(
     client_with: ClientWith, versions: list[tuple[str, str]], latest: str
 ) -> None:
-    documented = [version(number, publishedAt=moment) for number, moment in versions]
-    (summary,) = search(client_with(document("acme/clock", *documented)))["widgets"]
+    entries = [version(number, publishedAt=moment) for number, moment in versions]
+    (summary,) = search(client_with(document("acme/clock", *entries)))["widgets"]
     assert summary["latestVersion"]["version"] == latest
 
 
@@ -166,7 +168,7 @@ def test_yanked_version_is_not_latest(client_with: ClientWith) -> None:
     assert search(client)["widgets"][0]["latestVersion"]["version"] == "1.0.0"
 
 
-def test_latest_version_is_null_where_all_are_yanked(client_with: ClientWith) -> None:
+def test_latest_version_is_null_if_all_are_yanked(client_with: ClientWith) -> None:
     client = client_with(document("acme/clock", version(yanked=True)))
     assert search(client)["widgets"][0]["latestVersion"] is None
 
@@ -177,14 +179,14 @@ def test_each_widget_has_its_own_latest_version(client_with: ClientWith) -> None
     assert [f"{entry['scope']}/{entry['name']}" for entry in latest] == ["a/x", "a/y", "b/x"]
 
 
-def test_empty_catalog_has_an_empty_answer(client_with: ClientWith) -> None:
+def test_empty_catalog_gives_an_empty_page(client_with: ClientWith) -> None:
     assert search(client_with()) == {"widgets": [], "total": 0, "page": 1, "limit": 20}
 
 
 FILTERED = (
     document("acme/yes", isOfficial=True),
     document("acme/no", isOfficial=False),
-    document("acme/unsaid", isOfficial=None),
+    document("acme/unset", isOfficial=None),
     document("beta/yes", isOfficial=True),
     document("acme/hidden", isOfficial=True, listed=False),
     document("secret/hidden", isOfficial=False, listed=False),
@@ -194,56 +196,56 @@ FILTERED = (
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ({}, ["acme/no", "acme/unsaid", "acme/yes", "beta/yes"]),
+        ({}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
         ({"q": "hidden"}, []),
         ({"q": "hi"}, []),
         ({"scope": "secret"}, []),
-        ({"scope": "acme"}, ["acme/no", "acme/unsaid", "acme/yes"]),
-        ({"scope": ""}, ["acme/no", "acme/unsaid", "acme/yes", "beta/yes"]),
+        ({"scope": "acme"}, ["acme/no", "acme/unset", "acme/yes"]),
+        ({"scope": ""}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
         ({"scope": "acm"}, []),
         ({"scope": "ACME"}, []),
         ({"scope": "acme "}, []),
         ({"scope": "%"}, []),
         ({"scope": "acme\0"}, []),
         ({"official": "true"}, ["acme/yes", "beta/yes"]),
-        ({"official": "false"}, ["acme/no", "acme/unsaid"]),
+        ({"official": "false"}, ["acme/no", "acme/unset"]),
         ({"scope": "acme", "official": "true"}, ["acme/yes"]),
-        ({"scope": "acme", "official": "false"}, ["acme/no", "acme/unsaid"]),
+        ({"scope": "acme", "official": "false"}, ["acme/no", "acme/unset"]),
         ({"scope": "beta", "official": "false"}, []),
         ({"q": "yes", "scope": ""}, ["acme/yes", "beta/yes"]),
         ({"q": "yes", "scope": "beta"}, ["beta/yes"]),
         ({"q": "s", "scope": "beta"}, ["beta/yes"]),
         ({"q": "yes", "official": "false"}, []),
-        ({"q": "s", "scope": "acme", "official": "false"}, ["acme/unsaid"]),
+        ({"q": "s", "scope": "acme", "official": "false"}, ["acme/unset"]),
     ],
     ids=repr,
 )
-def test_filters_narrow_what_is_listed(
+def test_filters_restrict_the_results(
     client_with: ClientWith, parameters: dict[str, str], expected: list[str]
 ) -> None:
-    assert found(client_with(*FILTERED), **parameters) == expected
+    assert found_widgets(client_with(*FILTERED), **parameters) == expected
 
 
 def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
     client = client_with(document("météo/a"), document("meteo/b"), document("天気/c"))
-    assert found(client, scope="météo") == ["météo/a"]
-    assert found(client, scope="天気") == ["天気/c"]
+    assert found_widgets(client, scope="météo") == ["météo/a"]
+    assert found_widgets(client, scope="天気") == ["天気/c"]
 
 
 @pytest.mark.parametrize("value", ["True", "TRUE", "tRuE"])
-def test_official_is_read_without_regard_to_case(client_with: ClientWith, value: str) -> None:
+def test_official_ignores_case(client_with: ClientWith, value: str) -> None:
     client = client_with(*FILTERED)
-    assert found(client, official=value) == found(client, official="true")
-    assert found(client, official="False") == found(client, official="false")
+    assert found_widgets(client, official=value) == found_widgets(client, official="true")
+    assert found_widgets(client, official="False") == found_widgets(client, official="false")
 
 
-def test_empty_official_is_as_if_absent(client_with: ClientWith) -> None:
+def test_empty_official_is_ignored(client_with: ClientWith) -> None:
     client = client_with(*FILTERED)
-    assert found(client, official="") == found(client)
+    assert found_widgets(client, official="") == found_widgets(client)
 
 
 @pytest.mark.parametrize("value", ["1", "0", "yes", "null", " true", "true\0", "falſe", "ｔｒｕｅ"])
-def test_official_that_is_neither_true_nor_false_is_400(demo: FlaskClient, value: str) -> None:
+def test_invalid_official_is_400(demo: FlaskClient, value: str) -> None:
     response = demo.get(SEARCH, query_string={"official": value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
@@ -252,7 +254,7 @@ def test_official_that_is_neither_true_nor_false_is_400(demo: FlaskClient, value
     assert json.dumps(value, ensure_ascii=False)[1:-1] in message
 
 
-ORDERED = ["b/many", "b/some", "c/a", "c/b", "d/a", "a/zero", "a/unsaid", "b/unsaid"]
+ORDERED = ["b/many", "b/some", "c/a", "c/b", "d/a", "a/zero", "a/unset", "b/unset"]
 
 
 @pytest.mark.parametrize("parameters", [{}, {"official": "false"}, {"q": "widget"}], ids=repr)
@@ -264,13 +266,13 @@ def test_order_is_by_downloads_then_scope_then_name(
         document(path, downloadCount=count, displayName="A widget")
         for path, count in zip(ORDERED, counts, strict=True)
     ]
-    assert found(client_with(*reversed(documents)), **parameters) == ORDERED
+    assert found_widgets(client_with(*reversed(documents)), **parameters) == ORDERED
 
 
 def test_order_in_a_scope_is_by_downloads_then_name(client_with: ClientWith) -> None:
-    counts = {"a/unsaid": None, "a/zero": 0, "a/y": 2, "a/x": 2, "a/most": 10}
+    counts = {"a/unset": None, "a/zero": 0, "a/y": 2, "a/x": 2, "a/most": 10}
     client = client_with(*(document(path, downloadCount=n) for path, n in counts.items()))
-    assert found(client, scope="a") == ["a/most", "a/x", "a/y", "a/zero", "a/unsaid"]
+    assert found_widgets(client, scope="a") == ["a/most", "a/x", "a/y", "a/zero", "a/unset"]
 
 
 def test_install_changes_the_count_and_the_order(client_with: ClientWith) -> None:

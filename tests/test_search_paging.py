@@ -18,29 +18,29 @@ def search(client: FlaskClient, **parameters: Any) -> Json:
     return response.get_json()
 
 
-def numbers(answer: Json) -> list[int]:
-    """The widgets of an answer by the numbers that widgets() gave them."""
-    return [int(widget["name"]) for widget in answer["widgets"]]
+def numbers(response: Json) -> list[int]:
+    """Return the numbers that widgets() gave to the widgets of the page."""
+    return [int(widget["name"]) for widget in response["widgets"]]
 
 
 def widgets(count: int) -> list[Json]:
-    """Widgets that search puts in the order of their numbers, among some that it does not list."""
+    """Return widgets that search orders by their numbers, and some that are unlisted."""
     listed = [document(f"a/{n:03}", downloadCount=1000 - n // 3) for n in range(count)]
     return listed + [document(f"a/hidden-{n}", listed=False) for n in range(3)]
 
 
-def test_first_page_has_20_where_nothing_is_asked(client_with: ClientWith) -> None:
-    answer = search(client_with(*widgets(21)))
-    assert numbers(answer) == list(range(20))
-    assert (answer["total"], answer["page"], answer["limit"]) == (21, 1, 20)
+def test_default_page_has_20_widgets(client_with: ClientWith) -> None:
+    body = search(client_with(*widgets(21)))
+    assert numbers(body) == list(range(20))
+    assert (body["total"], body["page"], body["limit"]) == (21, 1, 20)
 
 
 def test_limit_over_100_is_100(client_with: ClientWith) -> None:
     client = client_with(*widgets(102))
     for limit in ("100", "101", "1000", str(2**53 - 1)):
-        answer = search(client, limit=limit)
-        assert numbers(answer) == list(range(100))
-        assert (answer["total"], answer["page"], answer["limit"]) == (102, 1, 100)
+        body = search(client, limit=limit)
+        assert numbers(body) == list(range(100))
+        assert (body["total"], body["page"], body["limit"]) == (102, 1, 100)
     assert numbers(search(client, limit="101", page="2")) == [100, 101]
 
 
@@ -59,12 +59,12 @@ def test_limit_over_100_is_100(client_with: ClientWith) -> None:
         ("02", "003", [3, 4]),
     ],
 )
-def test_page_and_limit_cut_the_list(
+def test_page_and_limit_select_the_widgets(
     client_with: ClientWith, page: str, limit: str, expected: list[int]
 ) -> None:
-    answer = search(client_with(*widgets(5)), page=page, limit=limit)
-    assert numbers(answer) == expected
-    assert (answer["total"], answer["page"], answer["limit"]) == (5, int(page), int(limit))
+    body = search(client_with(*widgets(5)), page=page, limit=limit)
+    assert numbers(body) == expected
+    assert (body["total"], body["page"], body["limit"]) == (5, int(page), int(limit))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_page_and_limit_cut_the_list(
     [({}, 41), ({"scope": "a"}, 31), ({"q": "0"}, 41), ({"q": "widget"}, 41)],
     ids=repr,
 )
-def test_pages_together_hold_every_widget_once(
+def test_pages_together_contain_every_widget_once(
     client_with: ClientWith, filters: dict[str, str], total: int
 ) -> None:
     client = client_with(
@@ -83,16 +83,16 @@ def test_pages_together_hold_every_widget_once(
     for limit in (1, 7, 20):
         paged: list[int] = []
         for page in range(1, 50):
-            answer = search(client, page=page, limit=limit, **filters)
-            assert (answer["total"], answer["page"], answer["limit"]) == (total, page, limit)
-            if not answer["widgets"]:
+            body = search(client, page=page, limit=limit, **filters)
+            assert (body["total"], body["page"], body["limit"]) == (total, page, limit)
+            if not body["widgets"]:
                 break
-            paged += numbers(answer)
+            paged += numbers(body)
         assert paged == whole
 
 
 @pytest.mark.parametrize("page", [2, 2**31, 2**32 + 1, 2**53 - 1])
-def test_page_past_the_end_is_empty_and_has_the_true_total(
+def test_page_past_the_end_is_empty_with_the_right_total(
     client_with: ClientWith, page: int
 ) -> None:
     client = client_with(document("a/000"))
@@ -102,28 +102,28 @@ def test_page_past_the_end_is_empty_and_has_the_true_total(
 
 
 def test_greatest_page_and_limit_give_an_empty_page(client_with: ClientWith) -> None:
-    answer = search(client_with(document()), page=2**53 - 1, limit=2**53 - 1)
-    assert answer == {"widgets": [], "total": 1, "page": 2**53 - 1, "limit": 100}
+    body = search(client_with(document()), page=2**53 - 1, limit=2**53 - 1)
+    assert body == {"widgets": [], "total": 1, "page": 2**53 - 1, "limit": 100}
 
 
 @pytest.mark.parametrize("query", ["page=", "page", "limit=", "limit", "page=&limit=&official="])
-def test_empty_page_and_limit_are_as_if_absent(client_with: ClientWith, query: str) -> None:
+def test_empty_page_and_limit_are_ignored(client_with: ClientWith, query: str) -> None:
     client = client_with(*widgets(3))
     assert client.get(f"{SEARCH}?{query}").json == search(client)
 
 
-def test_any_number_of_leading_zeros_changes_nothing(client_with: ClientWith) -> None:
+def test_leading_zeros_are_ignored(client_with: ClientWith) -> None:
     client = client_with(*widgets(3))
-    answer = search(client, page="0" * 5000 + "2", limit="0" * 5000 + "1")
-    assert numbers(answer) == [1]
-    assert (answer["page"], answer["limit"]) == (2, 1)
+    body = search(client, page="0" * 5000 + "2", limit="0" * 5000 + "1")
+    assert numbers(body) == [1]
+    assert (body["page"], body["limit"]) == (2, 1)
 
 
 def test_page_past_the_end_of_an_empty_catalog_has_total_0(client_with: ClientWith) -> None:
     assert search(client_with(), page=3) == {"widgets": [], "total": 0, "page": 3, "limit": 20}
 
 
-NOT_ALLOWED = {
+INVALID = {
     "zero": "0",
     "zeros": "000",
     "negative": "-1",
@@ -145,17 +145,15 @@ NOT_ALLOWED = {
     "NaN": "NaN",
     "quotes": '"5"',
     "SQL": "1; DROP TABLE widget",
-    "more than JavaScript holds": "9007199254740992",
-    "more than SQLite holds": "9223372036854775808",
-    "more than a double holds": "1" + "0" * 70,
+    "greater than 2^53-1": "9007199254740992",
+    "greater than 2^63-1": "9223372036854775808",
+    "70 zeros": "1" + "0" * 70,
 }
 
 
 @pytest.mark.parametrize("name", ["page", "limit"])
-@pytest.mark.parametrize("value", NOT_ALLOWED.values(), ids=NOT_ALLOWED)
-def test_what_is_no_whole_number_from_1_to_the_greatest_is_400(
-    demo: FlaskClient, name: str, value: str
-) -> None:
+@pytest.mark.parametrize("value", INVALID.values(), ids=INVALID)
+def test_invalid_page_or_limit_is_400(demo: FlaskClient, name: str, value: str) -> None:
     response = demo.get(SEARCH, query_string={name: value})
     assert response.status_code == 400
     assert list(response.get_json()) == ["error"]
@@ -165,7 +163,7 @@ def test_what_is_no_whole_number_from_1_to_the_greatest_is_400(
     assert quoted in message or quoted.replace('\\"', '"') in message
 
 
-def test_message_does_not_repeat_a_long_value_whole(demo: FlaskClient) -> None:
+def test_message_cuts_a_long_value(demo: FlaskClient) -> None:
     response = demo.get(SEARCH, query_string={"page": "x" * 5000})
     assert response.status_code == 400
     message = response.get_json()["error"]
@@ -176,6 +174,6 @@ def test_message_does_not_repeat_a_long_value_whole(demo: FlaskClient) -> None:
 @pytest.mark.parametrize(
     "query", ["page=0&limit=5", "page=1&limit=0", "q=x&page=0", "page=&limit=-1"]
 )
-def test_one_bad_parameter_is_enough_for_400(demo: FlaskClient, query: str) -> None:
+def test_one_invalid_parameter_is_400(demo: FlaskClient, query: str) -> None:
     response = demo.get(f"{SEARCH}?{query}")
     assert (response.status_code, response.mimetype) == (400, "application/json")

@@ -1,4 +1,4 @@
-"""What people look for comes first: judged by hand on the demo catalog and on a larger one."""
+"""Quality of the results: the expected widgets come first, in the demo catalog and a larger one."""
 
 from collections.abc import Callable
 from itertools import product
@@ -7,8 +7,8 @@ import pytest
 from builders import Json, document
 from flask.testing import FlaskClient
 
-# What is typed, how many widgets are found, and the first of them.
-JUDGED = [
+# The query, the number of results, and the first of them.
+EXPECTED = [
     ("clock", 1, ["clock"]),
     ("CLOCK world", 1, ["clock"]),
     ("weather", 4, ["weather", "air-quality", "meteo-marine", "rain-radar"]),
@@ -42,13 +42,13 @@ JUDGED = [
 ]
 
 
-@pytest.mark.parametrize(("q", "total", "first"), JUDGED, ids=[q for q, _, _ in JUDGED])
-def test_demo_catalog_answers_as_judged(
+@pytest.mark.parametrize(("q", "total", "first"), EXPECTED, ids=[q for q, _, _ in EXPECTED])
+def test_demo_catalog_gives_the_expected_results(
     demo: FlaskClient, q: str, total: int, first: list[str]
 ) -> None:
-    answer = demo.get("/api/v1/widgets/search", query_string={"q": q}).json
-    assert answer["total"] == total
-    assert [widget["name"] for widget in answer["widgets"]][: len(first)] == first
+    body = demo.get("/api/v1/widgets/search", query_string={"q": q}).json
+    assert body["total"] == total
+    assert [widget["name"] for widget in body["widgets"]][: len(first)] == first
 
 
 ADJECTIVES = ["Simple", "Live", "Café", "Tiny", "World", "Élan", "東京", "Team"]
@@ -56,7 +56,7 @@ THINGS = ["Clock", "Weather", "Notes", "Radar", "Timer", "Board", "時計", "Kal
 
 
 def larger_catalog() -> list[Json]:
-    """Each pair of words once in a name, and beside it another pair in the description."""
+    """Return a widget for each pair of words, with a word of another pair in its description."""
     pairs = list(product(ADJECTIVES, THINGS))
     return [
         document(
@@ -73,7 +73,8 @@ LARGER = [
     ("world clock", "World Clock"),
     ("clock world", "World Clock"),
     ("cafe notes", "Café Notes"),
-    ("elan", "Élan 時計"),  # the most installed of the eight
+    # The one with the most downloads of eight.
+    ("elan", "Élan 時計"),
     ("東京", "東京 Weather"),
     ("京 時", "東京 時計"),
     ("tiny dar", "Tiny Radar"),
@@ -81,9 +82,9 @@ LARGER = [
 
 
 @pytest.mark.parametrize(("q", "first"), LARGER, ids=[q for q, _ in LARGER])
-def test_larger_catalog_shows_the_name_that_was_meant_first(
+def test_larger_catalog_shows_the_expected_name_first(
     client_with: Callable[..., FlaskClient], q: str, first: str
 ) -> None:
     client = client_with(*larger_catalog())
-    answer = client.get("/api/v1/widgets/search", query_string={"q": q}).json
-    assert answer["widgets"][0]["displayName"] == first
+    body = client.get("/api/v1/widgets/search", query_string={"q": q}).json
+    assert body["widgets"][0]["displayName"] == first

@@ -1,3 +1,5 @@
+"""Versions and ranges: the same results as node-semver and the semver package, in linear time."""
+
 import json
 import sqlite3
 import time
@@ -17,12 +19,12 @@ from catalog.semver_ranges import (
     satisfies,
 )
 
-# The answers of node-semver itself; the file's own "format" says how to read it.
+# Results of node-semver; the key "format" in the file describes it.
 NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_text("utf-8"))
 GRID_VERSIONS = NODE["grid"]["versions"]
 GRID_RANGES = NODE["grid"]["ranges"]
 
-unhurried = settings(deadline=None)
+no_deadline = settings(deadline=None)
 
 numbers = st.integers(0, 12).map(str) | st.integers(0, 2**53 - 1).map(str)
 cores = st.tuples(numbers, numbers, numbers).map(".".join)
@@ -31,7 +33,7 @@ identifiers = st.sampled_from(["0", "1", "10", "2", "a", "a-", "A", "-", "1a"]) 
 identifiers |= st.integers(0, 10**30).map(str)
 prereleases = st.lists(identifiers, min_size=1, max_size=4).map(".".join)
 builds = st.lists(words | numbers.map("0".__add__), min_size=1, max_size=2).map(".".join)
-# Few distinct cores, so that prereleases of the same version meet.
+# Few distinct releases, so that prereleases of the same one are compared.
 releases = st.sampled_from(["0.0.0", "1.2.3", "1.2.10"]) | cores
 versions = st.builds(
     lambda release, prerelease, build: f"{release}{prerelease}{build}",
@@ -54,15 +56,15 @@ def without_build(version):
     return version.partition("+")[0]
 
 
-# Against node's answers
+# Comparison with node
 
 
-def test_every_case_of_node_has_the_same_answer():
+def test_every_case_has_the_result_of_node():
     differing = [case for case in NODE["cases"] if satisfies(case[1], case[0]) is not case[2]]
     assert differing == []
 
 
-def test_every_range_of_the_grid_has_the_validity_that_node_gives():
+def test_every_range_of_the_grid_is_valid_if_node_says_so():
     assert [text for text, valid, _ in GRID_RANGES if is_range(text) is not valid] == []
 
 
@@ -72,7 +74,7 @@ def test_every_range_of_the_grid_admits_the_versions_that_node_admits(text, admi
     assert [version for version in GRID_VERSIONS if satisfies(version, text)] == expected
 
 
-def test_every_version_has_the_validity_that_node_gives():
+def test_every_version_is_valid_if_node_says_so():
     assert [text for text, valid in NODE["versions"] if is_version(text) is not valid] == []
 
 
@@ -81,7 +83,7 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         assert sign(precedence(a), precedence(b)) == expected, (a, b)
 
 
-# What node 7.8.6 answers where its grammar says nothing, and the data above asks nothing.
+# Results of node 7.8.6 for ranges beyond its grammar, which the data above does not have.
 @pytest.mark.parametrize(
     ("text", "admits", "refuses"),
     [
@@ -127,7 +129,7 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         ("+b", "0.0.1", "0.0.1-a"),
         ("1.2.3+b+c", "1.2.3", "1.2.4"),
         ("1|+b|2", "", ""),
-        # What counts as "*" hides the alternatives beside it, and what does not, not
+        # What counts as "*" hides the other alternatives, the rest does not
         (">=0 || 1.2.3-b", "1.2.3", "1.2.3-b"),
         ("0.0.0 - x || 1.2.3-b", "1.2.3", "1.2.3-b"),
         (">=v0.0.0 || 1.2.3-b", "1.2.3-b", "1.2.3-a"),
@@ -145,7 +147,7 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         ("<=1.2.3-9007199254740992", "1.2.3-9007199254740993.1", "1.2.3-9007199254740992.1"),
     ],
 )
-def test_odd_ranges_are_read_as_node_reads_them(text, admits, refuses):
+def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
     assert is_range(text) is bool(admits)
     if admits:
         assert satisfies(admits, text)
@@ -157,9 +159,9 @@ def test_odd_ranges_are_read_as_node_reads_them(text, admits, refuses):
 # Versions and their order
 
 
-@unhurried
+@no_deadline
 @given(versions)
-def test_whatever_is_put_together_as_semver_says_is_a_version(version):
+def test_generated_semver_is_valid(version):
     assert is_version(version)
 
 
@@ -169,13 +171,13 @@ def test_precedence_sorts_the_grid_as_the_semver_package_does():
     assert sorted(versions, key=precedence) == sorted(versions, key=Version.parse)
 
 
-@unhurried
+@no_deadline
 @given(versions, versions)
 def test_precedence_sorts_as_the_semver_package_compares(a, b):
     assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
 
 
-@unhurried
+@no_deadline
 @given(releases, prereleases, prereleases)
 def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release, one, other):
     a, b = f"{release}-{one}", f"{release}-{other}"
@@ -183,7 +185,7 @@ def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release,
     assert precedence(a) < precedence(release)
 
 
-@unhurried
+@no_deadline
 @given(versions, builds)
 def test_build_metadata_does_not_change_precedence(version, build):
     assert precedence(f"{without_build(version)}+{build}") == precedence(version)
@@ -200,7 +202,7 @@ def test_sqlite_sorts_by_precedence():
     assert [version for (version,) in rows] == in_order
 
 
-def test_precedence_of_what_is_no_version_is_an_error_that_shows_it():
+def test_precedence_of_an_invalid_version_is_an_error():
     with pytest.raises(ValueError, match=r"'1\.2\\n' is not a semantic version"):
         precedence("1.2\n")
 
@@ -208,7 +210,7 @@ def test_precedence_of_what_is_no_version_is_an_error_that_shows_it():
 # Ranges
 
 
-@unhurried
+@no_deadline
 @given(versions)
 def test_a_version_is_a_range_that_admits_itself(version):
     assert satisfies(version, version)
@@ -217,28 +219,28 @@ def test_a_version_is_a_range_that_admits_itself(version):
     assert not satisfies(version, f">{version}")
 
 
-@unhurried
+@no_deadline
 @given(releases, simples, simples)
 def test_a_space_means_both_and_bars_mean_either(release, one, other):
     if is_range(one) and is_range(other):
-        answers = satisfies(release, one), satisfies(release, other)
-        assert satisfies(release, f"{one} {other}") is all(answers)
-        assert satisfies(release, f"{one}||{other}") is any(answers)
+        results = satisfies(release, one), satisfies(release, other)
+        assert satisfies(release, f"{one} {other}") is all(results)
+        assert satisfies(release, f"{one}||{other}") is any(results)
     else:
         assert not is_range(f"{one} {other}")
         assert not is_range(f"{one}||{other}")
 
 
-@unhurried
+@no_deadline
 @given(versions, prereleases, simples)
-def test_a_prerelease_is_refused_where_the_range_names_none(version, prerelease, text):
+def test_range_without_a_prerelease_admits_none(version, prerelease, text):
     assert not satisfies(f"{without_build(version).partition('-')[0]}-{prerelease}", text)
 
 
 @pytest.mark.parametrize(
     "space", list("\t\n\v\f\r \u00a0\u1680\u2003\u2028\u202f\u205f\u3000\ufeff")
 )
-def test_whatever_javascript_calls_white_space_separates(space):
+def test_white_space_of_javascript_separates(space):
     text = f"{space}>={space * 2}1.2.3{space}<2{space}||{space}3{space}-{space}4{space}"
     assert [v for v in ("1.2.2", "1.9.9", "2.0.0", "4.9.9") if satisfies(v, text)] == [
         "1.9.9",
@@ -247,17 +249,17 @@ def test_whatever_javascript_calls_white_space_separates(space):
 
 
 @pytest.mark.parametrize("character", list("\x1c\x1d\x1e\x1f\x85\x00\u180e\u200b\u2060"))
-def test_whatever_javascript_does_not_call_white_space_makes_a_range_invalid(character):
+def test_other_control_characters_make_a_range_invalid(character):
     assert not is_range(f">=1.2.3{character}<2")
     assert not is_range(f"{character}1.2.3")
 
 
-# Any text at all
+# Any text
 
 
-@unhurried
+@no_deadline
 @given(st.text() | range_like)
-def test_any_text_is_answered(text):
+def test_results_for_any_text_are_consistent(text):
     assert is_version(text) in (True, False)
     assert is_range(text) in (True, False)
     assert satisfies(text, text) is (is_version(text) and is_range(text))
@@ -265,7 +267,7 @@ def test_any_text_is_answered(text):
     assert not satisfies(text, "*") or is_version(text)
 
 
-@unhurried
+@no_deadline
 @given(range_like)
 def test_spaces_around_a_range_change_nothing(text):
     assert is_range(f"\t {text}\u00a0\n") is is_range(text)
@@ -298,7 +300,7 @@ def test_a_range_has_at_most_4096_characters():
     assert not satisfies("1.2.3", "*".ljust(4097))
 
 
-# What node 7.8.6 says of ranges over 256 characters, and of the longest numbers, identifiers and
+# Results of node 7.8.6 for ranges over 256 characters, and for the longest numbers, identifiers and
 # versions in them.
 @pytest.mark.parametrize(
     ("text", "admits", "refuses"),
@@ -336,7 +338,7 @@ def test_a_range_has_at_most_4096_characters():
         (f"*1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
     ],
 )
-def test_long_ranges_are_read_as_node_reads_them(text, admits, refuses):
+def test_long_ranges_are_parsed_like_node_does(text, admits, refuses):
     assert is_range(text) is bool(admits)
     if admits:
         assert satisfies(admits, text)
@@ -347,7 +349,7 @@ def test_long_ranges_are_read_as_node_reads_them(text, admits, refuses):
 
 STARTS = ("", "~", "^", ">", "1.2.3-", "1.2.3+", "1.2.3 - ", "=v", "1.x.x-", "<v", " 1")
 PIECES = " |1|0|-|.|v|=|= |v |> |~ |~> |^ |*|x.|1.|+|a.|1-|+a|+a | - |1 - |1.2.3-|-1.|=*|>= *"
-# Many words that differ, which no parser can take for one.
+# Many different words, so that no cache of words helps.
 WORDS = {
     "numbers": " ".join(map(str, range(100, 2000))),
     "alternatives": "||".join(map(str, range(100, 2000))),
@@ -383,7 +385,7 @@ def test_many_words_take_little_time(words):
     assert time.thread_time() - begun < 0.25
 
 
-def test_long_ranges_are_not_kept_in_memory():
+def test_long_ranges_are_not_cached():
     starts = range(10_000, 30_000, 500)
     texts = ["||".join(f"~{n}" for n in range(start, start + 500)) for start in starts]
     tracemalloc.start()

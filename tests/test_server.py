@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from builders import document
-from click import ClickException
 from conftest import ROOT, Server
 
 from app import create_app
 from catalog.documents import check_document
+from catalog.settings import SettingError
 from catalog.store import writes
 from catalog.store.database import Database
 
@@ -254,7 +254,7 @@ def test_an_invalid_setting_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(f"CATALOG_{name}", value)
-    with pytest.raises(ClickException, match=f"^CATALOG_{name} must be .+[.]$"):
+    with pytest.raises(SettingError, match=f"^CATALOG_{name} must be .+[.]$"):
         create_app()
 
 

@@ -200,7 +200,7 @@ def test_sockets_of_another_process_are_ignored(
     assert port != listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 1])
+@pytest.mark.parametrize("pid", [os.getpid(), 1], ids=["own", "other"])
 def test_the_variables_are_removed_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, pid: int
 ) -> None:

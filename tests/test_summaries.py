@@ -1,4 +1,4 @@
-"""The summaries in search results: always those of the catalog as it is, whatever has changed."""
+"""The summaries in search results: up to date after every kind of change."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ CHANGES: dict[str, list[Statement]] = {
     "new widget": put(document("acme/new", OLD, NEWEST, NEW)),
     "new widget, unlisted": put(document("acme/new", OLD, listed=False)),
     "installed": writes.count_install("acme", "clock"),
-    "counted": put(document("acme/clock", displayName="Clock", downloadCount=0)),
+    "count reset": put(document("acme/clock", displayName="Clock", downloadCount=0)),
     "pruned": writes.remove_all_but([check_document(document("acme/clock", OLD))]),
     **{
         name: [(sql, {})]
@@ -64,7 +64,7 @@ CHANGES: dict[str, list[Statement]] = {
             "listed": "UPDATE widget SET listed = 1",
             "renamed": "UPDATE widget SET name = name || '-2'",
             "moved": "UPDATE widget SET scope = 'beta'",
-            "version given to another": "UPDATE version SET widget_id = 3 WHERE id IN (1, 2)",
+            "version moved": "UPDATE version SET widget_id = 3 WHERE id IN (1, 2)",
             "widget deleted": "DELETE FROM widget WHERE name = 'clock'",
             "all widgets deleted": "DELETE FROM widget",
         }.items()
@@ -79,7 +79,7 @@ def pages(app: Flask) -> list[bytes]:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_after_any_change_search_shows_what_a_catalog_imported_afresh_would(
+def test_search_after_a_change_is_that_of_the_exported_and_imported_catalog(
     app_with: Callable[..., Flask], change: list[Statement]
 ) -> None:
     app = app_with(*CATALOG)
@@ -106,7 +106,7 @@ def test_each_host_gets_its_own_bundle_url(app_with: Callable[..., Flask]) -> No
 
 @pytest.mark.parametrize("limit", [1, 2], ids=["a cached page", "another page"])
 @pytest.mark.parametrize("threads", [1, 2], ids=["the same thread", "a new thread"])
-def test_another_file_at_the_path_with_the_same_revision_is_read(
+def test_replaced_file_with_the_same_revision_is_read(
     app_with: Callable[..., Flask], threads: int, limit: int
 ) -> None:
     app = app_with(document("acme/clock", displayName="Clock"))

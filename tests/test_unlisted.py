@@ -1,13 +1,14 @@
-"""An unlisted widget leaves no trace: not a byte of any public answer tells that it is there."""
+"""Unlisted widgets are invisible: they change no byte of any public response."""
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import Server
+from conftest import headers_without_date
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from catalog.documents import check_document
 from catalog.store import writes
@@ -54,50 +55,51 @@ PATHS = [
     *(f"/widgets/{path}" for path in HIDDEN),
 ]
 
-Answer = tuple[int, list[tuple[str, str]], bytes]
+ResponseParts = tuple[int, dict[str, str], bytes]
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "catalog.db")
-    database.create(put(*LISTED))
-    yield database
+def app(app_with: Callable[..., Flask]) -> Flask:
+    return app_with(*LISTED)
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def put(app: Flask, *documents: dict[str, Any]) -> None:
+    """Add or update the widgets, as another process would."""
+    database = Database(app.config["DATABASE"])
+    database.write(writes.put_documents(map(check_document, documents)))
     database.close()
-
-
-@pytest.fixture
-def server(catalog: Database) -> Iterator[Server]:
-    with Server(catalog.path) as running:
-        yield running
-
-
-def put(*documents: dict[str, Any]) -> list[tuple[str, Any]]:
-    return writes.put_documents(map(check_document, documents))
 
 
 def hidden(path: str, *versions: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return document(path, *(versions or (version(),)), listed=False, **fields)
 
 
-def answers(server: Server, etags: dict[str, str]) -> dict[str, Answer]:
-    """What the public is told, with and without a body, and to whoever has an earlier answer."""
-    told = {}
-    for path in PATHS:
+def parts(response: TestResponse) -> ResponseParts:
+    return response.status_code, headers_without_date(response), response.data
+
+
+def responses(client: FlaskClient, etags: dict[str, str]) -> dict[str, ResponseParts]:
+    """Return the public responses to several methods, and to clients with earlier ETags."""
+    return {
+        f"{method} {path} {headers}": parts(client.open(path, method=method, headers=headers))
+        for path in PATHS
         for method, headers in (
             ("GET", {}),
             ("HEAD", {}),
             ("OPTIONS", {}),
-            ("GET", {"If_None_Match": etags.get(path, '"none"')}),
-        ):
-            response, body = server.request(method, path, **headers)
-            kept = [pair for pair in response.headers.items() if pair[0] != "Date"]
-            told[f"{method} {path} {headers}"] = (response.status, kept, body)
-    return told
+            ("GET", {"If-None-Match": etags.get(path, '"none"')}),
+        )
+    }
 
 
-def etags(server: Server) -> dict[str, str]:
-    given = {path: server.request("GET", path)[0].headers["ETag"] for path in PATHS}
-    return {path: etag for path, etag in given.items() if etag}
+def current_etags(client: FlaskClient) -> dict[str, str]:
+    etags = {path: client.get(path).headers.get("ETag") for path in PATHS}
+    return {path: etag for path, etag in etags.items() if etag}
 
 
 CHANGES = {
@@ -107,7 +109,7 @@ CHANGES = {
         for path in HIDDEN
     ],
     "installed": [hidden(path, downloadCount=2**53 - 1) for path in HIDDEN],
-    "given versions": [
+    "with versions": [
         hidden(path, version("1.0.0", yanked=True), version("9.9.9", sdkVersion="^9.0.0"))
         for path in HIDDEN
     ],
@@ -115,50 +117,45 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_answer_changes_by_what_is_unlisted(
-    catalog: Database, server: Server, change: str
-) -> None:
-    held = etags(server)
-    before = answers(server, held)
-    catalog.write(put(*(hidden(path) for path in HIDDEN)))
-    catalog.write(put(*CHANGES[change]))
-    assert answers(server, held) == before
+def test_unlisted_widgets_change_no_response(app: Flask, client: FlaskClient, change: str) -> None:
+    etags = current_etags(client)
+    before = responses(client, etags)
+    put(app, *(hidden(path) for path in HIDDEN))
+    put(app, *CHANGES[change])
+    assert responses(client, etags) == before
 
 
-def test_no_answer_changes_by_installs_of_what_is_unlisted(
-    catalog: Database, server: Server
-) -> None:
-    catalog.write(put(*(hidden(path) for path in HIDDEN)))
-    held = etags(server)
-    before = answers(server, held)
+def test_installs_of_unlisted_widgets_change_no_response(app: Flask, client: FlaskClient) -> None:
+    put(app, *(hidden(path) for path in HIDDEN))
+    etags = current_etags(client)
+    before = responses(client, etags)
     for path in HIDDEN * 2:
-        assert server.request("POST", V1 + path)[0].status == 200
-    assert answers(server, held) == before
+        assert client.post(V1 + path).status_code == 200
+    assert responses(client, etags) == before
 
 
-def test_what_is_unlisted_after_all_is_as_if_it_had_never_been(
-    catalog: Database, server: Server
+def test_responses_after_unlisting_are_those_of_before_listing(
+    app: Flask, client: FlaskClient
 ) -> None:
-    held = etags(server)
-    before = answers(server, held)
-    shown = [document(path, version(), downloadCount=9, isOfficial=True) for path in HIDDEN]
-    catalog.write(put(*shown))
-    assert answers(server, held) != before
-    catalog.write(put(*(hidden(path) for path in HIDDEN)))
-    assert answers(server, held) == before
+    etags = current_etags(client)
+    before = responses(client, etags)
+    listed = [document(path, version(), downloadCount=9, isOfficial=True) for path in HIDDEN]
+    put(app, *listed)
+    assert responses(client, etags) != before
+    put(app, *(hidden(path) for path in HIDDEN))
+    assert responses(client, etags) == before
 
 
-def test_an_unlisted_widget_is_refused_in_the_words_of_one_that_is_not_there(
-    catalog: Database, server: Server
+@pytest.mark.parametrize(
+    ("path", "name"), [(V1 + "acme/{}", "secret"), ("/api/widgets/{}/registry.json", "hidden")]
+)
+def test_error_for_an_unlisted_widget_is_that_for_a_missing_one(
+    app: Flask, client: FlaskClient, path: str, name: str
 ) -> None:
-    catalog.write(put(*(hidden(path) for path in HIDDEN)))
-
-    def told(path: str, name: str) -> tuple[int, list[tuple[str, str]], object]:
-        response, body = server.request("GET", path.format(name))
-        kept = [pair for pair in response.headers.items() if pair[0] != "Date"]
-        return response.status, kept, json.loads(body.decode().replace(name, "it"))
-
-    assert told(V1 + "acme/{}", "secret") == told(V1 + "acme/{}", "absent")
-    assert told("/api/widgets/{}/registry.json", "hidden") == told(
-        "/api/widgets/{}/registry.json", "absent"
-    )
+    put(app, *(hidden(path) for path in HIDDEN))
+    unlisted = client.get(path.format(name))
+    # A name of the same length, so that Content-Length is the same.
+    missing = client.get(path.format("absent"))
+    assert unlisted.status_code == missing.status_code == 404
+    assert unlisted.headers == missing.headers
+    assert unlisted.text.replace(name, "absent") == missing.text

@@ -1,18 +1,18 @@
-"""Parts of a file for Range requests, as RFC 9110 section 14 has them."""
+"""Range requests: the part of a file that a client requests, by RFC 9110 section 14."""
 
 import os
 import re
 from typing import BinaryIO
 
-# Of more digits, int() could refuse the number: such a range is ignored as a malformed one is.
+# int() fails on more than 4,300 digits. A range with that many is ignored like a malformed one.
 _RANGE = re.compile("([0-9]{0,4000})-([0-9]{0,4000})")
 
 
-def requested_part(header: str, size: int) -> range | None:
-    """The bytes of a file of this size that a Range header asks for.
+def parse_range(header: str, size: int) -> range | None:
+    """Return the bytes of a file of this size that a Range header requests.
 
-    None stands for the whole file: the header is malformed, has another unit, or asks for several
-    parts. The range is empty where the file has none of the bytes.
+    None means the whole file: the header is malformed, has another unit, or requests several
+    parts. The range is empty if the file has none of the bytes.
     """
     unit, _, ranges = header.partition("=")
     specs = [spec for spec in (part.strip(" \t") for part in ranges.split(",")) if spec]
@@ -21,7 +21,7 @@ def requested_part(header: str, size: int) -> range | None:
         return None
     if not spec[1]:
         length = int(spec[2])
-        # No part can be named of a file without bytes: its end is the whole of it.
+        # The end of an empty file is the whole file.
         return range(max(size - length, 0), size) if size or not length else None
     first = int(spec[1])
     last = int(spec[2]) if spec[2] else size - 1
@@ -31,10 +31,7 @@ def requested_part(header: str, size: int) -> range | None:
 
 
 class FilePart:
-    """Some bytes of an open file, as a file of their own for wsgi.file_wrapper.
-
-    A server that reads a file to its end must not read past the end of the part.
-    """
+    """A part of an open file, which wsgi.file_wrapper reads like a whole file."""
 
     def __init__(self, file: BinaryIO, part: range) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Every other /api/* path: it needs a session, and says no more than that."""
+"""All other /api/* paths are internal: 401, whether or not the path exists."""
 
 from flask import Blueprint, Response, abort, jsonify, request
 
@@ -11,8 +11,8 @@ def unmatched() -> Response:
     methods = known_methods(request.path)
     if methods:
         return options_or_405(methods)
-    slipped = request.path.endswith("/") and known_methods(request.path[:-1])
-    if slipped or request.path.startswith("/api/v1/"):
+    has_extra_slash = request.path.endswith("/") and known_methods(request.path[:-1])
+    if has_extra_slash or request.path.startswith("/api/v1/"):
         abort(404)
     response = jsonify(error="This path is internal and needs a session.")
     response.status_code = 401

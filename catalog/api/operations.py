@@ -1,4 +1,4 @@
-"""Operational endpoints: for whoever runs the service, with no promise of stability."""
+"""Operational endpoints: for the operator of the service, without a promise of stability."""
 
 import sqlite3
 
@@ -10,7 +10,7 @@ from catalog.store.database import Database
 from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
 from catalog.store.sqlite import Connection, DatabaseError, DeadlineExceeded, snapshot
 
-Revision = tuple[int, int]
+StatsRevision = tuple[int, int]
 
 operations = Blueprint("operations", __name__, url_prefix="/api")
 
@@ -18,16 +18,18 @@ operations = Blueprint("operations", __name__, url_prefix="/api")
 @operations.get("/health")
 def health() -> tuple[Response, int, dict[str, str]]:
     try:
-        said, status = database_health()
+        body, status = check_health()
     except DeadlineExceeded:
+        # At any other deadline the request begins again in another thread.
         if not current_app.extensions["database"].deadline.is_final:
             raise
-        said, status = {"status": "unavailable", "error": "The database takes too long."}, 503
-    return jsonify(said), status, {"Cache-Control": "no-store"}
+        body = {"status": "unavailable", "error": "The database did not respond in time."}
+        status = 503
+    return jsonify(body), status, {"Cache-Control": "no-store"}
 
 
-def database_health() -> tuple[dict[str, str], int]:
-    """What can be done with the database now, as a response body and its status."""
+def check_health() -> tuple[dict[str, str], int]:
+    """Return the response body and status for what can be done with the database now."""
     database: Database = current_app.extensions["database"]
     try:
         with database.read() as connection:
@@ -44,7 +46,7 @@ def database_health() -> tuple[dict[str, str], int]:
 
 
 @operations.get("/version")
-def version() -> Response:
+def service_version() -> Response:
     return jsonify(version=__version__)
 
 
@@ -53,8 +55,8 @@ def cli_version() -> Response:
     return jsonify(minimumVersion=current_app.config["MINIMUM_CLI_VERSION"])
 
 
-# The scopes are read off an index, one step for each. A sum of counters can exceed SQLite's
-# integers, so there is one of their upper and one of their lower 32 bits.
+# The recursive part reads one entry of an index for each scope. The sum of all counters can exceed
+# SQLite's integers, so their upper and lower 32 bits are summed separately.
 STATS = """
 WITH RECURSIVE each_scope (scope) AS (
     SELECT min(scope) FROM listing
@@ -70,30 +72,36 @@ SELECT (SELECT count(scope) FROM each_scope) AS scopes,
        (SELECT count(*) FROM listing WHERE official = 1) AS official
 FROM listing WHERE downloads > 0
 """
-REVISION = "SELECT content, downloads FROM revision"
+STATS_REVISION = "SELECT content, downloads FROM revision"
 
 
 @operations.get("/stats")
 def stats() -> Response:
-    return respond_without_etag("stats", is_current, render_stats)
+    return respond_without_etag("stats", revalidate_stats, render_stats)
 
 
-def is_current(connection: Connection, seen: Revision) -> Revision | None:
-    return seen if revision(connection) == seen else None
+def revalidate_stats(connection: Connection, revision: StatsRevision) -> StatsRevision | None:
+    """Return the revision if it is current, else None."""
+    return revision if read_revision(connection) == revision else None
 
 
 def render_stats(connection: Connection) -> RenderResult:
+    """Return the revision and the JSON of the statistics."""
     with snapshot(connection):
-        seen = revision(connection)
-        counts = connection.execute(STATS).fetchone()
-    downloads = (counts["upper_downloads"] << 32) + counts["lower_downloads"]
-    names = ("scopes", "widgets", "versions", "downloads", "official")
-    body = jsonify({name: downloads if name == "downloads" else counts[name] for name in names})
-    return seen, (body.data,)
+        revision = read_revision(connection)
+        row = connection.execute(STATS).fetchone()
+    body = jsonify(
+        scopes=row["scopes"],
+        widgets=row["widgets"],
+        versions=row["versions"],
+        downloads=(row["upper_downloads"] << 32) + row["lower_downloads"],
+        official=row["official"],
+    )
+    return revision, (body.data,)
 
 
-def revision(connection: Connection) -> Revision:
-    content, downloads = connection.execute(REVISION).fetchone()
+def read_revision(connection: Connection) -> StatsRevision:
+    content, downloads = connection.execute(STATS_REVISION).fetchone()
     return content, downloads
 
 

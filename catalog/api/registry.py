@@ -1,4 +1,4 @@
-"""/api/widgets/{scope}/registry.json: a whole scope in one response, fit for edge caching."""
+"""/api/widgets/{scope}/registry.json: all listed widgets of a scope in one response."""
 
 import json
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from catalog.store import json_sql
 from catalog.store.sqlite import Connection, snapshot
 from catalog.text import quoted
 
-# Rendered by one statement. More at once would have SQLite and Python hold a copy each of a body
-# that can be as large as the catalog.
+# Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python
+# would each hold a copy of it.
 WIDGETS_PER_PIECE = 250
 
 registry = Blueprint("registry", __name__)
@@ -27,26 +27,30 @@ def scope_registry(scope: str) -> Response:
     )
 
 
-UNCHANGED = "SELECT 1 FROM revision WHERE content = :content"
+# The registry has no download counts, so installs do not change it.
+REGISTRY_REVISION = "SELECT content FROM revision"
 
 
-def revalidate_registry(connection: Connection, seen: dict[str, int]) -> dict[str, int] | None:
-    return seen if connection.execute(UNCHANGED, seen).fetchone() else None
+def revalidate_registry(connection: Connection, content: int) -> int | None:
+    """Return the revision if it is current, else None."""
+    (current,) = connection.execute(REGISTRY_REVISION).fetchone()
+    return content if current == content else None
 
 
 def render_registry(connection: Connection, scope: str) -> RenderResult:
+    """Return the revision and the JSON of the registry; 404 if no widget is listed."""
     with snapshot(connection):
-        (content,) = connection.execute("SELECT content FROM revision").fetchone()
-        pieces = list(widget_pieces(connection, scope))
+        (content,) = connection.execute(REGISTRY_REVISION).fetchone()
+        pieces = list(render_pieces(connection, scope))
     if not pieces:
         abort(404, f"There is no widget in the scope {quoted(scope)}.")
     name = json.dumps(scope, ensure_ascii=False).encode()
     pieces[0] = b'{"scope":%b,"widgets":[%b' % (name, pieces[0])
     pieces[-1] += b"]}\n"
-    return {"content": content}, tuple(pieces)
+    return content, tuple(pieces)
 
 
-PIECE = f"""
+REGISTRY_PIECE = f"""
 SELECT count(*), max(name), CAST(group_concat(text) AS BLOB) FROM (
     SELECT name, {json_sql.REGISTRY_WIDGET} AS text FROM widget
     WHERE scope = :scope AND name > :after AND listed
@@ -54,12 +58,12 @@ SELECT count(*), max(name), CAST(group_concat(text) AS BLOB) FROM (
 """
 
 
-def widget_pieces(connection: Connection, scope: str) -> Iterator[bytes]:
-    """The JSON of the listed widgets by name, with a comma before each piece but the first."""
+def render_pieces(connection: Connection, scope: str) -> Iterator[bytes]:
+    """Yield the JSON of the widgets by name; every piece but the first begins with a comma."""
     values: dict[str, object] = {"scope": scope, "after": "", "limit": WIDGETS_PER_PIECE}
     comma, count = b"", WIDGETS_PER_PIECE
     while count == WIDGETS_PER_PIECE:
-        count, values["after"], text = connection.execute(PIECE, values).fetchone()
+        count, values["after"], text = connection.execute(REGISTRY_PIECE, values).fetchone()
         if count:
             yield comma + text
         comma = b","

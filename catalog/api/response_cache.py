@@ -1,4 +1,28 @@
-"""Cache of rendered responses, each valid for as long as its revision of the catalog is current."""
+"""Cache of rendered JSON responses: searches, details, registries and statistics.
+
+What is cached: the JSON body, the digest that gives its ETag, and the revision of the catalog that
+it shows. The key is the parsed request. In a cached body the URL of a held bundle is only a path,
+since its host depends on the client; CachedResponse.body_for() inserts it.
+
+When a cached response is valid, checked for every request by find_valid():
+
+1. The data version (PRAGMA data_version) of the thread's connection is the one at which the
+   response was last found valid: nothing was committed since, so it is valid.
+2. Otherwise one statement, the caller's revalidate(), decides: it compares the revision of the
+   response with the current one and ignores installs that the response does not show. If the
+   response is valid, its data version is updated; if not, it is rendered again.
+
+Data versions of different connections are never equal, so the first use by another thread takes
+step 2. No response expires by time.
+
+Eviction: the least recently used responses, once all together exceed MAX_BYTES. One response that
+is larger than that, such as the registry of a large scope, is cached besides them. Such responses
+are rendered one at a time, and all clients that request the same one share its bytes.
+
+The rows hot search, detail, registry and 304 of the benchmark need this. PreparedResponse, the CORS
+header that v1.py sets itself, and the response head and single send of serving/ together save about
+30 % of a hot request.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -20,85 +44,84 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 MAX_BYTES = 16 * 1024 * 1024
-# Upper bound of what Python allocates for the objects of one entry.
-OVERHEAD = 1024
-# For a response as large as the catalog: only one is rendered at a time.
+# Upper bound of the memory for the Python objects of one entry.
+ENTRY_OVERHEAD = 1024  # bytes
+# Rendering a response as large as the catalog may take this long.
 RENDER_DEADLINE = 30  # seconds
-# In the response from the start, where application.py would have to look for it among the headers.
-NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
-# Copying and searching more takes the I/O thread over a millisecond.
-MAX_COPY = 1024 * 1024  # bytes
+# Inserting URLs into a larger body would block the I/O thread for over a millisecond.
+MAX_COPY_ON_IO_THREAD = 1024 * 1024  # bytes
+NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 
-# A body in one piece, or in several where it is too large to be copied into one.
+# A body: one piece, or several if copying it into one would take too much memory.
 Pieces = tuple[bytes, ...]
-# The revision of the catalog that a response shows, and its JSON with the end of its line.
+# The revision of the catalog that a response shows, and its JSON with a final newline.
 RenderResult = tuple[Any, Pieces]
-# Given the revision of a cached response, the one that it is valid at now; None if it is stale.
-Revalidate = Callable[[Connection, Any], Any]
 Render = Callable[[Connection], RenderResult]
+# Takes the revision of a cached response; returns the one at which it is valid now, None if stale.
+Revalidate = Callable[[Connection, Any], Any]
 
 
 @dataclass
 class CachedResponse:
-    """A response and the revision it belongs to.
+    """A rendered response and the revision of the catalog that it shows."""
 
-    The URLs of held bundles are paths in its text: what depends on the client's Host is put in for
-    each client, and only the last result is kept.
-    """
-
-    # Which of the files that have been at the path of the database.
+    # Numbers the files that were opened at the path of the database: a restored or replaced file
+    # can have the same revisions.
     generation: int
     revision: Any
-    # Of a connection, when it last saw the revision to be current.
+    # Of the connection that last found the response valid.
     data_version: DataVersion
+    # The body, with paths as the URLs of held bundles.
     pieces: Pieces
     digest: str
     length: int
+    # The number of URLs of held bundles in the body.
     held_bundles: int
-    # In memory, with the key: clients choose that, and it may be longer than the body.
+    # In memory, key included: a client chooses the key, which may be longer than the body.
     size: int
-    # What was sent last, and for which base URL.
-    sent: tuple[str, Pieces] | None = None
+    # The body with absolute URLs that was sent last, and their base URL.
+    last_body: tuple[str, Pieces] | None = None
 
     def etag_for(self, url: str) -> str:
-        """The strong ETag of the body for clients at the base URL."""
+        """Return the strong ETag of the body with this base URL."""
         if not self.held_bundles:
             return self.digest
         return sha1(f"{self.digest} {url}".encode(), usedforsecurity=False).hexdigest()
 
     def length_for(self, url: str) -> int:
-        """The length of the body for clients at the base URL."""
+        """Return the length of the body with this base URL."""
         if not self.held_bundles:
             return self.length
         return self.length + self.held_bundles * len(json_escaped(url))
 
     def body_for(self, url: str) -> Pieces:
-        """The body for clients at the base URL; a large one is not made on the I/O thread."""
+        """Return the body with this base URL; raise WouldBlock if it is large on the I/O thread."""
         if not self.held_bundles:
             return self.pieces
-        # Other threads may set it: read it once.
-        sent = self.sent
-        if sent is None or sent[0] != url:
+        # Other threads may replace it: read it once.
+        last_body = self.last_body
+        if last_body is None or last_body[0] != url:
             deadline: Deadline = current_app.extensions["database"].deadline
-            if self.length > MAX_COPY and deadline.on_io_thread:
+            if self.length > MAX_COPY_ON_IO_THREAD and deadline.on_io_thread:
                 raise WouldBlock
-            sent = self.sent = url, tuple(with_bundle_urls(piece, url) for piece in self.pieces)
-        return sent[1]
+            last_body = url, tuple(with_bundle_urls(piece, url) for piece in self.pieces)
+            self.last_body = last_body
+        return last_body[1]
 
 
 class ResponseCache:
-    """The responses used last, as many as fit, and besides them one that is larger than that."""
+    """The least recently used cache, and one response that is too large for it."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()
         self._bytes = 0
         self._large: tuple[Hashable, CachedResponse] | None = None
         self._lock = Lock()
-        # Held while a large response is rendered: one at a time, and its clients share the bytes.
+        # Held while a large response is rendered.
         self.render_lock = Lock()
 
     def get(self, key: Hashable) -> CachedResponse | None:
-        """The cached response; the caller checks whether it is still valid."""
+        """Return the cached response, if any; the caller checks whether it is valid."""
         with self._lock:
             if self._large and self._large[0] == key:
                 return self._large[1]
@@ -107,14 +130,14 @@ class ResponseCache:
                 self._entries.move_to_end(key)
             return entry
 
-    def forget_large(self, key: Hashable) -> None:
-        """Free the large response for the key, which is stale."""
+    def remove_large(self, key: Hashable) -> None:
+        """Free the memory of the large response, if it is the one for the key."""
         with self._lock:
             if self._large and self._large[0] == key:
                 self._large = None
 
     def put(self, key: Hashable, entry: CachedResponse) -> None:
-        """Cache the response, and evict those longest unused where there is no room."""
+        """Cache the response, and evict the least recently used ones beyond MAX_BYTES."""
         with self._lock:
             if entry.size > MAX_BYTES:
                 self._large = key, entry
@@ -141,14 +164,14 @@ def respond(
         entry = find_valid(key, revalidate) or render_exclusively(key, revalidate, render)
     else:
         entry = find_valid(key, revalidate) or render_and_cache(key, render)
-    # The proxies of Flask cost 2 µs at each use: a tenth of a hot request in all.
+    # Each use of a Flask proxy costs 2 µs: without this, a tenth of a hot request in all.
     environ = request.environ
     url = public_url() if entry.held_bundles else ""
     etag = entry.etag_for(url)
     headers = {"ETag": f'"{etag}"', **(headers or {})}
     if "HTTP_IF_NONE_MATCH" in environ and request.if_none_match.contains_weak(etag):
         return Response(status=304, headers=headers, mimetype="application/json")
-    headers |= {"Content-Length": str(entry.length_for(url)), **NO_SNIFFING}
+    headers |= {"Content-Length": str(entry.length_for(url)), **NOSNIFF}
     response = PreparedResponse(headers=headers, mimetype="application/json")
     if environ["REQUEST_METHOD"] != "HEAD":
         response.response = entry.body_for(url)
@@ -156,24 +179,20 @@ def respond(
 
 
 def respond_without_etag(key: Hashable, revalidate: Revalidate, render: Render) -> Response:
-    """The response for the key without an ETag, rendered if revalidate() finds none valid."""
+    """Return the cached response for the key, or render it; without ETag and 304."""
     entry = find_valid(key, revalidate) or render_and_cache(key, render)
     return Response(b"".join(entry.pieces), mimetype="application/json")
 
 
 class PreparedResponse(Response):
-    """A response that is sent with the headers it has: for this one, there are no others."""
+    """A response with complete headers, which Werkzeug need not process again."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
         return self.headers
 
 
 def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
-    """The cached response, if revalidate() finds it valid.
-
-    revalidate() is called only if something was committed since this connection last found the
-    response valid: its statement costs more than reading the data version.
-    """
+    """Return the cached response for the key if it is valid; see the header of this module."""
     extensions = current_app.extensions
     cache: ResponseCache = extensions["response_cache"]
     database: Database = extensions["database"]
@@ -181,7 +200,7 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
     connection = database.reader()
     if entry is None:
         return None
-    # Before revalidate(): it must not be newer than the revision.
+    # Read it before revalidate(): a commit between the two must not go unnoticed.
     data_version = connection.data_version()
     if entry.data_version == data_version:
         return entry
@@ -189,7 +208,7 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
         return None
     revision = revalidate(connection, entry.revision)
     if revision is None:
-        cache.forget_large(key)
+        cache.remove_large(key)
         return None
     entry = replace(entry, revision=revision, data_version=data_version)
     cache.put(key, entry)
@@ -197,10 +216,11 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
 
 
 def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
-    """The response as it is now, which is cached."""
+    """Render the response and cache it."""
     cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
     connection = database.reader()
+    # Read it before render(), for the same reason as in find_valid().
     data_version = connection.data_version()
     revision, pieces = render(connection)
     digest = sha1(usedforsecurity=False)
@@ -216,16 +236,16 @@ def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
         digest=digest.hexdigest(),
         length=length,
         held_bundles=held_bundles,
-        size=length * (2 if held_bundles else 1) + 4 * len(repr(key)) + OVERHEAD,
+        size=length * (2 if held_bundles else 1) + 4 * len(repr(key)) + ENTRY_OVERHEAD,
     )
     cache.put(key, entry)
     return entry
 
 
 def render_exclusively(key: Hashable, revalidate: Revalidate, render: Render) -> CachedResponse:
-    """The response as render_and_cache() gives it, without another thread rendering the same bytes.
+    """Render and cache a response that can be large, while no other thread renders such a one.
 
-    The I/O thread must not wait, and its deadline keeps what it renders small.
+    The I/O thread does not wait for the lock; its short deadline keeps what it renders small.
     """
     cache: ResponseCache = current_app.extensions["response_cache"]
     deadline = current_app.extensions["database"].deadline

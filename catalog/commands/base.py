@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 from flask import Blueprint, Flask, current_app
 
-from catalog.documents import Document, DocumentError, identifier, text
+from catalog.documents import Document, DocumentError
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
@@ -18,6 +18,7 @@ from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
+from catalog.validators import check_identifier, check_text
 
 commands = Blueprint("commands", __name__, cli_group=None)
 
@@ -176,7 +177,9 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
         try:
             if self.with_version not in (None, bool(at)):
                 raise ValueError
-            return WidgetName(identifier(scope), identifier(name), version if at else None)
+            return WidgetName(
+                check_identifier(scope), check_identifier(name), version if at else None
+            )
         except ValueError:
             self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
 
@@ -198,7 +201,7 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
 
 
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
-TEXT = ValidatedType("text", text)
+TEXT = ValidatedType("text", check_text)
 WIDGET = WidgetNameType("scope/name", with_version=False)
 VERSION = WidgetNameType("scope/name@version", with_version=True)
 WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)

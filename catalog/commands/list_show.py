@@ -10,7 +10,7 @@ from catalog.commands.lookup import get_widget
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.store import json_sql
-from catalog.store.export import document
+from catalog.store.export import read_document
 from catalog.text import fold, plural
 
 LIST = f"""
@@ -92,7 +92,7 @@ def show(widget: WidgetName, json_output: bool) -> None:
     """Show a widget with all its versions."""
     row = get_widget(widget)
     with database().read() as connection:
-        shown = document(connection, row)
+        shown = read_document(connection, row)
     if json_output:
         click.echo(format_json(shown))
         return

@@ -17,11 +17,12 @@ from catalog.commands.base import (
     setting,
 )
 from catalog.commands.terminal import replace_unprintable
-from catalog.documents import MAX_PROBLEMS, identifier
+from catalog.documents import MAX_PROBLEMS
 from catalog.mirror.bundles import BundleReport, download_bundles
 from catalog.mirror.sync import MirrorError, MirrorOptions, MirrorReport, mirror
 from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
 from catalog.text import plural
+from catalog.validators import check_identifier
 
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
@@ -32,7 +33,7 @@ INTERRUPTED_EXIT_CODE = 130
 @click.option(
     "--scope",
     "scopes",
-    type=ValidatedType("scope", identifier),
+    type=ValidatedType("scope", check_identifier),
     multiple=True,
     help="Only widgets of this scope; may be repeated.",
 )

@@ -20,10 +20,11 @@ from catalog.commands.base import (
 )
 from catalog.commands.lookup import find_widget, print_latest
 from catalog.commands.terminal import format_json
-from catalog.documents import MAX_VERSIONS, Document, Json, Row, identifier
+from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.files.manifests import build_document, find_differences
 from catalog.store import json_sql, mirror_writes, writes
 from catalog.store.sqlite import Statement
+from catalog.validators import check_identifier
 
 STDIN = "<stdin>"
 
@@ -104,7 +105,7 @@ def read_manifest(file: BinaryIO) -> Any:
 def find_manifest_widget(manifest: Any) -> sqlite3.Row | None:
     """Return the row of the widget that the manifest names, if it exists."""
     try:
-        scope, name = (identifier(manifest[key]) for key in ("scope", "name"))
+        scope, name = (check_identifier(manifest[key]) for key in ("scope", "name"))
     except (TypeError, LookupError, ValueError):
         # build_document() reports an invalid name together with all other problems.
         return None

@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from catalog.atomic_files import scratch_directory
-from catalog.documents import (
-    Document,
-    identifier,
-    parse_json,
-    text,
-    web_address,
-    whole_number,
-)
+from catalog.documents import Document, parse_json
 from catalog.files.jsonl import MAX_LINE_BYTES, CatalogFileError, read_catalog
 from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileError, read_members
 from catalog.store import backups, mirror_writes, writes
@@ -36,6 +29,12 @@ from catalog.store.export import catalog_lines
 from catalog.store.mirror_writes import HeldBundle, MirroredWidget
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
+from catalog.validators import (
+    check_http_url,
+    check_identifier,
+    check_text,
+    check_whole_number,
+)
 
 SUMS, CATALOG, MIRRORED, BUNDLES = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "bundles/"
 SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
@@ -242,11 +241,11 @@ def _read_mirrored(content: BinaryIO) -> list[MirroredWidget]:
 def _check_mirrored(value: Any) -> MirroredWidget:
     etag, count = value["etag"], value["upstreamCount"]
     return MirroredWidget(
-        identifier(value["scope"]),
-        identifier(value["name"]),
-        web_address(value["source"]),
-        None if etag is None else text(etag),
-        None if count is None else whole_number(count),
+        check_identifier(value["scope"]),
+        check_identifier(value["name"]),
+        check_http_url(value["source"]),
+        None if etag is None else check_text(etag),
+        None if count is None else check_whole_number(count),
     )
 
 

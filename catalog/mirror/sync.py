@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from catalog import V1_PREFIX
-from catalog.documents import Document, DocumentError, check_document, identifier, parse_json
+from catalog.documents import Document, DocumentError, check_document, parse_json
 from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
 from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
@@ -22,6 +22,7 @@ from catalog.store.mirror_writes import MirroredWidget
 from catalog.store.search_params import MAX_LIMIT
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
+from catalog.validators import check_identifier
 
 MAX_LIST_READS = 5
 MAX_FAILURES_IN_A_ROW = 25
@@ -197,7 +198,7 @@ class WidgetSync:
                 local = self.local.get(key)
                 replaces = local is not None and local.source is None
                 # These also add the upstream's new installs to the local counter.
-                statements = mirror_writes.follow(document, replaces=replaces)
+                statements = mirror_writes.put_upstream_document(document, replaces=replaces)
                 (existing if local else added).append(statements)
                 upstream_count = document.widget["download_count"]
                 mirrored.append(MirroredWidget(*key, self.upstream.base_url, etag, upstream_count))
@@ -238,7 +239,7 @@ class WidgetSync:
 def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchResult:
     """Fetch the detail of a widget, unless it still has this ETag, and validate it."""
     try:
-        path = "/".join(quote(identifier(part), safe="") for part in key)
+        path = "/".join(quote(check_identifier(part), safe="") for part in key)
     except ValueError as rule:
         return FetchResult(key, failure=f"scope and name must be {rule}")
     try:

@@ -19,10 +19,10 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
-from catalog.documents import web_address
 from catalog.mirror.http_pool import create_pool, request_deadline
 from catalog.store.bundles import open_private
 from catalog.text import quoted
+from catalog.validators import check_http_url
 
 # For one wait each; MAX_REQUEST_SECONDS is for one request with its whole response.
 TIMEOUT = Timeout(connect=10, read=30)
@@ -191,7 +191,7 @@ class Upstream:
 
 def upstream_url(url: str) -> str:
     """Return the base URL of a server without a final slash; raise ValueError with the rule."""
-    parts = urlsplit(web_address(url))
+    parts = urlsplit(check_http_url(url))
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("an absolute http or https URL without a user, a query or a fragment")
     return url.rstrip("/?#")
@@ -199,7 +199,7 @@ def upstream_url(url: str) -> str:
 
 def _host(url: str) -> str:
     try:
-        return urlsplit(web_address(url)).netloc
+        return urlsplit(check_http_url(url)).netloc
     except ValueError as rule:
         raise UpstreamError(f"{quoted(url)} is not {rule}") from None
 

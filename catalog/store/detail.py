@@ -1,9 +1,18 @@
-"""One listed widget with its whole history."""
+"""The detail of one listed widget, with all its versions."""
 
 import sqlite3
+from typing import NamedTuple
 
 from catalog.store import json_sql
 from catalog.store.sdk_intervals import sdk_key
+
+
+class DetailRevision(NamedTuple):
+    """The revision of the catalog that a detail shows."""
+
+    content: int
+    download_count: int | None
+
 
 DETAIL = f"""
 SELECT content, download_count, CAST(
@@ -13,37 +22,34 @@ FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
 
-DetailRevision = dict[str, int | None]  # what an answer was made of
-
 
 def find_detail(
     connection: sqlite3.Connection, scope: str, name: str
 ) -> tuple[DetailRevision, bytes] | None:
-    """The detail of a widget, and what it was made of; None if it is not listed."""
-    named = {"scope": scope, "name": name}
-    row = connection.execute(DETAIL, named).fetchone()
+    """Return the JSON of the detail and the revision that it shows; None if it is not listed."""
+    row = connection.execute(DETAIL, {"scope": scope, "name": name}).fetchone()
     if row is None:
         return None
     content, download_count, body = row
-    return {"content": content, "download_count": download_count}, body
+    return DetailRevision(content, download_count), body
 
 
-# A detail holds until the catalog or this one counter changes.
-UNCHANGED = """
+# An install of another widget changes neither.
+REVALIDATE_DETAIL = """
 SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
 WHERE revision.id = 1 AND content = :content AND download_count IS :download_count
 """
 
 
-def revalidate(
-    connection: sqlite3.Connection, scope: str, name: str, seen: DetailRevision
+def revalidate_detail(
+    connection: sqlite3.Connection, scope: str, name: str, revision: DetailRevision
 ) -> DetailRevision | None:
-    """What the answer was made of, if it is still the same."""
-    row = connection.execute(UNCHANGED, {"scope": scope, "name": name, **seen}).fetchone()
-    return seen if row else None
+    """Return the revision if the detail is still the same, else None."""
+    values = {"scope": scope, "name": name, **revision._asdict()}
+    return revision if connection.execute(REVALIDATE_DETAIL, values).fetchone() else None
 
 
-COMPATIBLE = f"""
+COMPATIBLE_VERSIONS = f"""
 SELECT version FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND widget.name = :name AND yanked = 0 AND {json_sql.VERSION_ADMITS}
 """
@@ -52,6 +58,6 @@ WHERE scope = :scope AND widget.name = :name AND yanked = 0 AND {json_sql.VERSIO
 def compatible_versions(
     connection: sqlite3.Connection, scope: str, name: str, sdk: str
 ) -> set[str]:
-    """The versions of a widget that run on the SDK and are not yanked."""
+    """Return the versions of a widget that run on the SDK and are not yanked."""
     values = {"scope": scope, "name": name, "sdk": sdk_key(sdk)}
-    return {version for (version,) in connection.execute(COMPATIBLE, values)}
+    return {version for (version,) in connection.execute(COMPATIBLE_VERSIONS, values)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from catalog.documents import DocumentError, check_document
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
-from catalog.store.export import WIDGETS, document
+from catalog.store.export import EXPORT_WIDGETS, read_document
 from catalog.store.mirror_writes import HeldBundle, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.writes import version_rows, widget_row
@@ -29,7 +29,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
             yield from _check_search_tables(connection)
-            for row in connection.execute(WIDGETS).fetchall():
+            for row in connection.execute(EXPORT_WIDGETS).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
         _raise_unless_damaged(error)
@@ -168,7 +168,7 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
     if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
         yield f"{path}: its summary in search results differs from the widget."
     try:
-        checked = check_document(document(connection, row))
+        checked = check_document(read_document(connection, row))
     except (DocumentError, ValueError) as error:
         for problem in getattr(error, "problems", [str(error)]):
             yield f"{path}: {problem}."

@@ -1,4 +1,4 @@
-"""Every write of what came from elsewhere, copies of widgets and their bundles, as statements."""
+"""The statements of writes about mirrored widgets and held bundles."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,7 +19,7 @@ WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 
 
 class HeldBundle(NamedTuple):
-    """A version, and the bundle that this service holds for it."""
+    """A version whose bundle this service serves itself, and the hash and size of the bundle."""
 
     scope: str
     name: str
@@ -29,13 +29,13 @@ class HeldBundle(NamedTuple):
 
 
 def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
-    """Have these versions loaded from here, if their bundles still are the ones named."""
-    return [(HOLD_BUNDLE, {**held._asdict(), "path": bundle_path(held)}) for held in versions]
+    """Make clients load these versions from here, if hash and size are still the same."""
+    return [(HOLD_BUNDLE, {**each._asdict(), "path": bundle_path(each)}) for each in versions]
 
 
-def bundle_path(held: HeldBundle) -> str:
-    """Where v1.bundle() serves the bundle, as it stands in a URL."""
-    segments = (quote(part, safe="") for part in held[:3])
+def bundle_path(bundle: HeldBundle) -> str:
+    """Return the path of the bundle in a URL, where api/v1.py serves it."""
+    segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
     return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
 
 
@@ -45,7 +45,7 @@ UPDATE version SET bundle_path = NULL WHERE sha256_hash = :sha256 AND bundle_pat
 
 
 def release_bundles(hashes: Iterable[str]) -> list[Statement]:
-    """Have the versions with these bundles loaded from where they were published."""
+    """Make clients load the versions with these bundles from their published URLs again."""
     return [(RELEASE_BUNDLE, {"sha256": sha256}) for sha256 in hashes]
 
 
@@ -59,7 +59,7 @@ WHERE (source, etag, upstream_count) IS NOT (:source, :etag, :upstream_count)
 
 
 class MirroredWidget(NamedTuple):
-    """A widget, and what its upstream said of it when it was copied."""
+    """A copied widget, with the upstream's ETag and download count of the last refresh."""
 
     scope: str
     name: str
@@ -69,13 +69,13 @@ class MirroredWidget(NamedTuple):
 
 
 def put_mirrored(widgets: Iterable[MirroredWidget]) -> list[Statement]:
-    """Remember where these widgets were copied from."""
+    """Record the upstream, ETag and count of these widgets."""
     return [(PUT_MIRRORED, widget._asdict()) for widget in widgets]
 
 
-# What was counted here, beyond what the upstream had counted when last seen, is kept; as long as
-# that is nothing, an upstream that says nothing of its count is followed in that too.
-FOLLOW_COUNT = f"""
+# The new count is the upstream's plus the installs that were counted here since the widget was
+# copied. It becomes null if the upstream has no count and no install was counted here.
+UPDATE_MIRRORED_COUNT = f"""
 UPDATE widget SET download_count = iif(
     :download_count IS NULL AND coalesce(download_count, 0) <= coalesce(upstream_count, 0),
     NULL,
@@ -88,15 +88,15 @@ WHERE widget_id = widget.id AND scope = :scope AND name = :name
 """
 
 
-def follow(document: Document, *, replaces: bool) -> list[Statement]:
-    """Have a widget be as its upstream's document says, listed and with just these versions.
+def put_upstream_document(document: Document, *, replaces: bool) -> list[Statement]:
+    """Make a widget equal to its upstream's document: listed, and with exactly its versions.
 
-    Installs that were counted here come on top of the upstream's, unless it replaces a widget that
-    was no copy: nothing says where that one's were counted.
+    Installs that were counted here are added to the upstream's count, unless the document replaces
+    a widget that was no copy: the count of that one may include installs anywhere.
     """
-    widget = {**document.widget, "listed": True, "states_download_count": replaces}
+    widget = {**document.widget, "listed": True, "has_download_count": replaces}
     return [
         *put_document(document._replace(widget=widget)),
         remove_other_versions(document),
-        (FOLLOW_COUNT, widget),
+        (UPDATE_MIRRORED_COUNT, widget),
     ]

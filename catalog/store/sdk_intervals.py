@@ -1,28 +1,29 @@
-"""npm ranges as intervals of keys that sort as versions do, so that SQLite can compare with them.
+"""npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
 
-A range is parsed when it is written. A search only compares text, however many ranges there are and
-whatever is in them. The intervals are stored: a change of what they are for some range needs a new
-schema version, whose migration stores them anew.
+A range is parsed once, when it is written, and its intervals are stored. A search only compares
+text, whatever the ranges contain. If the intervals of any range change, a new schema version is
+needed whose migration stores them again.
 
-In one case the result is not that of satisfies(): node ignores the rest of two prereleases from
-numbers on that have different digits and are the same double, as 2^53 and 2^53 + 1 are.
+The result differs from satisfies() in one case: if two prerelease numbers have different digits but
+are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers after them.
 """
 
 from collections.abc import Iterable
 
-from catalog.semver_ranges import Comparator, alternatives, precedence_key
+from catalog.semver_ranges import Comparator, parse_alternatives, precedence_key
 
-# From the first key up to the second, which is not part of it.
+# From the first key, included, to the second, excluded.
 Interval = tuple[str, str]
 
-# Before and after every key that precedence_key() gives.
+# Before and after every key that precedence_key() returns.
 FIRST, LAST = "", "~"
-# A range that admits a release need not admit the prereleases beside it: they have keys apart.
+# A range may admit a release but not its prereleases, so the keys of the two have different
+# prefixes.
 RELEASE, PRERELEASE = "r", "p"
 
 
 def sdk_key(version: str) -> str:
-    """The key of a valid version, to be looked for in the intervals of a range."""
+    """Return the key of a valid version, to compare with the intervals of a range."""
     core, _, prerelease = version.partition("+")[0].partition("-")
     identifiers = prerelease.split(".") if prerelease else []
     kind = PRERELEASE if prerelease else RELEASE
@@ -30,24 +31,24 @@ def sdk_key(version: str) -> str:
 
 
 def sdk_intervals(range_: str) -> list[Interval]:
-    """What the range admits: disjoint intervals in their order, none if the range is invalid."""
-    found: list[Interval] = []
-    for comparators in alternatives(range_) or ():
+    """Return what the range admits as disjoint, sorted intervals; none if it is invalid."""
+    intervals: list[Interval] = []
+    for comparators in parse_alternatives(range_) or ():
         bounds = [_bounds(comparator) for comparator in comparators]
         low = max((low for low, _ in bounds), default=FIRST)
         high = min((high for _, high in bounds), default=LAST)
-        found.append((RELEASE + low, RELEASE + high))
-        # A prerelease is admitted only beside one with the same three numbers in the comparators.
+        intervals.append((RELEASE + low, RELEASE + high))
+        # A prerelease is admitted only if a comparator has a prerelease of the same three numbers.
         for core in {core for _, (core, identifiers) in comparators if identifiers}:
             first, release = _key(core, ["0"]), _key(core, [])
-            found.append((PRERELEASE + max(low, first), PRERELEASE + min(high, release)))
-    return _merged(found)
+            intervals.append((PRERELEASE + max(low, first), PRERELEASE + min(high, release)))
+    return _merge(intervals)
 
 
 def _bounds(comparator: Comparator) -> Interval:
     signs, (core, identifiers) = comparator
     key = _key(core, identifiers)
-    # No key has a space: this is right after the key and before every longer one.
+    # No key contains a space, so this sorts right after the key and before every longer one.
     after = f"{key} "
     low = FIRST if -1 in signs else key if 0 in signs else after
     high = LAST if 1 in signs else after if 0 in signs else key
@@ -55,12 +56,12 @@ def _bounds(comparator: Comparator) -> Interval:
 
 
 def _key(core: Iterable[int], identifiers: Iterable[str]) -> str:
-    # node reads numbers as doubles, so that different digits can be the same number.
+    # node parses numbers as doubles, so different digits can be the same number.
     doubles = [str(int(float(text))) if text.isdigit() else text for text in identifiers]
     return precedence_key(core, doubles)
 
 
-def _merged(intervals: Iterable[Interval]) -> list[Interval]:
+def _merge(intervals: Iterable[Interval]) -> list[Interval]:
     merged: list[Interval] = []
     for low, high in sorted(intervals):
         if merged and low <= merged[-1][1]:

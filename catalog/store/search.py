@@ -1,6 +1,11 @@
 """Search: one statement finds, ranks and counts the widgets, and renders the page as JSON.
 
-It reads the tables listing, listing_text and summary, which the triggers of schema.sql maintain.
+It reads three tables, which the triggers of schema.sql maintain for every listed widget:
+
+- listing: the columns to filter and to sort by, and the folded text to find words in.
+- listing_text: an index of the trigrams (three characters in a row) of the folded text. It gives
+  candidates; instr() then decides whether the text contains the words.
+- summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
 import re
@@ -12,28 +17,28 @@ from catalog.store.sdk_intervals import sdk_key
 from catalog.store.search_params import SearchQuery
 from catalog.store.sqlite import Connection
 
-# Each trigram is one more list to read, and so many leave few candidates.
+# The index reads one more list for each trigram, and this many leave few candidates.
 MAX_TRIGRAMS = 12
 
 
 class PageRevision(NamedTuple):
-    """The revision of the catalog that a page shows."""
+    """The revision of the catalog that a page of results shows."""
 
     content: int
     downloads: int
-    # An install of a widget that still has fewer downloads does not change the page.
+    # The page stays valid while only widgets with fewer downloads than this are installed.
     least_downloads: int
 
 
-# Without words, the page is read from an index that is in the right order.
+# Without words, the page is read from an index that is in the order of the results.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
-PAGE = """
+UNRANKED_PAGE = """
 WITH total AS (SELECT count(*) AS total FROM listing WHERE {conditions}),
 page AS (
-    SELECT widget_id, downloads FROM listing WHERE {ordered_conditions}
+    SELECT widget_id, downloads FROM listing WHERE {index_conditions}
     ORDER BY downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-{rendered}"""
+{render_page}"""
 
 # With words, the order is: the name equals q, begins with q, contains every word, the others.
 RANKED_PAGE = """
@@ -43,32 +48,33 @@ WITH hit AS MATERIALIZED (
         WHEN folded_name = :q THEN 0
         WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
         ELSE 2 END AS tier
-    FROM {candidates} AND {conditions}
+    FROM {candidates} WHERE {conditions}
 ),
 total AS (SELECT count(*) AS total FROM hit),
 page AS (
     SELECT widget_id, downloads FROM hit
     ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
 )
-{rendered}"""
+{render_page}"""
 
-# The widgets that have all trigrams; or, if the words have no trigrams, every widget.
-INDEXED = """listing_text CROSS JOIN listing ON listing.widget_id = listing_text.rowid
-    WHERE listing_text MATCH :trigrams"""
-SCANNED = "listing WHERE true"
+# The widgets with all trigrams of the words; every widget if the words have no trigram.
+WITH_TRIGRAMS = """listing_text CROSS JOIN listing
+    ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
+EVERY_WIDGET = "listing"
 
-RENDERED = """
+# The stored download count is -1 for null.
+RENDER_PAGE = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
 FROM revision CROSS JOIN (
     SELECT min(page.downloads) AS least_downloads, CAST(group_concat(
         head || coalesce(nullif(page.downloads, -1), 'null') || ',"latestVersion":' || latest
-        {compatible} || '}}') AS BLOB) AS widgets
+        {latest_compatible} || '}}') AS BLOB) AS widgets
     FROM page CROSS JOIN summary USING (widget_id)
 )
 """
 
-# The JSON of the latest version is at hand, and for most widgets that is the version.
-COMPATIBLE = f"""
+# For most widgets it is the latest version, whose JSON is in the summary.
+LATEST_COMPATIBLE = f"""
 || ',"latestCompatibleVersion":' || CASE
     WHEN {ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
     ELSE coalesce((
@@ -79,24 +85,24 @@ COMPATIBLE = f"""
     ), 'null') END
 """
 
-NAMED = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
+HAS_NAME = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
 
 
-def find_widgets(connection: Connection, search: SearchQuery) -> tuple[PageRevision, bytes]:
-    """One page of summaries, as the JSON of the response, and the revision that it shows."""
-    is_ranked = search.q and search.name is None
-    row = _first_row(connection, RANKED_PAGE if is_ranked else PAGE, search)
-    is_full = row["total"] >= search.page * search.limit
+def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
+    """Return one page of results as the JSON of the response, and the revision that it shows."""
+    is_ranked = query.q and query.name is None
+    row = _fetch_row(connection, RANKED_PAGE if is_ranked else UNRANKED_PAGE, query)
+    is_full = row["total"] >= query.page * query.limit
     # With words, a widget with few downloads can be on a page before one with many.
-    least_downloads = row["least_downloads"] if is_full and not search.q else -1
+    least_downloads = row["least_downloads"] if is_full and not query.q else -1
     revision = PageRevision(row["content"], row["downloads"], least_downloads)
-    end = f'],"total":{row["total"]},"page":{search.page},"limit":{search.limit}}}\n'
+    end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
 
 
-# An install moves its widget forward. If the widget does not match, or is still behind the last one
-# of a full page, the page stays as it is.
-VALID_REVISION = """
+# An install can move its widget only forward in the results. So the page stays the same if the
+# widget does not match the query, or still has fewer downloads than the last one of a full page.
+REVALIDATE_SEARCH = """
 SELECT content, downloads, :least_downloads FROM revision
 WHERE content = :content AND (
     downloads = :downloads
@@ -106,92 +112,96 @@ WHERE content = :content AND (
 """
 
 
-def revalidate(
-    connection: Connection, search: SearchQuery, revision: PageRevision
+def revalidate_search(
+    connection: Connection, query: SearchQuery, revision: PageRevision
 ) -> PageRevision | None:
-    """The current revision, if the page is still the same at it; else None."""
-    row = _first_row(connection, VALID_REVISION, search, **revision._asdict())
+    """Return the current revision if the page is the same at it, else None."""
+    row = _fetch_row(connection, REVALIDATE_SEARCH, query, **revision._asdict())
     return PageRevision(*row) if row else None
 
 
-def _first_row(connection: Connection, template: str, search: SearchQuery, **values: object) -> Any:
-    words = _needed_words(search.words)
+def _fetch_row(connection: Connection, template: str, query: SearchQuery, **values: object) -> Any:
+    """Return the first row of the template's statement for the query."""
+    words = _pad_words(_needed_words(query.words))
     trigrams = [trigram for word in words for trigram in _trigrams(word)]
     trigrams = list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
-    statement = _statement(
+    statement = _build_statement(
         template,
         words=len(words),
-        is_indexed=bool(trigrams),
-        has_name=search.name is not None,
-        has_scope=search.scope is not None,
-        has_official=search.official is not None,
-        has_sdk=search.compat_sdk is not None,
+        has_trigrams=bool(trigrams),
+        has_name=query.name is not None,
+        has_scope=query.scope is not None,
+        has_official=query.official is not None,
+        has_sdk=query.compat_sdk is not None,
     )
     values |= {f"word{number}": word for number, word in enumerate(words)}
     values |= {
-        "q": search.q,
-        # In quotes, no character has a meaning of its own.
+        "q": query.q,
+        # In quotes, FTS5 takes every character literally.
         "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
-        "name": search.name,
-        "scope": search.scope,
-        "official": search.official,
-        "sdk": search.compat_sdk and sdk_key(search.compat_sdk),
-        "limit": search.limit,
-        "offset": search.offset,
+        "name": query.name,
+        "scope": query.scope,
+        "official": query.official,
+        "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
+        "limit": query.limit,
+        "offset": query.offset,
     }
     return connection.execute(statement, values).fetchone()
 
 
-def _needed_words(words: list[str]) -> list[str]:
-    """The words that a text is searched for: without those that are part of another word.
-
-    Each number of words has a statement of its own, and prepared statements are cached: more than
-    eight words are filled up to a power of two with the last one.
-    """
-    text = " ".join(words)
-    needed = [word for word in words if text.count(word) == 1]
-    if len(needed) > 8:
-        count = 1 << (len(needed) - 1).bit_length()
-        needed += needed[-1:] * (count - len(needed))
-    return needed
-
-
-# The index stores two noncharacters as U+FFFD. No text contains a NUL.
-UNINDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
-
-
-def _trigrams(word: str) -> list[str]:
-    """Up to three trigrams of the word, nearly as selective as all; none if the index has none."""
-    if len(word) < 3 or UNINDEXED.search(word):
-        return []
-    last = len(word) - 3
-    return [word[start : start + 3] for start in {0, last // 2, last}]
-
-
 @lru_cache(maxsize=128)
-def _statement(
+def _build_statement(
     template: str,
     *,
     words: int,
-    is_indexed: bool,
+    has_trigrams: bool,
     has_name: bool,
     has_scope: bool,
     has_official: bool,
     has_sdk: bool,
 ) -> str:
-    """The statement for searches of one shape."""
+    """Return the statement for queries that have these parameters and this number of words."""
     matches = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
     if has_name:
-        matches = [NAMED, f"NOT ({' AND '.join(matches)})"]
+        matches = [HAS_NAME, f"NOT ({' AND '.join(matches)})"]
     in_scope = ["scope = :scope"] if has_scope else []
     official = "official = :official"
     conditions = [*matches, *in_scope, *([official] if has_official else [])]
     # The plus keeps SQLite from using an index that is not in the order of the page.
-    ordered_conditions = [*matches, *in_scope, *([f"+{official}"] if has_official else [])]
+    index_conditions = [*matches, *in_scope, *([f"+{official}"] if has_official else [])]
     return template.format(
-        candidates=INDEXED if is_indexed else SCANNED,
+        candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
         conditions=" AND ".join(conditions) or "true",
-        ordered_conditions=" AND ".join(ordered_conditions) or "true",
+        index_conditions=" AND ".join(index_conditions) or "true",
         name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
-        rendered=RENDERED.format(compatible=COMPATIBLE if has_sdk else ""),
+        render_page=RENDER_PAGE.format(latest_compatible=LATEST_COMPATIBLE if has_sdk else ""),
     )
+
+
+def _needed_words(words: list[str]) -> list[str]:
+    """Return the words that are not part of another word, which is searched for anyway."""
+    text = " ".join(words)
+    return [word for word in words if text.count(word) == 1]
+
+
+def _pad_words(words: list[str]) -> list[str]:
+    """Repeat the last word so that more than eight words become a power of two.
+
+    Each number of words has its own statement, and the cache of prepared statements is small.
+    """
+    if len(words) <= 8:
+        return words
+    count = 1 << (len(words) - 1).bit_length()
+    return words + words[-1:] * (count - len(words))
+
+
+# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.
+NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
+
+
+def _trigrams(word: str) -> list[str]:
+    """Return up to three trigrams of the word, nearly as selective as all; none if not indexed."""
+    if len(word) < 3 or NOT_INDEXED.search(word):
+        return []
+    last = len(word) - 3
+    return [word[start : start + 3] for start in {0, last // 2, last}]

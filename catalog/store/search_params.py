@@ -1,4 +1,4 @@
-"""What a search can be asked for, read from a query string and checked."""
+"""The parameters of a search: a query string, validated and parsed into a SearchQuery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,21 +12,22 @@ MAX_Q_LENGTH = 1000  # characters
 
 
 class ParameterError(ValueError):
-    """A parameter that cannot be used; the message names it and what is allowed."""
+    """An invalid parameter; the message names it and what is allowed."""
 
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """What a caller asked for; None where nothing was asked."""
+    """A parsed search; None means that the results are not restricted by this parameter."""
 
+    # Folded as fold() does it, with single spaces between the words.
     q: str
     scope: str | None
     official: bool | None
     compat_sdk: str | None
     page: int
     limit: int
-    # Widgets with this name, or scope/name, whose text does not contain the words of q; this is
-    # for the browse page, no request of the API can ask for it.
+    # Only for the browse page, no parameter of the API: find the widgets whose name or scope/name
+    # is this one, except those that q finds.
     name: str | None = None
 
     @property
@@ -36,31 +37,30 @@ class SearchQuery:
 
     @property
     def offset(self) -> int:
-        """How many hits come before the page; SQLite can hold the greatest of them."""
+        """The number of results before the page; the greatest one fits an integer of SQLite."""
         return (self.page - 1) * self.limit
 
 
-def parse_search(arguments: Mapping[str, str]) -> SearchQuery:
-    """The search that a query string asks for; raises ParameterError."""
+def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
+    """Return the search that the query string describes; raise ParameterError."""
     return SearchQuery(
-        q=_words(arguments.get("q", "")),
-        scope=arguments.get("scope") or None,
-        official=_official(arguments.get("official")),
-        compat_sdk=_compat_sdk(arguments.get("compatSdk")),
-        page=_positive("page", arguments.get("page"), 1),
-        limit=min(_positive("limit", arguments.get("limit"), DEFAULT_LIMIT), MAX_LIMIT),
+        q=_parse_q(parameters.get("q", "")),
+        scope=parameters.get("scope") or None,
+        official=_parse_official(parameters.get("official")),
+        compat_sdk=_parse_compat_sdk(parameters.get("compatSdk")),
+        page=_parse_positive("page", parameters.get("page"), 1),
+        limit=min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT),
     )
 
 
-def _words(value: str) -> str:
-    # Before folding, which takes time quadratic in a run of combining marks. At this length it
-    # takes milliseconds, and gives 18 characters at most for each that was sent.
+def _parse_q(value: str) -> str:
+    # Check the length before folding, which gives up to 18 characters for each that was sent.
     if len(value) > MAX_Q_LENGTH:
         raise ParameterError(f"q must be at most {MAX_Q_LENGTH} characters, not {len(value)}.")
     return " ".join(fold(value).split())
 
 
-def _official(value: str | None) -> bool | None:
+def _parse_official(value: str | None) -> bool | None:
     if not value:
         return None
     if value.lower() not in ("true", "false"):
@@ -68,7 +68,7 @@ def _official(value: str | None) -> bool | None:
     return value.lower() == "true"
 
 
-def _compat_sdk(value: str | None) -> str | None:
+def _parse_compat_sdk(value: str | None) -> str | None:
     if value is not None and not is_version(value):
         raise ParameterError(
             f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "
@@ -77,12 +77,12 @@ def _compat_sdk(value: str | None) -> str | None:
     return value
 
 
-def _positive(name: str, value: str | None, default: int) -> int:
+def _parse_positive(name: str, value: str | None, default: int) -> int:
     if not value:
         return default
     is_number = value.isascii() and value.isdigit()
     digits = value.lstrip("0")
-    # The length comes before int(), which refuses more than 4,300 digits.
+    # Check the length before int(), which fails on more than 4,300 digits.
     if not (is_number and 0 < len(digits) <= 16 and int(digits) <= MAX_SAFE_INTEGER):
         allowed = f"a whole number from 1 to {MAX_SAFE_INTEGER}"
         raise ParameterError(f"{name} must be {allowed}, not {quoted(value)}.")

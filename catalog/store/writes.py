@@ -1,4 +1,4 @@
-"""Every write, as statements for Database.write(). Nothing here reads or runs anything."""
+"""The statements of every write. These functions return them, and Database.write() runs them."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,14 +20,13 @@ INSERT INTO widget (
 )
 """
 
-# A document that says nothing of downloadCount, createdAt or listed leaves them as they are:
-# importing an old description must not lose a count or show what was unlisted. A row that would
-# not change is not written.
+# If the document has no downloadCount, createdAt or listed, the stored value stays: an import must
+# not reset a count or list a widget that was unlisted. An unchanged row is not written.
 PUT_WIDGET = f"""{ADD_WIDGET}
 ON CONFLICT (scope, name) DO UPDATE SET
     display_name = :display_name, description = :description, icon = :icon,
     is_official = :is_official,
-    download_count = iif(:states_download_count, :download_count, download_count),
+    download_count = iif(:has_download_count, :download_count, download_count),
     created_at = coalesce(:created_at, created_at), listed = coalesce(:listed, listed),
     folded_name = :folded_name, folded_text = :folded_text
 WHERE (
@@ -35,7 +34,7 @@ WHERE (
     folded_name, folded_text
 ) IS NOT (
     :display_name, :description, :icon, :is_official,
-    iif(:states_download_count, :download_count, download_count),
+    iif(:has_download_count, :download_count, download_count),
     coalesce(:created_at, created_at), coalesce(:listed, listed), :folded_name, :folded_text
 )
 """
@@ -53,8 +52,8 @@ INSERT INTO version (
 )
 """
 
-# Without an id the row is refused, and the transaction with it: no other statement can come between
-# this look at what was deleted and the write.
+# If the version was deleted with other bytes, widget_id is NULL and the transaction fails. In one
+# statement, no other write can come between the check and the insert.
 PUBLISH_VERSION = _ADD_VERSION.format(
     condition="""
         AND NOT EXISTS (
@@ -63,7 +62,7 @@ PUBLISH_VERSION = _ADD_VERSION.format(
               AND deleted.sha256_hash <> :sha256_hash)"""
 )
 
-# Other bytes than those that were held have to be held anew.
+# If the bytes change, the held bundle is no longer the version's bundle.
 PUT_VERSION = f"""{_ADD_VERSION.format(condition="")}
 ON CONFLICT (widget_id, version) DO UPDATE SET
     precedence = :precedence, bundle_url = :bundle_url, bundle_size = :bundle_size,
@@ -87,8 +86,7 @@ WHERE (
 )
 """
 
-
-# A range that is there already has the same intervals.
+# A range that exists already has the same intervals.
 ADD_RANGES = """
 INSERT INTO sdk_range (range, intervals) SELECT key, value FROM json_each(:ranges) WHERE true
 ON CONFLICT DO NOTHING
@@ -96,24 +94,24 @@ ON CONFLICT DO NOTHING
 
 
 def add_ranges(ranges: Iterable[str]) -> Statement:
-    """Add the SDK ranges of versions, which must be there before the versions."""
+    """Add the SDK ranges of versions; they must be added before the versions."""
     members = ",".join(map(_range_member, dict.fromkeys(ranges)))
     return ADD_RANGES, {"ranges": f"{{{members}}}"}
 
 
-# Most versions have one of a few ranges.
+# Most versions use one of a few ranges.
 @lru_cache(maxsize=256)
 def _range_member(range_: str) -> str:
     return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"
 
 
 def put_documents(documents: Iterable[Document]) -> list[Statement]:
-    """Add what the documents hold and update what is there already."""
+    """Add or update the widgets and versions of the documents."""
     return [statement for document in documents for statement in put_document(document)]
 
 
 def put_document(document: Document) -> list[Statement]:
-    """Add one widget with its versions, or update those that are there already."""
+    """Add or update one widget and its versions."""
     return [
         add_ranges(version["sdk_version"] for version in document.versions),
         (PUT_WIDGET, widget_row(document)),
@@ -124,7 +122,7 @@ def put_document(document: Document) -> list[Statement]:
 def publish(document: Document) -> list[Statement]:
     """Add the document's versions, and its widget if it is new.
 
-    Fails with an IntegrityError on a version that is there, or was deleted with other bytes.
+    The write raises IntegrityError if a version exists, or was deleted with other bytes.
     """
     return [
         add_ranges(version["sdk_version"] for version in document.versions),
@@ -134,18 +132,18 @@ def publish(document: Document) -> list[Statement]:
 
 
 def widget_row(document: Document) -> Row:
-    """The columns of the document's widget."""
+    """Return the columns of the document's widget."""
     widget = document.widget
-    return {**widget, **_folded(widget["display_name"], widget["description"])}
+    return {**widget, **_folded_columns(widget["display_name"], widget["description"])}
 
 
-def _folded(display_name: str, description: str | None) -> Row:
+def _folded_columns(display_name: str, description: str | None) -> Row:
     name = " ".join(fold(display_name).split())
     return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}
 
 
 def version_rows(document: Document) -> Iterator[Row]:
-    """The columns of the document's versions, and the scope and name of their widget."""
+    """Yield the columns of each version, with the scope and name of its widget."""
     for version in document.versions:
         yield {
             **version,
@@ -156,38 +154,40 @@ def version_rows(document: Document) -> Iterator[Row]:
 
 
 REMOVE_OTHER_WIDGETS = """
-DELETE FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:kept))
+DELETE FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
 """
 
 REMOVE_OTHER_VERSIONS = """
 DELETE FROM version
 WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-  AND version NOT IN (SELECT value FROM json_each(:kept))
+  AND version NOT IN (SELECT value FROM json_each(:versions))
 """
 
 
 def remove_all_but(documents: Sequence[Document]) -> list[Statement]:
-    """Remove the widgets that no document names, then the versions that its own lacks."""
-    kept = json.dumps([document.path for document in documents])
-    statements: list[Statement] = [(REMOVE_OTHER_WIDGETS, {"kept": kept})]
+    """Remove every widget and every version that is not in the documents."""
+    paths = json.dumps([document.path for document in documents])
+    statements: list[Statement] = [(REMOVE_OTHER_WIDGETS, {"paths": paths})]
     return statements + [remove_other_versions(document) for document in documents]
 
 
 def remove_other_versions(document: Document) -> Statement:
-    """Remove the versions of its widget that the document lacks."""
-    kept = json.dumps([row["version"] for row in document.versions])
+    """Remove the versions of the document's widget that are not in the document."""
+    versions = json.dumps([row["version"] for row in document.versions])
     scope, name = document.widget["scope"], document.widget["name"]
-    return REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "kept": kept}
+    return REMOVE_OTHER_VERSIONS, {"scope": scope, "name": name, "versions": versions}
 
 
-OPTIMIZE_AFTER = 1000  # widgets added or changed, after which it is worth it
+# Optimize the search index after a write of at least this many widgets.
+OPTIMIZE_AFTER = 1000  # widgets
 OPTIMIZE_SEARCH_INDEX = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
 
 
 def optimize_search_index() -> list[Statement]:
-    """Make one piece of the text index, which grows a piece more with each large write.
+    """Merge the segments of the text index into one.
 
-    A search looks into every piece: after an import of ten thousand widgets, seven of them.
+    Each large write adds segments, and a search reads all of them: seven after an import of 10,000
+    widgets.
     """
     return [(OPTIMIZE_SEARCH_INDEX, {})]
 
@@ -199,7 +199,7 @@ WHERE scope = :scope AND name = :name
 
 
 def count_install(scope: str, name: str) -> list[Statement]:
-    """Add one to the widget's download counter; changes no row where there is no such widget."""
+    """Add one to the widget's download counter; changes no row if there is no such widget."""
     return [(COUNT_INSTALL, {"scope": scope, "name": name})]
 
 
@@ -210,7 +210,7 @@ WHERE id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
 
 
 def set_yanked(version_id: int, yanked: bool, reason: str | None) -> list[Statement]:
-    """Withdraw a version from being offered, or offer it again."""
+    """Yank a version, or make it available again."""
     return [(SET_YANKED, {"id": version_id, "yanked": yanked, "reason": reason})]
 
 
@@ -221,7 +221,7 @@ WHERE id = :id AND deprecation_message IS NOT :message
 
 
 def set_deprecation(version_ids: Iterable[int], message: str | None) -> list[Statement]:
-    """Set the warning that users of these versions see, or take it away."""
+    """Set the warning that users of these versions see; None removes it."""
     return [(SET_DEPRECATION, {"id": id_, "message": message}) for id_ in version_ids]
 
 
@@ -229,7 +229,7 @@ SET_LISTED = "UPDATE widget SET listed = :listed WHERE id = :id AND listed IS NO
 
 
 def set_listed(widget_id: int, listed: bool) -> list[Statement]:
-    """Show a widget to the public, or hide it."""
+    """List or unlist a widget."""
     return [(SET_LISTED, {"id": widget_id, "listed": listed})]
 
 
@@ -239,7 +239,7 @@ UPDATE widget SET is_official = :official WHERE id = :id AND is_official IS NOT 
 
 
 def set_official(widget_id: int, official: bool) -> list[Statement]:
-    """Mark a widget as the operator's own, or as not."""
+    """Mark a widget as official or not."""
     return [(SET_OFFICIAL, {"id": widget_id, "official": official})]
 
 
@@ -253,17 +253,17 @@ WHERE id = :id
 
 
 def describe(widget_id: int, before: Row, after: Row) -> list[Statement]:
-    """Set how a widget presents itself, if it still is as it was before."""
+    """Set the name, description and icon of a widget, if they are still those of before."""
     old = {f"old_{key}": value for key, value in before.items()}
-    folded = _folded(after["display_name"], after["description"])
+    folded = _folded_columns(after["display_name"], after["description"])
     return [(DESCRIBE, {"id": widget_id, **old, **after, **folded})]
 
 
 def delete_widget(widget_id: int) -> list[Statement]:
-    """Remove a widget with all its versions."""
+    """Delete a widget with all its versions."""
     return [("DELETE FROM widget WHERE id = :id", {"id": widget_id})]
 
 
 def delete_version(version_id: int) -> list[Statement]:
-    """Remove one version."""
+    """Delete one version."""
     return [("DELETE FROM version WHERE id = :id", {"id": version_id})]

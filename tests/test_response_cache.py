@@ -1,4 +1,4 @@
-"""The response cache: how much memory it may take, and what its entries share."""
+"""The response cache: its limits of memory, and large responses that are rendered one at a time."""
 
 from collections.abc import Callable
 
@@ -7,37 +7,44 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.api.response_cache import MAX_BYTES, CachedResponse, ResponseCache
+from catalog.store.search_params import parse_search
+
+REGISTRY = "/api/widgets/acme/registry.json"
 
 
 def entry(size: int) -> CachedResponse:
     return CachedResponse(0, "r", (0, 0), (b"",), "digest", 0, held_bundles=0, size=size)
 
 
-def test_what_was_used_longest_ago_is_evicted_where_there_is_no_room() -> None:
+def cached_keys(cache: ResponseCache, *keys: str) -> list[str]:
+    return [key for key in keys if cache.get(key)]
+
+
+def test_least_recently_used_response_is_evicted() -> None:
     cache = ResponseCache()
     for key in ("a", "b"):
         cache.put(key, entry(MAX_BYTES // 2))
     assert cache.get("a")
     cache.put("c", entry(MAX_BYTES // 2))
-    assert [key for key in ("a", "b", "c") if cache.get(key)] == ["a", "c"]
+    assert cached_keys(cache, "a", "b", "c") == ["a", "c"]
 
 
-def test_one_response_larger_than_the_cache_is_kept_beside_the_others() -> None:
+def test_one_response_larger_than_the_cache_is_cached_besides_the_others() -> None:
     cache = ResponseCache()
     cache.put("small", entry(MAX_BYTES))
     for key in ("first", "second"):
         cache.put(key, entry(MAX_BYTES + 1))
-    assert [key for key in ("small", "first", "second") if cache.get(key)] == ["small", "second"]
+    assert cached_keys(cache, "small", "first", "second") == ["small", "second"]
 
 
-def test_key_counts_as_memory(client_with: Callable[..., FlaskClient]) -> None:
+def test_memory_of_the_key_counts(client_with: Callable[..., FlaskClient]) -> None:
     client = client_with()
-    client.get("/api/v1/widgets/search", query_string={"scope": "x" * 100_000})
-    (cached,) = client.application.extensions["response_cache"]._entries.values()
+    query = {"scope": "x" * 100_000}
+    client.get("/api/v1/widgets/search", query_string=query)
+    cache: ResponseCache = client.application.extensions["response_cache"]
+    cached = cache.get(parse_search(query))
+    assert cached is not None
     assert cached.size > 400_000
-
-
-REGISTRY = "/api/widgets/acme/registry.json"
 
 
 def test_request_waits_for_a_registry_that_is_being_rendered_until_its_deadline(

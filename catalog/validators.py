@@ -1,0 +1,154 @@
+"""Validators of single values. Each returns the value to store.
+
+Each raises ValueError with what is allowed, as it continues the sentence "... must be ...".
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
+
+MAX_IDENTIFIER_LENGTH = 214
+MAX_URL_LENGTH = 8192
+# A host name has at most 253 characters, and may have a port and a user beside it.
+MAX_AUTHORITY_LENGTH = 512
+
+
+def check_identifier(value: object) -> str:
+    """A scope or name: one segment of a URL path."""
+    if not (
+        isinstance(value, str)
+        and 0 < len(value) <= MAX_IDENTIFIER_LENGTH
+        and value not in (".", "..")
+        and "/" not in value
+        and value.isprintable()
+    ):
+        raise ValueError(
+            f"1 to {MAX_IDENTIFIER_LENGTH} printable characters without a slash, not . or .."
+        )
+    return value
+
+
+def check_text(value: object) -> str:
+    """Text that both SQLite and JSON can represent."""
+    if isinstance(value, str) and "\0" not in value and _is_unicode(value):
+        return value
+    raise ValueError("a string of Unicode text without NUL")
+
+
+def _is_unicode(value: str) -> bool:
+    # JSON can contain half of a surrogate pair, which UTF-8 cannot.
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_nonempty_text(value: object) -> str:
+    if value == "":
+        raise ValueError("a string that is not empty")
+    return check_text(value)
+
+
+def check_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def check_whole_number(value: object) -> int:
+    """A whole number from 0. 5.0 is one too: JavaScript does not distinguish it from 5."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= MAX_SAFE_INTEGER:
+        raise ValueError(f"a whole number from 0 to {MAX_SAFE_INTEGER}")
+    return value
+
+
+def check_number(value: object) -> int | float:
+    if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or abs(value) > MAX_SAFE_INTEGER:
+        raise ValueError(f"a number of at most {MAX_SAFE_INTEGER}")
+    return value
+
+
+def check_timestamp(value: object) -> str:
+    """An ISO 8601 time with an offset; returned in UTC, in the form of JavaScript's toISOString."""
+    try:
+        # fromisoformat() accepts any character between date and time, but no lower-case z.
+        if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
+            raise ValueError
+        moment = datetime.fromisoformat(value.upper())
+        if moment.tzinfo is None:
+            raise ValueError
+        return format_timestamp(moment.astimezone(UTC))
+    except (ValueError, OverflowError):
+        raise ValueError(
+            "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
+        ) from None
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Return the UTC time in the form of JavaScript's toISOString."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def check_version(value: object) -> str:
+    if not isinstance(value, str) or not is_version(value):
+        raise ValueError("a SemVer version such as 1.4.0")
+    return value
+
+
+def check_http_url(value: object) -> str:
+    """An absolute http or https URL. Other schemes could run code in a page that links them."""
+    if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
+        raise ValueError(f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters")
+    try:
+        url = check_text(value)
+        _, _, rest = url.partition("//")
+        # urlsplit() takes time quadratic in the length of the authority.
+        if len(re.split("[/?#]", rest, maxsplit=1)[0]) > MAX_AUTHORITY_LENGTH:
+            raise ValueError
+        if not url.isprintable() or " " in url:
+            raise ValueError
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError
+    except ValueError:
+        raise ValueError("an absolute http or https URL") from None
+    return url
+
+
+def check_sha256(value: object) -> str:
+    digest = value.lower() if isinstance(value, str) else ""
+    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise ValueError("64 hexadecimal digits")
+    return digest
+
+
+def check_grid_size(value: object) -> tuple[int, int]:
+    """A width and a height, in cells of the grid."""
+    try:
+        if isinstance(value, Mapping):
+            return check_whole_number(value.get("w")), check_whole_number(value.get("h"))
+        raise ValueError
+    except ValueError:
+        raise ValueError('an object {"w": 1, "h": 1} of whole numbers') from None
+
+
+def check_permissions(value: object) -> str:
+    """An array of strings; returned as JSON text."""
+    try:
+        if isinstance(value, list):
+            return json.dumps([check_text(item) for item in value], ensure_ascii=False)
+        raise ValueError
+    except ValueError:
+        raise ValueError("an array of strings") from None

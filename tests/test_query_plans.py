@@ -1,0 +1,154 @@
+"""How SQLite runs the statements of requests and writes: with indexes, without full scans."""
+
+from collections.abc import Callable
+
+import pytest
+from builders import bundled, document, version
+from conftest import hold
+from flask import Flask
+
+from catalog.documents import check_document
+from catalog.store import mirror_writes, writes
+from catalog.store.export import catalog_lines
+from catalog.store.sqlite import Connection, Statement
+
+SEARCH = "/api/v1/widgets/search"
+CONTENT = b"export default 1"
+CLOCK = document(
+    "acme/clock",
+    version("2.0.0", sdkVersion="^2.0.0"),
+    version("0.9.0"),
+    bundled("0.1.0", CONTENT),
+    isOfficial=True,
+)
+# A commit that no response shows.
+INVISIBLE_WRITE = mirror_writes.put_mirrored(
+    [mirror_writes.MirroredWidget("acme", "clock", "https://a.example", None, None)]
+)
+
+
+@pytest.fixture
+def app(app_with: Callable[..., Flask]) -> Flask:
+    app = app_with(
+        document("acme/bell", displayName="Bell"),
+        CLOCK,
+        document("acme/alarm", displayName="Alarm", description="A clock"),
+    )
+    hold(app, CONTENT)
+    return app
+
+
+def explain(connection: Connection, sql: str, values: object = ()) -> list[str]:
+    return [step for _, _, _, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def plan(app: Flask, run: Callable[[Connection], object]) -> list[str]:
+    """Return the steps of the statements that this thread reads with."""
+    connection: Connection = app.extensions["database"].reader()
+    # Its first use makes the text index read its configuration.
+    connection.execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'oth'")
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    run(connection)
+    connection.set_trace_callback(None)
+    # The statements of the text index itself are traced as comments.
+    reads = [sql for sql in statements if not sql.startswith(("--", "PRAGMA", "BEGIN", "ROLLBACK"))]
+    assert reads
+    return [step for sql in reads for step in explain(connection, sql)]
+
+
+def plan_of_get(app: Flask, path: str, **query: str) -> list[str]:
+    response = app.test_client().get
+    return plan(app, lambda _: response(path, query_string=query).close())
+
+
+def scanned(steps: list[str]) -> set[str]:
+    """Return the tables that are read from the first row on, or through an index from its first."""
+    tables = {"widget", "version", "summary", "sdk_range", "sdk_interval", "version_entry"}
+    tables |= {"mirrored", "listing"}
+    return {step.split()[1] for step in steps if step.startswith("SCAN")} & tables
+
+
+def is_sorted(steps: list[str]) -> bool:
+    """Return whether SQLite sorts rows, instead of reading them in the order of an index."""
+    return any("TEMP B-TREE" in step for step in steps)
+
+
+FILTERS = {
+    "all": {},
+    "in a scope": {"scope": "acme"},
+    "official": {"official": "true"},
+    "official in a scope": {"scope": "acme", "official": "false"},
+}
+SDKS = {"without an SDK": {}, "with an SDK": {"compatSdk": "1.4.0"}}
+
+
+@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("sdk", SDKS.values(), ids=SDKS)
+def test_search_without_words_reads_the_listing_in_order(
+    app: Flask, filters: dict[str, str], sdk: dict[str, str]
+) -> None:
+    steps = plan_of_get(app, SEARCH, **filters, **sdk)
+    assert scanned(steps) <= (set() if "scope" in filters else {"listing"})
+    assert not is_sorted(steps)
+
+
+@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("sdk", SDKS.values(), ids=SDKS)
+def test_search_for_words_scans_no_table(
+    app: Flask, filters: dict[str, str], sdk: dict[str, str]
+) -> None:
+    assert scanned(plan_of_get(app, SEARCH, q="clock", **filters, **sdk)) == set()
+
+
+@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("sdk", SDKS.values(), ids=SDKS)
+def test_search_for_short_words_scans_only_the_listing(
+    app: Flask, filters: dict[str, str], sdk: dict[str, str]
+) -> None:
+    assert scanned(plan_of_get(app, SEARCH, q="cl", **filters, **sdk)) <= {"listing"}
+
+
+@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
+def test_revalidation_of_a_search_scans_no_table(app: Flask, filters: dict[str, str]) -> None:
+    query = {"q": "clock", **filters}
+    app.test_client().get(SEARCH, query_string=query)
+    app.extensions["database"].write(INVISIBLE_WRITE)
+    assert scanned(plan_of_get(app, SEARCH, **query)) == set()
+
+
+READS = {
+    "detail": "/api/v1/widgets/acme/clock",
+    "registry": "/api/widgets/acme/registry.json",
+    "bundle": "/api/v1/widgets/acme/clock/0.1.0/bundle.js",
+}
+
+
+@pytest.mark.parametrize("path", READS.values(), ids=READS)
+def test_read_scans_no_table_and_sorts_nothing(app: Flask, path: str) -> None:
+    # The second request revalidates the cached response.
+    for _ in range(2):
+        steps = plan_of_get(app, path)
+        assert scanned(steps) == set()
+        assert not is_sorted(steps)
+        app.extensions["database"].write(INVISIBLE_WRITE)
+
+
+def test_export_reads_widgets_and_versions_in_order(app: Flask) -> None:
+    steps = plan(app, lambda connection: list(catalog_lines(connection)))
+    assert scanned(steps) <= {"widget"}
+    assert not is_sorted(steps)
+
+
+WRITES: dict[str, list[Statement]] = {
+    "install": writes.count_install("acme", "clock"),
+    "put a document": writes.put_document(check_document(CLOCK)),
+    "publish": writes.publish(check_document(CLOCK)),
+}
+
+
+@pytest.mark.parametrize("statements", WRITES.values(), ids=WRITES)
+def test_write_scans_no_table(app: Flask, statements: list[Statement]) -> None:
+    connection: Connection = app.extensions["database"].reader()
+    for sql, values in statements:
+        assert scanned(explain(connection, sql, values)) == set()

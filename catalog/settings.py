@@ -116,7 +116,7 @@ SETTINGS = (
     Setting(
         "REQUEST_TIMEOUT",
         "20",
-        "seconds for a request to arrive, and to fall behind in reading a response",
+        "seconds for a whole request to arrive, and for a client to fall behind in reading",
         whole_number(1, 3600),
     ),
     Setting(

@@ -110,7 +110,7 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """The least recently used cache, and one response that is too large for it."""
+    """An LRU cache of responses, and one response that is too large for it."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()

@@ -28,7 +28,7 @@ from catalog.settings import DEFAULTS, check_settings, trusted_networks
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
-from catalog.web.docs import reference
+from catalog.web.docs import docs
 from catalog.web.pages import error_page, pages
 
 # In place of what Werkzeug says where nobody says more.
@@ -116,7 +116,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     # Of its own unless told otherwise: flask gc removes what the one catalog does not name.
     beside = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or beside))
-    for blueprint in (v1, registry, operations, internal, pages, reference, commands):
+    for blueprint in (v1, registry, operations, internal, pages, docs, commands):
         app.register_blueprint(blueprint)
     app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_body)

@@ -31,7 +31,7 @@ from catalog.store.database import Database
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "seed" / "demo.jsonl"
@@ -315,3 +315,35 @@ def limits(tmp_path: Path) -> Limits:
     folder = tmp_path / "site"
     folder.mkdir()
     return Limits(folder)
+
+
+@pytest.fixture(scope="session")
+def tab(browser: "Browser") -> Iterator["Page"]:
+    """One tab for all tests with the default settings: a new context takes up to a second."""
+    with browser.new_context(ignore_https_errors=True) as context:
+        context.set_default_timeout(10_000)
+        yield context.new_page()
+
+
+@pytest.fixture
+def page(tab: "Page") -> "Page":
+    """The shared tab, empty and with the default size."""
+    tab.goto("about:blank")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    return tab
+
+
+@pytest.fixture(scope="session")
+def tab_without_scripts(browser: "Browser") -> Iterator["Page"]:
+    """One tab without JavaScript for all tests."""
+    with browser.new_context(ignore_https_errors=True, java_script_enabled=False) as context:
+        context.set_default_timeout(10_000)
+        yield context.new_page()
+
+
+@pytest.fixture(params=["with scripts", "without scripts"])
+def any_page(request: pytest.FixtureRequest) -> "Page":
+    """A shared tab, with JavaScript and without."""
+    name = "page" if request.param == "with scripts" else "tab_without_scripts"
+    shared: Page = request.getfixturevalue(name)
+    return shared

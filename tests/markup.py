@@ -1,4 +1,4 @@
-"""What a page holds, read as a browser would: its elements with their attributes and text."""
+"""An HTML parser for tests: the elements of a page with their attributes and text."""
 
 from functools import lru_cache
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from werkzeug.test import TestResponse
 
-VOID = {"meta", "link", "input", "br", "img", "hr"}
+VOID_TAGS = {"meta", "link", "input", "br", "img", "hr"}
 
 
 class Element(NamedTuple):
@@ -16,11 +16,11 @@ class Element(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All text in the element, spaces made one."""
+        """All text in the element, with runs of white space replaced by one space."""
         return " ".join("".join(self.texts).split())
 
 
-class _Reader(HTMLParser):
+class _Parser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.elements: list[Element] = []
@@ -29,14 +29,14 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {name: value or "" for name, value in attributes}, [])
         self.elements.append(element)
-        if tag not in VOID:
+        if tag not in VOID_TAGS:
             self.open.append(element)
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.append(Element(tag, {name: value or "" for name, value in attributes}, []))
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in VOID:
+        if tag in VOID_TAGS:
             return
         element = self.open.pop()
         assert element.tag == tag, f"{element.tag} is closed by {tag}"
@@ -47,40 +47,40 @@ class _Reader(HTMLParser):
 
 
 @lru_cache(maxsize=4)
-def _parsed(page: str) -> list[Element]:
-    reader = _Reader()
-    reader.feed(page)
-    reader.close()
-    assert reader.open == []
-    return reader.elements
+def _parse(page: str) -> list[Element]:
+    parser = _Parser()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser.elements
 
 
 def elements(page: str, tag: str = "", **attributes: str) -> list[Element]:
-    """The elements of the page with this tag and these attributes; class_ is one of several."""
-    wanted_class = attributes.pop("class_", None)
+    """Return the elements with this tag and these attributes; class_ is one of their classes."""
+    css_class = attributes.pop("class_", None)
     return [
         element
-        for element in _parsed(page)
+        for element in _parse(page)
         if tag in ("", element.tag)
-        and (wanted_class is None or wanted_class in element.attributes.get("class", "").split())
+        and (css_class is None or css_class in element.attributes.get("class", "").split())
         and all(element.attributes.get(name) == value for name, value in attributes.items())
     ]
 
 
 def element(page: str, tag: str = "", **attributes: str) -> Element:
-    """The one element of the page that elements() finds."""
-    (found,) = elements(page, tag, **attributes)
-    return found
+    """Return the element with this tag and these attributes; there must be just one."""
+    (match,) = elements(page, tag, **attributes)
+    return match
 
 
 def cards(page: str) -> list[str]:
-    """The addresses of the widgets that a page shows, in its order."""
+    """Return the links to widgets in a page, in their order."""
     links = [link.attributes["href"] for link in elements(page, "a")]
     return [link for link in links if link.startswith("/widgets/")]
 
 
 def assert_page(response: TestResponse, status: int) -> str:
-    """Hold an answer against what every page is; answers its text."""
+    """Assert that the response is a page with this status, and return its text."""
     assert (response.status_code, response.mimetype) == (status, "text/html")
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     element(response.text, "main", id="main")

@@ -1,24 +1,21 @@
-"""What the pages' Content-Security-Policy lets a real browser run: our scripts and nothing else."""
+"""What the Content-Security-Policy of the pages allows a browser to run: only our own scripts."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from browser_tools import create_catalog_with_bundles
 from builders import bundled, document
-from conftest import Server, hold
-
-from app import create_app
-from catalog.documents import check_document
-from catalog.store import writes
+from conftest import Server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 BUNDLE = b"self.document ? document.title = 'a bundle ran' : postMessage('ran')"
-ADDRESS = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+BUNDLE_PATH = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
 
-# Each starts a script, and tells that it ran or which directive of the policy kept it from that.
-# An inline script that runs has done so at once, and says nothing.
+# Each adds a script and returns "ran" or the directive of the policy that blocked it. An inline
+# script runs synchronously and has no load event.
 ADD_SCRIPT = """
 (attributes) => new Promise((resolve) => {
     document.addEventListener("securitypolicyviolation",
@@ -30,80 +27,68 @@ ADD_SCRIPT = """
 })
 """
 START_WORKER = """
-(address) => new Promise((resolve) => {
+(url) => new Promise((resolve) => {
     document.addEventListener("securitypolicyviolation",
         ({ effectiveDirective }) => resolve(effectiveDirective));
-    new Worker(address).addEventListener("message", ({ data }) => resolve(data));
+    new Worker(url).addEventListener("message", ({ data }) => resolve(data));
 })
 """
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A catalog that holds a bundle, with the same origin as its pages."""
-    app = create_app({"DATABASE": tmp_path_factory.mktemp("policy") / "catalog.db"})
+def bundle_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A catalog that holds a bundle, which has the same origin as the pages."""
+    path = tmp_path_factory.mktemp("policy") / "catalog.db"
     clock = document("acme/clock", bundled("1.0.0", BUNDLE))
-    app.extensions["database"].create(writes.put_documents([check_document(clock)]))
-    hold(app, BUNDLE)
-    app.extensions["database"].close()
-    with Server(app.config["DATABASE"]) as running:
+    with Server(create_catalog_with_bundles(path, clock, BUNDLE)) as running:
         yield running
-
-
-@pytest.fixture
-def page(browser: "Browser", server: Server) -> Iterator["Page"]:
-    with browser.new_context(base_url=server.url) as context:
-        context.set_default_timeout(10_000)
-        yield context.new_page()
 
 
 @pytest.mark.parametrize("path", ["/", "/widgets/acme/clock", "/docs", "/none"])
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"src": ADDRESS},
-        {"src": ADDRESS, "type": "module"},
+        {"src": BUNDLE_PATH},
+        {"src": BUNDLE_PATH, "type": "module"},
         {"text": "document.title = 'inline ran'"},
     ],
     ids=["bundle", "module", "inline"],
 )
-def test_a_script_that_gets_into_a_page_does_not_run(
-    page: "Page", path: str, attributes: dict[str, Any]
+def test_injected_script_does_not_run(
+    page: "Page", bundle_server: Server, path: str, attributes: dict[str, Any]
 ) -> None:
-    page.goto(path)
+    page.goto(bundle_server.url + path)
     title = page.title()
     assert page.evaluate(ADD_SCRIPT, attributes) == "script-src-elem"
     assert page.title() == title
 
 
-def test_a_bundle_is_not_admitted_by_the_integrity_that_it_has(page: "Page") -> None:
-    page.goto("/widgets/acme/clock")
-    integrity = page.locator("#chosen-sri").inner_text()
-    attributes = {"src": ADDRESS, "integrity": integrity}
+def test_integrity_attribute_does_not_allow_a_bundle(page: "Page", bundle_server: Server) -> None:
+    page.goto(f"{bundle_server.url}/widgets/acme/clock")
+    integrity = page.locator("#selected-sri").inner_text()
+    attributes = {"src": BUNDLE_PATH, "integrity": integrity}
     assert page.evaluate(ADD_SCRIPT, attributes) == "script-src-elem"
 
 
-def test_a_bundle_does_not_run_as_a_worker(page: "Page") -> None:
-    page.goto("/")
-    assert page.evaluate(START_WORKER, ADDRESS) == "worker-src"
+def test_bundle_does_not_run_as_a_worker(page: "Page", bundle_server: Server) -> None:
+    page.goto(bundle_server.url)
+    assert page.evaluate(START_WORKER, BUNDLE_PATH) == "worker-src"
 
 
-def test_the_bundle_would_run_in_a_page_without_the_policy(
-    browser: "Browser", server: Server
-) -> None:
-    with browser.new_context(base_url=server.url, bypass_csp=True) as context:
+def test_bundle_would_run_without_the_policy(browser: "Browser", bundle_server: Server) -> None:
+    with browser.new_context(base_url=bundle_server.url, bypass_csp=True) as context:
         page = context.new_page()
         page.goto("/")
-        assert page.evaluate(ADD_SCRIPT, {"src": ADDRESS}) == "ran"
+        assert page.evaluate(ADD_SCRIPT, {"src": BUNDLE_PATH}) == "ran"
         assert page.title() == "a bundle ran"
 
 
-def test_our_own_scripts_run(page: "Page") -> None:
-    # Each shows what is of no use without it: browse.js, copy.js, docs.js.
-    for path, shown in (
-        ("/", "kbd"),
-        ("/widgets/acme/clock", "button.copy"),
-        ("/docs", "form.try"),
-    ):
-        page.goto(path)
-        assert page.locator(shown).first.is_visible()
+# Each script shows an element that is hidden without it.
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("/", "kbd"), ("/widgets/acme/clock", "button.copy"), ("/docs", "form.try")],
+    ids=["browse.js", "copy.js", "docs.js"],
+)
+def test_own_script_runs(page: "Page", bundle_server: Server, path: str, shown: str) -> None:
+    page.goto(bundle_server.url + path)
+    assert page.locator(shown).first.is_visible()

@@ -1,4 +1,4 @@
-"""/docs: the API reference, with examples from the catalog that is served."""
+"""/docs: the API reference, with examples from the served catalog."""
 
 import json
 import re
@@ -18,22 +18,22 @@ from flask.testing import FlaskClient
 from markup import element, elements
 
 from app import create_app
-from catalog.web.docs import abridged, json_text
+from catalog.web.docs import abridge, format_json
 from catalog.web.openapi import (
     DESCRIPTION,
-    address,
+    build_target,
+    describe_limits,
+    describe_type,
     example_values,
-    limit_words,
-    operations,
-    prose,
-    schemas,
-    type_words,
+    load_operations,
+    load_schemas,
+    render_code_spans,
 )
 
-OPERATIONS = {operation.id: operation for operation in operations()}
+OPERATIONS = {operation.id: operation for operation in load_operations()}
 
 
-def docs_of(client: FlaskClient) -> str:
+def get_docs(client: FlaskClient) -> str:
     response = client.get("/docs")
     assert response.status_code == 200
     assert response.mimetype == "text/html"
@@ -42,58 +42,67 @@ def docs_of(client: FlaskClient) -> str:
 
 @pytest.fixture
 def page(demo: FlaskClient) -> str:
-    return docs_of(demo)
+    return get_docs(demo)
 
 
 def text(page: str, name: str) -> str:
-    """The text of the element with this id, as it stands."""
+    """Return the text of the element with this id."""
     return "".join(element(page, id=name).texts)
 
 
-def answer(page: str, operation_id: str) -> Any:
-    """The body of an operation's example, as it stands in the page."""
-    return json.loads(text(page, f"{operation_id}-answer").split(":", 1)[1])
+def article(page: str, name: str) -> str:
+    """Return the part of the page about one operation or object."""
+    return page.split(f'aria-labelledby="{name}"')[1].split("</article>")[0]
 
 
-def test_every_operation_is_there_with_its_parameters_and_answers(page: str) -> None:
+def example(page: str, operation_id: str) -> Any:
+    """Return the response body of an operation's example in the page."""
+    return json.loads(text(page, f"{operation_id}-response").split(":", 1)[1])
+
+
+def test_every_operation_has_its_parameters_and_responses(page: str) -> None:
     for operation in OPERATIONS.values():
-        article = page.split(f'aria-labelledby="{operation.id}"')[1].split("</article>")[0]
-        assert f">{operation.method}</span> <code>{operation.path}</code>" in article
-        assert operation.summary in article
+        shown = article(page, operation.id)
+        assert f">{operation.method}</span> <code>{operation.path}</code>" in shown
+        assert operation.summary in shown
         for parameter in operation.parameters:
-            assert f"<dt><code>{parameter.field.name}</code>" in article
-            assert f'<span class="chip">{parameter.place}</span>' in article
-        for one in operation.answers:
-            assert f">{one.status}</strong> {one.phrase}" in article
+            assert f"<dt><code>{parameter.field.name}</code>" in shown
+            assert f'<span class="chip">{parameter.location}</span>' in shown
+        for response in operation.responses:
+            assert f">{response.status}</strong> {response.phrase}" in shown
 
 
-def test_every_object_is_there_with_its_fields(page: str) -> None:
-    for schema in schemas():
-        article = page.split(f'aria-labelledby="schema-{schema.name}"')[1].split("</article>")[0]
-        named = re.findall("<dt><code>(.*?)</code>", article)
-        assert named == [field.name for field in schema.fields]
+def test_every_object_has_its_fields(page: str) -> None:
+    for schema in load_schemas():
+        names = re.findall("<dt><code>(.*?)</code>", article(page, f"schema-{schema.name}"))
+        assert names == [field.name for field in schema.fields]
 
 
-def test_every_header_that_an_answer_names_is_explained(page: str) -> None:
-    named = {name for each in OPERATIONS.values() for one in each.answers for name in one.headers}
-    assert {"ETag", "Cache-Control", "Content-Range", "Retry-After", "X-Request-Id"} <= named
-    for header in named:
+def test_every_response_header_is_described(page: str) -> None:
+    headers = {
+        name
+        for operation in OPERATIONS.values()
+        for response in operation.responses
+        for name in response.headers
+    }
+    assert {"ETag", "Cache-Control", "Content-Range", "Retry-After", "X-Request-Id"} <= headers
+    for header in headers:
         assert text(page, f"header-{header}") == header
 
 
-def test_header_that_says_more_of_a_bundle_is_explained_once_with_both(page: str) -> None:
-    said = page.split('id="header-ETag"')[1].split("</div>")[0]
-    assert "Names these very bytes." in said
-    assert said.count("Of a bundle, it is the SHA-256 in quotes.") == 1
+def test_header_with_two_descriptions_has_each_once(page: str) -> None:
+    description = page.split('id="header-ETag"')[1].split("</div>")[0]
+    assert description.count("Identifies the exact bytes of the body.") == 1
+    assert description.count("For a bundle, it is the SHA-256 in quotes.") == 1
 
 
-def test_answer_that_is_not_json_says_what_it_is(page: str) -> None:
-    article = page.split('aria-labelledby="getBundle"')[1].split("</article>")[0]
-    assert article.count("<code>text/javascript</code>") == 2
-    assert 'id="getBundle-answer" hidden' in article
+def test_response_that_is_not_json_has_its_media_type(page: str) -> None:
+    shown = article(page, "getBundle")
+    assert shown.count("<code>text/javascript</code>") == 2
+    assert 'id="getBundle-response" hidden' in shown
 
 
-def test_every_link_leads_somewhere(page: str, demo: FlaskClient) -> None:
+def test_every_link_has_a_target(page: str, demo: FlaskClient) -> None:
     for link in {link.attributes["href"] for link in elements(page, "a")}:
         if link.startswith("#"):
             assert elements(page, id=link[1:]), link
@@ -101,8 +110,8 @@ def test_every_link_leads_somewhere(page: str, demo: FlaskClient) -> None:
             assert demo.get(link).status_code == 200, link
 
 
-def test_no_id_is_there_twice(page: str) -> None:
-    ids = Counter(one.attributes["id"] for one in elements(page) if "id" in one.attributes)
+def test_ids_are_unique(page: str) -> None:
+    ids = Counter(node.attributes["id"] for node in elements(page) if "id" in node.attributes)
     assert [name for name, count in ids.items() if count > 1] == []
 
 
@@ -113,40 +122,42 @@ def test_every_field_of_a_form_has_a_label(page: str) -> None:
     assert len(fields) == 6 + 2 + 2 + 1
 
 
-def test_nothing_in_the_page_is_a_script_or_a_style_of_its_own(page: str) -> None:
-    for one in elements(page):
-        assert one.tag != "style"
-        assert not [name for name in one.attributes if name == "style" or name.startswith("on")]
-        assert one.tag != "script" or one.attributes["src"].startswith("/static/")
+def test_page_has_no_inline_script_or_style(page: str) -> None:
+    for node in elements(page):
+        assert node.tag != "style"
+        assert not [name for name in node.attributes if name == "style" or name.startswith("on")]
+        assert node.tag != "script" or node.attributes["src"].startswith("/static/")
 
 
 @pytest.mark.parametrize("operation_id", ["searchWidgets", "getWidget", "getRegistry", "getStats"])
-def test_answers_in_the_page_are_those_of_the_service(
+def test_examples_are_responses_of_the_service(
     page: str, demo: FlaskClient, operation_id: str
 ) -> None:
     live = demo.get(text(page, f"{operation_id}-command").split("localhost")[1].strip("'")).json
-    if operation_id == "getRegistry":  # of which the page shows the example's widget alone
-        live["widgets"] = [one for one in live["widgets"] if one["name"] == "weather"]
-    assert answer(page, operation_id) == abridged(live)
+    if operation_id == "getRegistry":
+        # The page shows one widget of the scope.
+        live["widgets"] = [widget for widget in live["widgets"] if widget["name"] == "weather"]
+    assert example(page, operation_id) == abridge(live)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_commands_of_the_page_work_as_they_stand(tmp_path: Path) -> None:
+def test_commands_of_the_page_work(tmp_path: Path) -> None:
     server = Server(create_demo(tmp_path / "catalog.db"))
     _, html = server.request("GET", "/docs")
     commands = {name: text(html.decode(), f"{name}-command") for name in OPERATIONS}
-    ran = {
+    results = {
         name: subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=10)
         for name, command in commands.items()
     }
     server.stop()
-    no_bundle = json.loads(ran.pop("getBundle").stdout)  # the demo catalog holds none
+    # The demo catalog holds no bundle.
+    no_bundle = json.loads(results.pop("getBundle").stdout)
     assert no_bundle == {"error": "No bundle of 'acme/weather@3.1.0' is held here."}
-    for name, result in ran.items():
+    for name, result in results.items():
         assert json.loads(result.stdout).keys() == OPERATIONS[name].example.keys()  # type: ignore[attr-defined]
 
 
-def test_example_of_a_bundle_is_the_newest_that_is_held(app_with: Callable[..., Flask]) -> None:
+def test_bundle_example_is_the_newest_held_bundle(app_with: Callable[..., Flask]) -> None:
     app = app_with(
         document(
             "home/a b",
@@ -157,43 +168,38 @@ def test_example_of_a_bundle_is_the_newest_that_is_held(app_with: Callable[..., 
     )
     path = "curl -s http://localhost/api/v1/widgets/home/a%20b/{}/bundle.js"
     client = app.test_client()
-    assert text(docs_of(client), "getBundle-command") == path.format("3.0.0")
+    assert text(get_docs(client), "getBundle-command") == path.format("3.0.0")
     hold(app, b"1")
-    assert text(docs_of(client), "getBundle-command") == path.format("1.0.0%2Bx")
+    assert text(get_docs(client), "getBundle-command") == path.format("1.0.0%2Bx")
     hold(app, b"2")
-    assert text(docs_of(client), "getBundle-command") == path.format("2.0.0")
+    assert text(get_docs(client), "getBundle-command") == path.format("2.0.0")
 
 
-def article(page: str, operation_id: str) -> str:
-    """The part of the page about one operation."""
-    return page.split(f'aria-labelledby="{operation_id}"')[1].split("</article>")[0]
-
-
-def test_bundle_that_is_held_can_be_tried(app_with: Callable[..., Flask]) -> None:
+def test_held_bundle_can_be_tried(app_with: Callable[..., Flask]) -> None:
     app = app_with(document("home/notes", bundled("1.0.0", b"1")))
     hold(app, b"1")
-    shown = article(docs_of(app.test_client()), "getBundle")
+    shown = article(get_docs(app.test_client()), "getBundle")
     assert ">Try it</h4>" in shown
     assert 'value="1.0.0"' in shown
 
 
-def test_example_of_a_bundle_that_is_not_held_has_nothing_to_follow(
+def test_bundle_that_is_not_held_has_no_form_or_link(
     app_with: Callable[..., Flask],
 ) -> None:
     app = app_with(document("home/notes", bundled("1.0.0", b"1"), bundled("0.9.0", b"0")))
-    page = docs_of(app.test_client())
+    page = get_docs(app.test_client())
     assert text(page, "getBundle-command").endswith("/home/notes/1.0.0/bundle.js")
     shown = article(page, "getBundle")
     assert ">Example</h4>" in shown
-    assert "There is nothing at this address now, so it cannot be tried here." in shown
+    assert "This catalog has no response for this example, so it cannot be tried here." in shown
     assert not re.findall("<form|<a [^>]*bundle|action=", shown)
     assert ">Try it</h4>" in article(page, "getWidget")
 
 
-def test_examples_of_an_empty_catalog_have_nothing_to_follow(
+def test_examples_of_an_empty_catalog_have_no_form_or_link(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    page = docs_of(client_with())
+    page = get_docs(client_with())
     for name in ("getWidget", "countInstall", "getBundle", "getRegistry"):
         assert not re.findall("<form|<noscript", article(page, name)), name
     for name in ("searchWidgets", "getHealth", "getStats"):
@@ -201,7 +207,7 @@ def test_examples_of_an_empty_catalog_have_nothing_to_follow(
 
 
 @pytest.mark.parametrize(
-    ("settings", "base_url", "address"),
+    ("settings", "base_url", "public_url"),
     [
         ({}, "http://localhost/catalog", "http://localhost/catalog"),
         ({}, "https://widgets.example:8443", "https://widgets.example:8443"),
@@ -209,28 +215,28 @@ def test_examples_of_an_empty_catalog_have_nothing_to_follow(
     ],
     ids=["prefix", "scheme and port", "configured"],
 )
-def test_commands_and_description_have_the_public_address(
+def test_commands_and_description_have_the_public_url(
     client_with: Callable[..., FlaskClient],
     settings: dict[str, str],
     base_url: str,
-    address: str,
+    public_url: str,
 ) -> None:
     client = client_with(document("home/notes"), **settings)
     page = client.get("/docs", base_url=base_url).text
-    assert text(page, "getWidget-command") == f"curl -s {address}/api/v1/widgets/home/notes"
-    assert text(page, "start-search").startswith(f"curl -s '{address}/api/v1/widgets/search?")
-    described = client.get("/openapi.json", base_url=base_url).json
-    assert [each["url"] for each in described["servers"]] == [address]
+    assert text(page, "getWidget-command") == f"curl -s {public_url}/api/v1/widgets/home/notes"
+    assert text(page, "start-search").startswith(f"curl -s '{public_url}/api/v1/widgets/search?")
+    description = client.get("/openapi.json", base_url=base_url).json
+    assert [server["url"] for server in description["servers"]] == [public_url]
 
 
-def test_widget_without_versions_has_an_example_of_a_bundle_too(
+def test_widget_without_versions_has_a_bundle_example(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    page = docs_of(client_with(document("home/notes")))
+    page = get_docs(client_with(document("home/notes")))
     assert "/home/notes/1.0.0/bundle.js" in text(page, "getBundle-command")
 
 
-def test_first_steps_lead_from_a_search_to_the_bundle_that_runs(page: str) -> None:
+def test_first_steps_lead_to_the_compatible_bundle(page: str) -> None:
     assert "q=weather&compatSdk=1.4.0" in text(page, "start-search")
     assert "acme/weather 2.6.0." in element(page, "main").text
     digest = "71bd1816efd9647c1d20eb6d84275476e18696d92cb0ee5784226998465066d7"
@@ -239,10 +245,10 @@ def test_first_steps_lead_from_a_search_to_the_bundle_that_runs(page: str) -> No
     assert text(page, "start-count").startswith("curl -s -X POST ")
 
 
-def test_examples_are_of_the_catalog_that_is_served(
+def test_examples_are_from_the_served_catalog(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    page = docs_of(
+    page = get_docs(
         client_with(
             document("home/notes", version(), downloadCount=1),
             document("home/a b'c", version("2.0.0"), version("1.5.0"), downloadCount=2),
@@ -254,15 +260,15 @@ def test_examples_are_of_the_catalog_that_is_served(
     assert "'http://localhost/api/v1/widgets/search?compatSdk=1.4.0&limit=1'" in (
         text(page, "searchWidgets-command")
     )
-    assert answer(page, "getWidget")["widget"]["name"] == "a b'c"
+    assert example(page, "getWidget")["widget"]["name"] == "a b'c"
     assert text(page, "start-sha") == "0123456789abcdef" * 4
-    assert "acme" not in text(page, "getRegistry-answer")
+    assert "acme" not in text(page, "getRegistry-response")
 
 
-def test_widget_that_no_sdk_fits_leaves_nothing_to_fetch(
+def test_widget_without_a_compatible_version_has_no_download(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    page = docs_of(client_with(document("home/notes", version(sdkVersion="^9.0.0"))))
+    page = get_docs(client_with(document("home/notes", version(sdkVersion="^9.0.0"))))
     assert not elements(page, id="start-fetch")
     assert "/home/notes" in text(page, "start-count")
 
@@ -270,44 +276,49 @@ def test_widget_that_no_sdk_fits_leaves_nothing_to_fetch(
 def test_empty_catalog_has_the_examples_of_the_description(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    page = docs_of(client_with())
-    assert answer(page, "getWidget") == abridged(OPERATIONS["getWidget"].example)
+    page = get_docs(client_with())
+    assert example(page, "getWidget") == abridge(OPERATIONS["getWidget"].example)
     assert "acme/weather" in text(page, "getWidget-command")
 
 
-def test_catalog_that_cannot_be_read_is_documented_all_the_same(
+def test_unreadable_catalog_has_the_examples_of_the_description(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    page = docs_of(create_app({"DATABASE": tmp_path / "none.db"}).test_client())
-    assert answer(page, "getWidget") == abridged(OPERATIONS["getWidget"].example)
-    assert [record.exc_info for record in caplog.records] == [None]  # a line, no stack trace
+    page = get_docs(create_app({"DATABASE": tmp_path / "none.db"}).test_client())
+    assert example(page, "getWidget") == abridge(OPERATIONS["getWidget"].example)
+    # One log line, without a traceback.
+    assert [record.exc_info for record in caplog.records] == [None]
 
 
-def test_text_of_the_catalog_stays_text_and_stays_short(
+def test_text_of_the_catalog_is_escaped_and_shortened(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    evil = '</pre><script>alert("x")</script>\u202e'
+    hostile = '</pre><script>alert("x")</script>\u202e'
     client = client_with(
         document(
-            "home/<b>", version(), displayName=evil, description="x" * 1_000_000, icon=evil * 50
+            "home/<b>",
+            version(),
+            displayName=hostile,
+            description="x" * 1_000_000,
+            icon=hostile * 50,
         )
     )
-    page = docs_of(client)
+    page = get_docs(client)
     assert "<b>" not in page
     assert "\u202e" not in page
-    assert answer(page, "getWidget")["widget"]["displayName"] == evil
+    assert example(page, "getWidget")["widget"]["displayName"] == hostile
     assert len(elements(page, "script")) == 2
     assert len(page) < 100_000
 
 
-def test_host_with_quotes_breaks_nothing(server: Server) -> None:
+def test_host_with_quotes_is_not_in_the_page(server: Server) -> None:
     response, html = server.request("GET", "/docs", Host="'-alert(1)-'")
     assert response.status == 200
     assert b"alert(1)" not in html
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
-def test_methods_and_headers_are_those_of_a_page(server: Server, path: str) -> None:
+def test_methods_and_security_headers(server: Server, path: str) -> None:
     for method, status in (("GET", 200), ("HEAD", 200), ("POST", 405), ("DELETE", 405)):
         response, _ = server.request(method, path, Origin="https://dashboard.example")
         assert response.status == status
@@ -318,18 +329,20 @@ def test_methods_and_headers_are_those_of_a_page(server: Server, path: str) -> N
     assert response.status == 404
 
 
-def test_address_leaves_out_what_is_not_given_and_encodes_what_is() -> None:
+def test_target_omits_empty_values_and_encodes_others() -> None:
     search = OPERATIONS["searchWidgets"]
-    assert address(search, {}) == "/api/v1/widgets/search"
-    assert address(search, {"q": "", "scope": "a&b", "page": "2"}) == (
+    assert build_target(search, {}) == "/api/v1/widgets/search"
+    assert build_target(search, {"q": "", "scope": "a&b", "page": "2"}) == (
         "/api/v1/widgets/search?scope=a%26b&page=2"
     )
     widget = OPERATIONS["getWidget"]
-    assert address(widget, {"scope": "天", "name": "a/b"}) == ("/api/v1/widgets/%E5%A4%A9/a%2Fb")
+    assert build_target(widget, {"scope": "天", "name": "a/b"}) == (
+        "/api/v1/widgets/%E5%A4%A9/a%2Fb"
+    )
 
 
-def test_header_of_an_example_is_no_part_of_its_address() -> None:
-    assert address(OPERATIONS["getRegistry"], {"scope": "acme", "If-None-Match": "x"}) == (
+def test_target_has_no_header_parameters() -> None:
+    assert build_target(OPERATIONS["getRegistry"], {"scope": "acme", "If-None-Match": "x"}) == (
         "/api/widgets/acme/registry.json"
     )
     assert example_values(OPERATIONS["getRegistry"]) == {"scope": "acme"}
@@ -357,17 +370,17 @@ def test_header_of_an_example_is_no_part_of_its_address() -> None:
         ),
     ],
 )
-def test_schema_in_words(schema: dict[str, object], words: str) -> None:
-    assert f"{type_words(schema)}; {limit_words(schema)}" == words
+def test_schema_is_described_in_words(schema: dict[str, object], words: str) -> None:
+    assert f"{describe_type(schema)}; {describe_limits(schema)}" == words
 
 
-def test_code_in_a_text_is_marked_and_nothing_else_is_markup() -> None:
-    assert prose("Send `a<b` & <i>") == "Send <code>a&lt;b</code> &amp; &lt;i&gt;"
+def test_code_spans_are_rendered_and_everything_else_is_escaped() -> None:
+    assert render_code_spans("Send `a<b` & <i>") == "Send <code>a&lt;b</code> &amp; &lt;i&gt;"
 
 
-def test_answer_is_cut_to_the_first_of_its_objects_and_the_start_of_its_texts() -> None:
+def test_example_has_one_object_per_list_and_the_start_of_long_texts() -> None:
     value = {"list": [{"a": "x" * 301}, {"a": 2}], "words": ["a"] * 21, "none": [], "null": None}
-    assert abridged(value) == {
+    assert abridge(value) == {
         "list": [{"a": "x" * 299 + "…"}],
         "words": ["a"] * 20,
         "none": [],
@@ -375,10 +388,10 @@ def test_answer_is_cut_to_the_first_of_its_objects_and_the_start_of_its_texts() 
     }
 
 
-def test_json_shows_marks_that_turn_the_text_and_is_still_json() -> None:
-    made = json_text({"name": "a\u202eb\u2067 مرحبا"})
-    assert "a\\u202eb\\u2067 مرحبا" in made
-    assert json.loads(made) == {"name": "a\u202eb\u2067 مرحبا"}
+def test_json_has_escapes_for_bidirectional_controls() -> None:
+    formatted = format_json({"name": "a\u202eb\u2067 مرحبا"})
+    assert "a\\u202eb\\u2067 مرحبا" in formatted
+    assert json.loads(formatted) == {"name": "a\u202eb\u2067 مرحبا"}
 
 
 def test_every_description_is_a_sentence() -> None:
@@ -390,9 +403,9 @@ def test_every_description_is_a_sentence() -> None:
         own = [node["description"]] if isinstance(node.get("description"), str) else []
         return own + descriptions(list(node.values()))
 
-    everything = {key: value for key, value in DESCRIPTION.items() if key != "components"}
+    root = {key: value for key, value in DESCRIPTION.items() if key != "components"}
     parts = DESCRIPTION["components"]
-    everything["parts"] = {key: value for key, value in parts.items() if key != "examples"}
-    found = descriptions(everything)
-    assert len(found) > 100
-    assert [text for text in found if not text.endswith(".")] == []
+    root["parts"] = {key: value for key, value in parts.items() if key != "examples"}
+    texts = descriptions(root)
+    assert len(texts) > 100
+    assert [text for text in texts if not text.endswith(".")] == []

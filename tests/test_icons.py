@@ -1,4 +1,4 @@
-"""Icons: the shipped set, sets of the operator, bodies that are refused, and letters."""
+"""Icons: the built-in set, the operator's sets, rejected bodies, and letter avatars."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from conftest import DEMO
 
-from catalog.web.icons import SHIPPED, find_icon, icon_svg, letter_avatar
+from catalog.web.icons import BUILT_IN_ICONS, find_icon, icon_svg, letter_avatar
 
 PATH = '<path d="M0 0h4v4z"/>'
 Icons = Callable[..., str]
@@ -18,7 +18,7 @@ Icons = Callable[..., str]
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Icons:
-    """Makes a directory with one set, of the prefix "own", and answers its path."""
+    """Return a function that writes an icon set with the prefix "own" and returns its directory."""
 
     def make(text: str | None = None, **icons: object) -> str:
         content = json.dumps({"prefix": "own", **icons}) if text is None else text
@@ -28,36 +28,36 @@ def directory(tmp_path: Path) -> Icons:
     return make
 
 
-def parsed(svg: str | None) -> Element:
-    return fromstring(svg or "")  # noqa: S314, what we made ourselves
+def parse_svg(svg: str | None) -> Element:
+    return fromstring(svg or "")  # noqa: S314, our own output
 
 
 def view_box(svg: str | None) -> str:
-    return parsed(svg).attrib["viewBox"]
+    return parse_svg(svg).attrib["viewBox"]
 
 
-def test_the_shipped_set_has_just_the_icons_of_the_demo_catalog() -> None:
+def test_built_in_set_has_exactly_the_icons_of_the_demo_catalog() -> None:
     documents = map(json.loads, DEMO.read_text(encoding="utf-8").splitlines())
-    named = {
+    names = {
         each["icon"].removeprefix("mdi:")
         for document in documents
         for each in (document["widget"], *document["versions"])
         if each["icon"] and each["icon"].startswith("mdi:")
     }
-    icons = json.loads((SHIPPED / "mdi.json").read_text(encoding="utf-8"))["icons"]
-    assert set(icons) == named
-    for name in named:
-        assert parsed(find_icon(f"mdi:{name}", "")).tag == "svg"
+    icons = json.loads((BUILT_IN_ICONS / "mdi.json").read_text(encoding="utf-8"))["icons"]
+    assert set(icons) == names
+    for name in names:
+        assert parse_svg(find_icon(f"mdi:{name}", "")).tag == "svg"
 
 
-def test_the_shipped_set_says_whose_it_is_and_under_which_licence() -> None:
-    info = json.loads((SHIPPED / "mdi.json").read_text(encoding="utf-8"))["info"]
+def test_built_in_set_states_its_author_and_licence() -> None:
+    info = json.loads((BUILT_IN_ICONS / "mdi.json").read_text(encoding="utf-8"))["info"]
     assert info["license"]["spdx"] == "Apache-2.0"
     assert info["author"]["name"] == "Pictogrammers"
-    assert "Apache" in (SHIPPED / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache" in (BUILT_IN_ICONS / "LICENSE").read_text(encoding="utf-8")
 
 
-def test_an_icon_has_the_box_of_its_set_unless_it_has_its_own(directory: Icons) -> None:
+def test_icon_has_the_view_box_of_its_set_or_its_own(directory: Icons) -> None:
     path = directory(
         icons={"plain": {"body": PATH}, "large": {"body": PATH, "left": 1, "top": 2, "width": 32}},
         width=20,
@@ -67,27 +67,27 @@ def test_an_icon_has_the_box_of_its_set_unless_it_has_its_own(directory: Icons) 
     assert view_box(find_icon("own:large", path)) == "1 2 32 24"
 
 
-def test_an_icon_of_a_set_without_sizes_is_16_by_16(directory: Icons) -> None:
+def test_icon_of_a_set_without_sizes_is_16_by_16(directory: Icons) -> None:
     assert view_box(find_icon("own:a", directory(icons={"a": {"body": PATH}}))) == "0 0 16 16"
 
 
-def test_an_alias_is_its_parent_turned_and_flipped(directory: Icons) -> None:
+def test_alias_is_its_parent_rotated_and_flipped(directory: Icons) -> None:
     path = directory(
         icons={"a": {"body": PATH, "width": 10, "height": 20}},
         aliases={"b": {"parent": "a", "rotate": 1}, "c": {"parent": "b", "hFlip": True}},
     )
-    turned, both = find_icon("own:b", path), find_icon("own:c", path)
-    assert view_box(turned) == view_box(both) == "-5 5 20 10"
-    assert '<g transform="rotate(90 5 10)"><path' in (turned or "")
+    rotated, both = find_icon("own:b", path), find_icon("own:c", path)
+    assert view_box(rotated) == view_box(both) == "-5 5 20 10"
+    assert '<g transform="rotate(90 5 10)"><path' in (rotated or "")
     assert "rotate(90 5 10)translate(5 10)scale(-1 1)translate(-5 -10)" in (both or "")
 
 
-def test_aliases_in_a_circle_are_no_icon(directory: Icons) -> None:
+def test_aliases_in_a_loop_are_no_icon(directory: Icons) -> None:
     path = directory(icons={}, aliases={"a": {"parent": "b"}, "b": {"parent": "a"}})
     assert find_icon("own:a", path) is None
 
 
-def test_the_operators_set_comes_before_the_shipped_one(tmp_path: Path) -> None:
+def test_operators_set_takes_precedence_over_the_built_in_one(tmp_path: Path) -> None:
     own = {"prefix": "mdi", "icons": {"clock": {"body": '<path d="M9 9"/>'}}}
     (tmp_path / "mdi.json").write_text(json.dumps(own), encoding="utf-8")
     assert 'd="M9 9"' in (find_icon("mdi:clock", str(tmp_path)) or "")
@@ -101,12 +101,12 @@ def test_the_operators_set_comes_before_the_shipped_one(tmp_path: Path) -> None:
         *("../iconify/mdi:clock", "mdi:clock\n", "/etc/passwd", "天気:天気"),
     ],
 )
-def test_an_unknown_icon_is_none(icon: str) -> None:
+def test_unknown_icon_is_none(icon: str) -> None:
     assert find_icon(icon, "") is None
-    assert find_icon(icon, str(SHIPPED)) is None
+    assert find_icon(icon, str(BUILT_IN_ICONS)) is None
 
 
-REFUSED = {
+REJECTED_BODIES = {
     "script": "<script>alert(1)</script>",
     "event handler": '<path onload="alert(1)" d="M0 0"/>',
     "event handler in capitals": '<path ONCLICK="alert(1)" d="M0 0"/>',
@@ -120,23 +120,23 @@ REFUSED = {
     "style sheet": "<style>path { fill: red }</style>",
     "class": '<path class="skip" d="M0 0"/>',
     "animation": '<set attributeName="href" to="javascript:alert(1)"/>',
-    "address in a fill": '<path fill="url(https://example.com/x)" d="M0 0"/>',
-    "address in disguise": r'<path fill="u\72l(https://example.com/x)" d="M0 0"/>',
-    "address after one that is local": '<path fill="url(#a) url(//example.com)" d="M0 0"/>',
+    "URL in a fill": '<path fill="url(https://example.com/x)" d="M0 0"/>',
+    "escaped URL": r'<path fill="u\72l(https://example.com/x)" d="M0 0"/>',
+    "URL after a local reference": '<path fill="url(#a) url(//example.com)" d="M0 0"/>',
     "entity": '<!DOCTYPE x [<!ENTITY e "x">]><path d="&e;"/>',
     "comment": "<!-- x --><path/>",
-    "instruction": '<?xml-stylesheet href="x"?><path/>',
-    "closing what it did not open": "</svg><script>alert(1)</script><svg>",
+    "processing instruction": '<?xml-stylesheet href="x"?><path/>',
+    "unbalanced end tag": "</svg><script>alert(1)</script><svg>",
     "other namespace": '<path xmlns="http://www.w3.org/1999/xhtml"/>',
-    "no XML": "<path",
-    "no text": 7,
+    "not XML": "<path",
+    "not text": 7,
     "lone surrogate": '<path d="\ud800"/>',
     "nested too deep": "<g>" * 5000 + "</g>" * 5000,
 }
 
 
-@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_a_body_that_does_more_than_draw_is_refused(
+@pytest.mark.parametrize("body", REJECTED_BODIES.values(), ids=REJECTED_BODIES)
+def test_body_that_does_more_than_draw_is_rejected(
     directory: Icons, body: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = directory(icons={"bad": {"body": body}, "good": {"body": PATH}})
@@ -148,12 +148,12 @@ def test_a_body_that_does_more_than_draw_is_refused(
     assert "\n" not in record.getMessage()
 
 
-def test_text_in_a_body_is_left_out(directory: Icons) -> None:
+def test_text_in_a_body_is_removed(directory: Icons) -> None:
     path = directory(icons={"a": {"body": f"read this{PATH}and this"}})
     assert "this" not in (find_icon("own:a", path) or "")
 
 
-def test_two_icons_in_one_page_do_not_share_their_ids(directory: Icons) -> None:
+def test_ids_in_an_icon_are_unique_in_a_page(directory: Icons) -> None:
     body = (
         '<defs><linearGradient id="a"><stop stop-color="rgb(1, 2, 3)"/></linearGradient></defs>'
         '<path fill="url(#a)" transform="rotate(45)"/>'
@@ -165,8 +165,8 @@ def test_two_icons_in_one_page_do_not_share_their_ids(directory: Icons) -> None:
         assert f'fill="url(#own-{name}-a)"' in svg
 
 
-BROKEN = {
-    "no JSON": "{",
+INVALID_SETS = {
+    "not JSON": "{",
     "a list": "[]",
     "icons that are a list": '{"icons": []}',
     "an icon that is text": '{"icons": {"a": "x"}}',
@@ -175,12 +175,12 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_a_set_that_cannot_be_read_has_no_icons(directory: Icons, text: str) -> None:
+@pytest.mark.parametrize("text", INVALID_SETS.values(), ids=INVALID_SETS)
+def test_invalid_set_has_no_icons(directory: Icons, text: str) -> None:
     assert find_icon("own:a", directory(text)) is None
 
 
-def test_a_set_that_is_a_directory_has_no_icons(tmp_path: Path) -> None:
+def test_directory_in_place_of_a_set_has_no_icons(tmp_path: Path) -> None:
     (tmp_path / "own.json").mkdir()
     assert find_icon("own:a", str(tmp_path)) is None
 
@@ -199,19 +199,19 @@ def test_a_set_that_is_a_directory_has_no_icons(tmp_path: Path) -> None:
         ("<&>", "?"),
     ],
 )
-def test_the_letter_is_the_first_of_the_name(name: str, letter: str) -> None:
-    (text,) = parsed(letter_avatar(name, "acme/x")).iter("text")
+def test_avatar_has_the_first_letter_of_the_name(name: str, letter: str) -> None:
+    (text,) = parse_svg(letter_avatar(name, "acme/x")).iter("text")
     assert text.text == letter
 
 
-def test_the_colour_of_a_letter_depends_on_the_seed_alone() -> None:
+def test_colour_of_an_avatar_depends_on_the_seed_alone() -> None:
     fill = re.compile(r'fill="(hsl.*?)"')
     colours = [fill.findall(letter_avatar("A", f"acme/{n}"))[0] for n in range(200)]
     assert len(set(colours)) == 24
     assert fill.findall(letter_avatar("B", "acme/0")) == [colours[0]]
 
 
-def test_an_icon_that_is_unknown_or_none_shows_the_letter() -> None:
+def test_widget_without_a_known_icon_has_the_avatar() -> None:
     for icon in (None, "", "custom:sparkle", "x" * 100_000 + ":a"):
         assert icon_svg(icon, "", name="Scenes", seed="a/b") == letter_avatar("Scenes", "a/b")
     assert icon_svg("mdi:train", "", name="T", seed="a/b") == find_icon("mdi:train", "")

@@ -1,4 +1,4 @@
-"""What every page has in common: text that stays text, headers, methods, errors, icons."""
+"""What all pages have in common: escaping, headers, methods, errors, icons."""
 
 import hashlib
 import http.client
@@ -30,14 +30,16 @@ SECURITY_HEADERS = [
 
 
 class QuietHandler(WSGIRequestHandler):
-    """Writes no line for each request."""
+    """A handler without an access log."""
 
     def log_message(self, *arguments: object) -> None:
         pass
 
 
 @pytest.mark.parametrize("field", ["displayName", "description"])
-def test_text_of_the_catalog_is_text(client_with: Callable[..., FlaskClient], field: str) -> None:
+def test_text_of_the_catalog_is_escaped(
+    client_with: Callable[..., FlaskClient], field: str
+) -> None:
     hostile = version(
         releaseNotes=HOSTILE,
         license=HOSTILE,
@@ -57,39 +59,37 @@ def test_text_of_the_catalog_is_text(client_with: Callable[..., FlaskClient], fi
         assert HOSTILE in element(page, "main").text
 
 
-def test_a_megabyte_of_text_does_not_make_a_page_of_cards_long(
+def test_long_texts_are_shortened_on_cards(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    long = "m" * 1_000_000
-    client = client_with(document("acme/clock", version(), displayName=long, description=long))
+    text = "m" * 1_000_000
+    client = client_with(document("acme/clock", version(), displayName=text, description=text))
     assert len(client.get("/").text) < 10_000
     assert len(client.get("/widgets/acme/clock").text) < 1_050_000
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_page_may_load_nothing_but_our_files(demo: FlaskClient, path: str) -> None:
+def test_page_may_load_only_our_own_files(demo: FlaskClient, path: str) -> None:
     response = demo.get(path)
     policy = dict(
-        each.strip().split(" ", 1)
-        for each in response.headers["Content-Security-Policy"].split(";")
+        directive.strip().split(" ", 1)
+        for directive in response.headers["Content-Security-Policy"].split(";")
     )
     assert policy["default-src"] == "'none'"
     assert {policy[f"{kind}-src"] for kind in ("style", "img", "connect")} == {"'self'"}
-    assert all(re.fullmatch("'sha256-[^']+'", each) for each in policy["script-src"].split())
+    assert all(re.fullmatch("'sha256-[^']+'", source) for source in policy["script-src"].split())
     assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert "unsafe" not in response.headers["Content-Security-Policy"]
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["X-Frame-Options"] == "DENY"
     assert response.headers["Referrer-Policy"] == "same-origin"
     assert response.headers["Cache-Control"] == "no-cache"
-    assert not [each for each in elements(response.text) if "style" in each.attributes]
-    assert not [
-        name for each in elements(response.text) for name in each.attributes if name[:2] == "on"
-    ]
+    attributes = {name for node in elements(response.text) for name in node.attributes}
+    assert not [name for name in attributes if name == "style" or name.startswith("on")]
 
 
 @pytest.mark.parametrize("path", ["/", WEATHER, "/docs", "/none"])
-def test_every_script_of_a_page_is_admitted_by_its_hash(demo: FlaskClient, path: str) -> None:
+def test_every_script_of_a_page_is_allowed_by_its_hash(demo: FlaskClient, path: str) -> None:
     response = demo.get(path)
     scripts = elements(response.text, "script")
     assert scripts
@@ -105,49 +105,49 @@ def test_another_wsgi_server_sends_the_same_security_headers(
     demo: FlaskClient, server: Server, path: str
 ) -> None:
     with make_server("127.0.0.1", 0, demo.application, handler_class=QuietHandler) as other:
-        answering = threading.Thread(target=other.handle_request)
-        answering.start()
+        thread = threading.Thread(target=other.handle_request)
+        thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", other.server_port, timeout=10)
         connection.request("GET", path)
         response = connection.getresponse()
         response.read()
         connection.close()
-        answering.join()
-    ours, _ = server.request("GET", path)
+        thread.join()
+    own_response, _ = server.request("GET", path)
     for name in SECURITY_HEADERS:
-        sent = ours.headers.get_all(name)
-        assert sent, name
-        assert response.headers.get_all(name) == sent
+        values = own_response.headers.get_all(name)
+        assert values, name
+        assert response.headers.get_all(name) == values
 
 
-def test_every_address_of_a_page_begins_with_the_prefix(demo: FlaskClient) -> None:
+def test_every_link_of_a_page_starts_with_the_path_prefix(demo: FlaskClient) -> None:
     base_url = "https://widgets.example:8443/catalog"
     for path in [*PATHS, "/?q=nothing+such", "/docs"]:
         page = demo.get(path, base_url=base_url).text
-        found = [
-            each.attributes[name]
-            for each in elements(page)
+        links = [
+            node.attributes[name]
+            for node in elements(page)
             for name in ("href", "src", "action")
-            if name in each.attributes
+            if name in node.attributes
         ]
-        assert len(found) > 5
-        outside = [each for each in found if not each.startswith(("/catalog/", "#"))]
-        assert [each for each in outside if not each.startswith("https://cdn.example.com/")] == []
+        assert len(links) > 5
+        allowed = ("/catalog/", "#", "https://cdn.example.com/")
+        assert [link for link in links if not link.startswith(allowed)] == []
 
 
-def test_a_page_below_a_prefix_is_marked_as_the_current_one(demo: FlaskClient) -> None:
+def test_navigation_marks_the_current_page_below_a_path_prefix(demo: FlaskClient) -> None:
     for path in ("/", "/docs"):
         page = demo.get(path, base_url="http://localhost/catalog").text
         (current,) = (
-            each
-            for each in elements(page, "a")
-            if each.attributes.get("aria-current") == "page" and "aria-label" not in each.attributes
+            link
+            for link in elements(page, "a")
+            if link.attributes.get("aria-current") == "page" and "aria-label" not in link.attributes
         )
         assert current.attributes["href"] == f"/catalog{path}"
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/static/catalog.css", "/static/none.css"])
-def test_no_page_is_open_to_other_origins(demo: FlaskClient, path: str) -> None:
+def test_pages_have_no_cors_headers(demo: FlaskClient, path: str) -> None:
     for method in ("GET", "OPTIONS", "PUT"):
         with demo.open(path, method=method, headers={"Origin": "https://example.com"}) as response:
             names = [name for name, _ in response.headers]
@@ -155,27 +155,27 @@ def test_no_page_is_open_to_other_origins(demo: FlaskClient, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["catalog.css", "browse.js", "copy.js", "favicon.svg"])
-def test_a_static_file_is_revalidated(demo: FlaskClient, name: str) -> None:
+def test_static_file_is_revalidated(demo: FlaskClient, name: str) -> None:
     with demo.get(f"/static/{name}") as response:
         assert response.status_code == 200
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Cache-Control"] == "no-cache"
     etag = response.headers["ETag"]
-    with demo.get(f"/static/{name}", headers={"If-None-Match": etag}) as again:
-        assert again.status_code == 304
+    with demo.get(f"/static/{name}", headers={"If-None-Match": etag}) as response:
+        assert response.status_code == 304
 
 
 @pytest.mark.parametrize(
     "name", ["none.css", "../pages.py", "..%2Fpages.py", "%2Fetc%2Fpasswd", ""]
 )
-def test_nothing_but_static_files_is_below_static(server: Server, name: str) -> None:
+def test_only_static_files_are_served_below_static(server: Server, name: str) -> None:
     response, _ = server.request("GET", f"/static/{name}")
     assert response.status == 404
 
 
 @pytest.mark.parametrize("path", ["/", WEATHER, "/static/catalog.css"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "FOO"])
-def test_a_wrong_method_on_a_page_is_refused_with_those_that_are_right(
+def test_wrong_method_on_a_page_is_405_with_allow(
     demo: FlaskClient, method: str, path: str
 ) -> None:
     response = demo.open(path, method=method)
@@ -185,39 +185,39 @@ def test_a_wrong_method_on_a_page_is_refused_with_those_that_are_right(
 
 
 @pytest.mark.parametrize("path", ["/", "/?page=0", WEATHER, "/none", "/static/copy.js"])
-def test_head_of_a_page_has_its_headers_and_no_body(server: Server, path: str) -> None:
-    answer, body = server.request("GET", path)
-    head, nothing = server.request("HEAD", path)
-    assert (head.status, nothing) == (answer.status, b"")
-    for response in (answer, head):
+def test_head_has_the_headers_of_a_page_and_no_body(server: Server, path: str) -> None:
+    get, body = server.request("GET", path)
+    head, empty_body = server.request("HEAD", path)
+    assert (head.status, empty_body) == (get.status, b"")
+    for response in (get, head):
         del response.headers["Date"]
-    assert head.headers.items() == answer.headers.items()
-    assert answer.headers["Content-Length"] == str(len(body))
+    assert head.headers.items() == get.headers.items()
+    assert get.headers["Content-Length"] == str(len(body))
 
 
 @pytest.mark.parametrize(
     "path", ["/nope", f"{WEATHER}/", "/widgets/acme", "/widgets", "/docs/", "/%00", "/%0A"]
 )
-def test_an_unknown_address_outside_the_api_is_a_page(server: Server, path: str) -> None:
+def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -> None:
     response, body = server.request("GET", path)
     assert response.status == 404
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Location" not in response.headers
-    assert "There is nothing" in element(body.decode(), "main").text
+    assert element(body.decode(), "h1").text == "Page not found"
 
 
 @pytest.mark.parametrize("path", ["/", WEATHER])
-def test_a_missing_database_is_a_page_that_says_to_come_back(tmp_path: Path, path: str) -> None:
+def test_missing_database_is_a_503_page(tmp_path: Path, path: str) -> None:
     client = create_app({"DATABASE": tmp_path / "none.db"}).test_client()
     response = client.get(path)
     page = assert_page(response, 503)
     assert response.headers["Retry-After"] == "5"
-    assert element(page, "h1").text == "Back in a moment"
+    assert element(page, "h1").text == "Temporarily unavailable"
     assert "none.db" not in page
     assert "Content-Security-Policy" in response.headers
 
 
-def test_a_fault_of_ours_is_a_page_without_its_trace(
+def test_internal_error_is_a_page_without_a_traceback(
     client_with: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = client_with(document("acme/clock", icon="mdi:clock"))
@@ -227,7 +227,7 @@ def test_a_fault_of_ours_is_a_page_without_its_trace(
     assert "KeyError" not in page
 
 
-def test_icons_come_from_the_directory_that_is_set(
+def test_icons_come_from_the_configured_directory(
     client_with: Callable[..., FlaskClient], tmp_path: Path
 ) -> None:
     own = '{"prefix": "own", "icons": {"star": {"body": "<path d=\\"M7 7\\"/>"}}}'
@@ -238,7 +238,7 @@ def test_icons_come_from_the_directory_that_is_set(
 
 
 @pytest.mark.parametrize("name", ["none", "file"])
-def test_a_directory_of_icons_that_is_none_stops_the_start(tmp_path: Path, name: str) -> None:
+def test_invalid_icon_directory_prevents_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Exception, match="CATALOG_ICONS must be a directory of Iconify JSON files"):
         create_app({"ICONS": str(tmp_path / name)})

@@ -1,4 +1,4 @@
-"""/docs and /openapi.json: the API described, for people and for programs."""
+"""/docs and /openapi.json: the API reference, for people and for programs."""
 
 import json
 import re
@@ -13,168 +13,171 @@ from catalog import V1_PREFIX
 from catalog.documents import Json
 from catalog.routing import public_url
 from catalog.store.database import Database
-from catalog.store.detail import find_detail
-from catalog.store.json_sql import with_bundle_urls
 from catalog.store.sqlite import Connection, DatabaseError
 from catalog.web import openapi
-from catalog.web.browsing import search_page
 from catalog.web.openapi import Operation
+from catalog.web.queries import load_results, load_widget
 
-OPERATIONS = openapi.operations()
-SCHEMAS = openapi.schemas()
-HEADERS = openapi.headers()
-SEARCH = next(one for one in OPERATIONS if one.id == "searchWidgets")
+OPERATIONS = openapi.load_operations()
+SCHEMAS = openapi.load_schemas()
+RESPONSE_HEADERS = openapi.describe_headers()
+SEARCH_OPERATION = next(operation for operation in OPERATIONS if operation.id == "searchWidgets")
 
-# What an example shows of a long text or list.
-MAX_SHOWN = 300
-MAX_LISTED = 20
-# What turns the direction of the text after it.
-TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Bounds of what an example shows of a long text or list.
+MAX_EXAMPLE_TEXT = 300
+MAX_EXAMPLE_ITEMS = 20
+# Characters that change the direction of the text after them.
+BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-reference = Blueprint("reference", __name__)
-reference.add_app_template_filter(openapi.prose)
+docs = Blueprint("docs", __name__)
+docs.add_app_template_filter(openapi.render_code_spans)
 
 
-@reference.get("/openapi.json")
+@docs.get("/openapi.json")
 def openapi_json() -> Response:
-    text = openapi.text_for(public_url())
-    response = Response(text, mimetype="application/json")
-    response.set_etag(generate_etag(text))
+    description = openapi.render_description(public_url())
+    response = Response(description, mimetype="application/json")
+    response.set_etag(generate_etag(description))
     response.headers["Cache-Control"] = "no-cache"
     response.make_conditional(request)
     return response
 
 
-@reference.get("/docs")
-def docs() -> str:
+@docs.get("/docs")
+def reference() -> str:
     try:
         database: Database = current_app.extensions["database"]
-        example = find_example(database.reader())
+        catalog_examples = load_examples(database.reader())
     except (DatabaseError, sqlite3.Error) as error:
-        # How to call the API is no less true; the examples are then the description's own.
+        # The reference does not need the database: show the examples of openapi.json.
         current_app.logger.error("The database cannot be read: %s", error)
-        example = None
+        catalog_examples = None
     return render_template(
         "docs.html",
         info=openapi.DESCRIPTION["info"],
         tags=openapi.DESCRIPTION["tags"],
-        calls=[make_call(operation, example) for operation in OPERATIONS],
-        entry=example and example.entry,
-        address=public_url(),
+        examples=[build_example(operation, catalog_examples) for operation in OPERATIONS],
+        entry=catalog_examples and catalog_examples.entry,
+        server_url=public_url(),
         schemas=SCHEMAS,
-        headers=HEADERS,
+        headers=RESPONSE_HEADERS,
     )
 
 
-class Example(NamedTuple):
-    """Requests and responses by operation, those that have no response here, and the version
-    that the first steps lead to."""
+class CatalogExamples(NamedTuple):
+    """Examples from this catalog: parameters and responses by operation id.
+
+    unavailable: the operations whose example has no response here.
+    entry: the version that the first steps of the page lead to.
+    """
 
     values: dict[str, dict[str, str]]
-    answers: dict[str, object]
-    missing: set[str]
+    responses: dict[str, object]
+    unavailable: set[str]
     entry: Json | None
 
 
-def find_example(connection: Connection) -> Example | None:
-    """Examples from this catalog; None if there is no widget in it."""
-    asked = openapi.example_values(SEARCH)
-    found = search_page(connection, asked, public_url())
-    if not found["widgets"]:
-        del asked["q"]
-        found = search_page(connection, asked, public_url())
-    if not found["widgets"]:
+def load_examples(connection: Connection) -> CatalogExamples | None:
+    """Return examples from this catalog; None if it has no listed widget."""
+    query = openapi.example_values(SEARCH_OPERATION)
+    results = load_results(connection, query, public_url())
+    if not results["widgets"]:
+        del query["q"]
+        results = load_results(connection, query, public_url())
+    if not results["widgets"]:
         return None
-    first = found["widgets"][0]
-    named = {"scope": first["scope"], "name": first["name"]}
-    made = find_detail(connection, **named)
-    if made is None:
-        return None  # it was removed just now
-    detail = json.loads(with_bundle_urls(made[1], public_url()))
-    version, is_held = _bundle_of(detail)
-    return Example(
+    first = results["widgets"][0]
+    widget = {"scope": first["scope"], "name": first["name"]}
+    detail = load_widget(connection, **widget, public_url=public_url())
+    if detail is None:
+        # It was removed after the search.
+        return None
+    version, is_held = _example_bundle(detail)
+    return CatalogExamples(
         values={
-            "searchWidgets": asked,
-            "getWidget": named,
-            "countInstall": named,
-            "getBundle": {**named, "version": version},
+            "searchWidgets": query,
+            "getWidget": widget,
+            "countInstall": widget,
+            "getBundle": {**widget, "version": version},
             "getRegistry": {"scope": first["scope"]},
         },
-        answers={
-            "searchWidgets": found,
+        responses={
+            "searchWidgets": results,
             "getWidget": detail,
-            "getRegistry": _registry_of(detail),
+            "getRegistry": _example_registry(detail),
         },
-        missing=set() if is_held else {"getBundle"},
+        unavailable=set() if is_held else {"getBundle"},
         entry=first["latestCompatibleVersion"],
     )
 
 
-def _bundle_of(detail: Json) -> tuple[str, bool]:
-    """The newest version whose bundle is held here, else the newest; whether it is held."""
-    ours = f"{public_url()}{V1_PREFIX}"
+def _example_bundle(detail: Json) -> tuple[str, bool]:
+    """Return the newest version with a held bundle, else the newest; and whether it is held."""
+    own_prefix = f"{public_url()}{V1_PREFIX}"
     entries: list[Json] = detail["versions"]
-    held = [entry for entry in entries if entry["bundleUrl"].startswith(ours)]
+    held = [entry for entry in entries if entry["bundleUrl"].startswith(own_prefix)]
     return str((held or entries)[0]["version"]) if entries else "1.0.0", bool(held)
 
 
-def _registry_of(detail: Json) -> Json:
-    """A registry with one widget in it: to make a whole one for an example could take long."""
+def _example_registry(detail: Json) -> Json:
+    """Return a registry with one widget: rendering a whole scope could take long."""
     widget = {key: value for key, value in detail["widget"].items() if key != "downloadCount"}
-    rest = {"latestVersion": detail["latestVersion"], "versions": detail["versions"]}
-    return {"scope": widget["scope"], "widgets": [{**widget, **rest}]}
+    widget |= {"latestVersion": detail["latestVersion"], "versions": detail["versions"]}
+    return {"scope": widget["scope"], "widgets": [widget]}
 
 
-class Call(NamedTuple):
-    """An operation with an example: its values, path and query, shell command and response.
+class OperationExample(NamedTuple):
+    """An operation with example values, request target, shell command and response body.
 
-    is_live: whether the example has that response here, so that it can be tried.
+    is_live: whether this service has that response, so that the page offers to send the request.
     """
 
     operation: Operation
     values: dict[str, str]
-    address: str
+    target: str
     command: str
-    answer: str
+    response: str
     is_abridged: bool
     is_live: bool
 
 
-def make_call(operation: Operation, example: Example | None) -> Call:
-    """The example of an operation."""
+def build_example(
+    operation: Operation, catalog_examples: CatalogExamples | None
+) -> OperationExample:
+    """Return the example of an operation: from the catalog, else from openapi.json."""
     values = openapi.example_values(operation)
-    answer = operation.example
-    is_live = not operation.in_path
-    if example is not None:
-        values = example.values.get(operation.id, values)
-        answer = example.answers.get(operation.id, answer)
-        is_live = operation.id not in example.missing
-    address = openapi.address(operation, values)
+    body = operation.example
+    is_live = not operation.path_parameters
+    if catalog_examples is not None:
+        values = catalog_examples.values.get(operation.id, values)
+        body = catalog_examples.responses.get(operation.id, body)
+        is_live = operation.id not in catalog_examples.unavailable
+    target = openapi.build_target(operation, values)
     method = "" if operation.method == "GET" else f"-X {operation.method} "
-    return Call(
+    return OperationExample(
         operation,
         values,
-        address,
-        command=f"curl -s {method}{shlex.quote(f'{public_url()}{address}')}",
-        answer="" if answer is None else json_text(abridged(answer)),
-        is_abridged=abridged(answer) != answer,
+        target,
+        command=f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
+        response="" if body is None else format_json(abridge(body)),
+        is_abridged=abridge(body) != body,
         is_live=is_live,
     )
 
 
-def abridged(value: object) -> object:
-    """The value with the first object of each list, and the beginning of what else is long."""
+def abridge(value: object) -> object:
+    """Return the value with one object of each list, and the start of long texts and lists."""
     if isinstance(value, dict):
-        return {key: abridged(inner) for key, inner in value.items()}
+        return {key: abridge(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        few = value[:1] if value and isinstance(value[0], dict) else value[:MAX_LISTED]
-        return [abridged(inner) for inner in few]
-    if isinstance(value, str) and len(value) > MAX_SHOWN:
-        return value[: MAX_SHOWN - 1] + "…"
+        items = value[:1] if value and isinstance(value[0], dict) else value[:MAX_EXAMPLE_ITEMS]
+        return [abridge(item) for item in items]
+    if isinstance(value, str) and len(value) > MAX_EXAMPLE_TEXT:
+        return value[: MAX_EXAMPLE_TEXT - 1] + "…"
     return value
 
 
-def json_text(value: object) -> str:
-    """The value as JSON over several lines, in which every character is where it seems to be."""
+def format_json(value: object) -> str:
+    """Return the value as indented JSON, with escapes for bidirectional control characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    return TURNS.sub(lambda turn: f"\\u{ord(turn[0]):04x}", text)
+    return BIDI_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

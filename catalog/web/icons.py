@@ -1,4 +1,4 @@
-"""Icons by their Iconify name, as SVG that is safe to put into a page, without any network."""
+"""Icons by Iconify name, as SVG that is safe in a page. Nothing is loaded over the network."""
 
 import json
 import logging
@@ -15,9 +15,9 @@ from xml.sax.saxutils import escape
 from catalog.documents import Json
 from catalog.text import quoted
 
-SHIPPED = Path(__file__).parent / "iconify"
+BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
-# What draws, and nothing that runs, loads, links or is styled from elsewhere.
+# Shapes and their presentation: nothing that can run a script, load a file, link or use a style.
 ELEMENTS = {
     *("g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon"),
     *("defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop"),
@@ -31,38 +31,40 @@ ATTRIBUTES = {
     *("stroke-dashoffset", "stop-color", "stop-opacity", "gradientUnits"),
     *("gradientTransform", "spreadMethod"),
 }
-LOCAL = re.compile(r"url\(#([\w.-]+)\)", re.ASCII)
+LOCAL_REFERENCE = re.compile(r"url\(#([\w.-]+)\)", re.ASCII)
 COLOUR = re.compile(r"(?:rgb|hsl)a?\([\d\s.,%/]*\)", re.ASCII)
 TRANSFORMS = ("transform", "gradientTransform")
-NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
-BOX = ("left", "top", "width", "height")
-MAX_LENGTH = 128  # of a prefix and a name
-MAX_PARENTS = 8  # of an alias; more is a circle
+ICON_NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
+VIEW_BOX_KEYS = ("left", "top", "width", "height")
+# Length of prefix:name.
+MAX_ICON_LENGTH = 128
+# An alias with more ancestors is taken for a loop.
+MAX_ALIAS_DEPTH = 8
 
 
 class IconError(ValueError):
-    """An icon or a set that cannot be used; the message says why."""
+    """An icon or icon set is invalid; the message says why."""
 
 
 def icon_svg(icon: str | None, directory: str, *, name: str, seed: str) -> str:
-    """The icon as an SVG element, or the first letter of the name in a colour that the seed has."""
-    # The length comes first, so that no cache holds a long text.
-    found = find_icon(icon, directory) if icon and len(icon) <= MAX_LENGTH else None
-    return found or letter_avatar(name, seed)
+    """Return the icon as an SVG element; without a known icon, the letter avatar of the name."""
+    # Check the length before find_icon caches the text.
+    svg = find_icon(icon, directory) if icon and len(icon) <= MAX_ICON_LENGTH else None
+    return svg or letter_avatar(name, seed)
 
 
 @lru_cache(maxsize=4096)
 def find_icon(icon: str, directory: str) -> str | None:
-    """The SVG element of "prefix:name", from the directory or what is shipped; None if unknown."""
+    """Return the SVG element of prefix:name from the directory or the built-in set, if known."""
     prefix, _, name = icon.partition(":")
-    if not (NAME.fullmatch(prefix) and NAME.fullmatch(name)):
+    if not (ICON_NAME.fullmatch(prefix) and ICON_NAME.fullmatch(name)):
         return None
-    folders = [Path(directory), SHIPPED] if directory else [SHIPPED]
+    folders = [Path(directory), BUILT_IN_ICONS] if directory else [BUILT_IN_ICONS]
     for folder in folders:
         try:
             resolved = _resolve(_load(folder / f"{prefix}.json"), name)
             if resolved is not None:
-                return _element(f"{prefix}-{name}", resolved)
+                return _render(f"{prefix}-{name}", resolved)
         except IconError as error:
             logging.getLogger(__name__).warning("The icon %s is not shown: %s", icon, error)
     return None
@@ -70,7 +72,7 @@ def find_icon(icon: str, directory: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def _load(path: Path) -> Json:
-    """A set of icons; one without any where there is no such file."""
+    """Return an icon set; an empty one if there is no such file."""
     try:
         icons = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -85,95 +87,98 @@ def _load(path: Path) -> Json:
 
 
 def _resolve(icons: Json, name: str) -> Json | None:
-    """What the set says of the icon, with what it has from its parents and from the set itself."""
-    turns: float = 0
+    """Return the icon with the properties that it inherits from its parents and from the set."""
+    quarter_turns: float = 0
     flips = {"hFlip": False, "vFlip": False}
     own: Json = {}
-    for _ in range(MAX_PARENTS):
-        icon = _member(icons, "icons", name)
-        alias = icon if icon is not None else _member(icons, "aliases", name)
+    for _ in range(MAX_ALIAS_DEPTH):
+        icon = _find_entry(icons, "icons", name)
+        alias = icon if icon is not None else _find_entry(icons, "aliases", name)
         if alias is None:
             return None
-        turns += _number(alias.get("rotate", 0))
+        quarter_turns += _number(alias.get("rotate", 0))
         flips = {flip: flips[flip] != bool(alias.get(flip)) for flip in flips}
         own = {**alias, **own}
         if icon is not None:
-            box = {key: value for key, value in icons.items() if key in BOX}
-            return {**box, **own, "rotate": turns, **flips}
+            box = {key: value for key, value in icons.items() if key in VIEW_BOX_KEYS}
+            return {**box, **own, "rotate": quarter_turns, **flips}
         name = str(alias.get("parent"))
-    raise IconError("its aliases go round in a circle.")
+    raise IconError("its aliases form a loop.")
 
 
-def _member(icons: Json, group: str, name: str) -> Json | None:
-    members = icons.get(group, {})
-    member = members.get(name) if isinstance(members, dict) else None
-    if member is not None and not isinstance(member, dict):
+def _find_entry(icons: Json, group: str, name: str) -> Json | None:
+    entries = icons.get(group, {})
+    entry = entries.get(name) if isinstance(entries, dict) else None
+    if entry is not None and not isinstance(entry, dict):
         raise IconError("it is not an object.")
-    return member
+    return entry
 
 
-def _element(identity: str, icon: Mapping[str, Any]) -> str:
-    """The SVG element of a resolved icon."""
-    body = _safe_body(identity, icon.get("body"))
+def _render(id_prefix: str, icon: Mapping[str, Any]) -> str:
+    """Return the SVG element of a resolved icon."""
+    body = _safe_body(id_prefix, icon.get("body"))
     left, top = _number(icon.get("left", 0)), _number(icon.get("top", 0))
     width, height = _number(icon.get("width", 16)), _number(icon.get("height", 16))
-    middle, centre = left + width / 2, top + height / 2
+    center_x, center_y = left + width / 2, top + height / 2
     transform = ""
     if icon["rotate"] % 4:
-        transform += f"rotate({icon['rotate'] % 4 * 90:g} {middle:g} {centre:g})"
+        transform += f"rotate({icon['rotate'] % 4 * 90:g} {center_x:g} {center_y:g})"
     if icon["hFlip"] or icon["vFlip"]:
-        across, down = -1 if icon["hFlip"] else 1, -1 if icon["vFlip"] else 1
+        scale_x, scale_y = -1 if icon["hFlip"] else 1, -1 if icon["vFlip"] else 1
         transform += (
-            f"translate({middle:g} {centre:g})scale({across} {down})"
-            f"translate({-middle:g} {-centre:g})"
+            f"translate({center_x:g} {center_y:g})scale({scale_x} {scale_y})"
+            f"translate({-center_x:g} {-center_y:g})"
         )
     if icon["rotate"] % 2:
         width, height = height, width
-        left, top = middle - width / 2, centre - height / 2
+        left, top = center_x - width / 2, center_y - height / 2
     if transform:
         body = f'<g transform="{transform}">{body}</g>'
     return _svg(f"{left:g} {top:g} {width:g} {height:g}", body, "icon")
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or not abs(value) <= 10_000:  # NaN is neither
+    # Written so that NaN fails too.
+    if not isinstance(value, int | float) or not abs(value) <= 10_000:
         raise IconError("its size is not a number.")
     return value
 
 
-def _safe_body(identity: str, body: object) -> str:
-    """The body written anew from what is allowed in it; raises IconError for all else."""
+def _safe_body(id_prefix: str, body: object) -> str:
+    """Return the body rebuilt from allowed elements and attributes; raise IconError for others."""
     if not isinstance(body, str) or "<!" in body or "<?" in body:
         raise IconError("its body is not SVG.")
     try:
-        root = ElementTree.fromstring(f"<svg>{body}</svg>")  # noqa: S314, it declares no entities
+        root = ElementTree.fromstring(f"<svg>{body}</svg>")  # noqa: S314, no entities
         for element in root.iter():
             if element is not root and element.tag not in ELEMENTS:
                 raise IconError(f"its body has the element {quoted(element.tag)}.")
-            element.text = element.tail = None  # no shape has text
+            # Shapes have no text.
+            element.text = element.tail = None
             for attribute, value in element.attrib.items():
-                element.set(attribute, _safe_value(identity, attribute, value))
+                element.set(attribute, _safe_value(id_prefix, attribute, value))
         return "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
     except (ElementTree.ParseError, UnicodeError, RecursionError) as error:
         raise IconError("its body is not SVG.") from error
 
 
-def _safe_value(identity: str, attribute: str, value: str) -> str:
+def _safe_value(id_prefix: str, attribute: str, value: str) -> str:
     if attribute not in ATTRIBUTES:
         raise IconError(f"its body has the attribute {quoted(attribute)}.")
     if attribute == "id":
-        return f"{identity}-{value}"  # icons share a page, and so its ids
-    rest = COLOUR.sub("", LOCAL.sub("", value))
-    if "(" in rest and attribute not in TRANSFORMS:
+        # Ids must be unique in a page with several icons.
+        return f"{id_prefix}-{value}"
+    remainder = COLOUR.sub("", LOCAL_REFERENCE.sub("", value))
+    if "(" in remainder and attribute not in TRANSFORMS:
         raise IconError(f"its body refers to {quoted(value)}.")
-    return LOCAL.sub(rf"url(#{identity}-\1)", value)
+    return LOCAL_REFERENCE.sub(rf"url(#{id_prefix}-\1)", value)
 
 
 def letter_avatar(name: str, seed: str) -> str:
-    """The first letter or digit of the name on a tile, in a colour that the seed always gives."""
+    """Return the first letter or digit of the name on a tile whose colour depends on the seed."""
     hue = zlib.crc32(seed.encode()) % 24 * 15
-    letters = unicodedata.normalize("NFC", name)
-    letter = next((letter for letter in letters if letter.isalnum()), "?").upper()[0]
+    composed = unicodedata.normalize("NFC", name)
+    letter = next((character for character in composed if character.isalnum()), "?").upper()[0]
     body = (
         f'<rect width="24" height="24" rx="5" fill="hsl({hue} 42% 38%)"/>'
         '<text x="12" y="16.5" text-anchor="middle" font-size="13" fill="#fff">'
@@ -182,9 +187,9 @@ def letter_avatar(name: str, seed: str) -> str:
     return _svg("0 0 24 24", body, "avatar")
 
 
-def _svg(box: str, body: str, kind: str) -> str:
-    """An SVG element that a screen reader passes over and that has a size without any style."""
+def _svg(view_box: str, body: str, css_class: str) -> str:
+    """Return an SVG element that screen readers skip and that has a size without CSS."""
     return (
-        f'<svg class="{kind}" viewBox="{box}" width="40" height="40" fill="currentColor" '
-        f'aria-hidden="true" focusable="false">{body}</svg>'
+        f'<svg class="{css_class}" viewBox="{view_box}" width="40" height="40" '
+        f'fill="currentColor" aria-hidden="true" focusable="false">{body}</svg>'
     )

@@ -1,4 +1,4 @@
-"""openapi.json as a page shows it: its operations, fields and answers, and types in words."""
+"""openapi.json, parsed into what the reference page shows: operations, schemas, headers."""
 
 import json
 import re
@@ -13,16 +13,17 @@ from markupsafe import Markup, escape
 from catalog.documents import Json
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 
-TEXT = (Path(__file__).parent / "openapi.json").read_bytes()
-DESCRIPTION: Json = json.loads(TEXT)
-# The address in the file is relative, so that the file is valid on its own.
-_BEFORE_ADDRESS, _AFTER_ADDRESS = TEXT.split(b'{"url": "/"')
+DESCRIPTION_BYTES = (Path(__file__).parent / "openapi.json").read_bytes()
+DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
+# The server URL in the file is relative, so that the file is valid as it is.
+_BEFORE_SERVER, _AFTER_SERVER = DESCRIPTION_BYTES.split(b'{"url": "/"')
 
-METHODS = ("get", "post")
-TYPES = {"integer": "whole number"}  # where JSON Schema's own word is not a person's
+OPERATION_METHODS = ("get", "post")
+# Types for which the page does not use the name that JSON Schema has.
+TYPE_NAMES = {"integer": "whole number"}
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A field of an object or a parameter of a request."""
 
     name: str
@@ -33,18 +34,18 @@ class Field(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter, where it is sent, and what is sent in an example; None for nothing."""
+    """A parameter, its location (path, query or header) and its example value, if it has one."""
 
-    field: Field
-    place: str
+    field: SchemaField
+    location: str
     choices: list[str]
     example: str | None
 
 
-class Answer(NamedTuple):
-    """One status that an operation can answer with, its body and its headers.
+class OperationResponse(NamedTuple):
+    """One status of an operation, with its body and headers.
 
-    A body is JSON of a named schema or, without one, of another media type.
+    A body is JSON with a named schema; without a schema, it has another media type.
     """
 
     status: str
@@ -56,12 +57,12 @@ class Answer(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether the request was not met."""
+        """Whether the status is 4xx or 5xx."""
         return self.status >= "400"
 
 
 class Operation(NamedTuple):
-    """A method of a path, with the body that an example answers."""
+    """A method of a path, with the body of its example response."""
 
     id: str
     tag: str
@@ -70,13 +71,15 @@ class Operation(NamedTuple):
     summary: str
     description: str
     parameters: list[Parameter]
-    answers: list[Answer]
+    responses: list[OperationResponse]
     example: object
 
     @property
-    def in_path(self) -> list[str]:
-        """The names of the parameters that stand in the path."""
-        return [one.field.name for one in self.parameters if one.place == "path"]
+    def path_parameters(self) -> list[str]:
+        """The names of the parameters in the path."""
+        return [
+            parameter.field.name for parameter in self.parameters if parameter.location == "path"
+        ]
 
 
 class Schema(NamedTuple):
@@ -84,33 +87,33 @@ class Schema(NamedTuple):
 
     name: str
     description: str
-    fields: list[Field]
+    fields: list[SchemaField]
 
 
-def text_for(address: str) -> bytes:
-    """The description as it is served at this address."""
-    url = json.dumps(address, ensure_ascii=False).encode()
-    return _BEFORE_ADDRESS + b'{"url": ' + url + _AFTER_ADDRESS
+def render_description(server_url: str) -> bytes:
+    """Return openapi.json with this URL as its server."""
+    url = json.dumps(server_url, ensure_ascii=False).encode()
+    return _BEFORE_SERVER + b'{"url": ' + url + _AFTER_SERVER
 
 
-def operations() -> list[Operation]:
-    """Every operation, in the order of the description."""
+def load_operations() -> list[Operation]:
+    """Return every operation, in the order of the description."""
     return [
-        _operation(path, method, item)
+        _load_operation(path, method, item)
         for path, item in DESCRIPTION["paths"].items()
-        for method in METHODS
+        for method in OPERATION_METHODS
         if method in item
     ]
 
 
-def schemas() -> list[Schema]:
-    """Every named object, in the order of the description."""
+def load_schemas() -> list[Schema]:
+    """Return every named object, in the order of the description."""
     return [
         Schema(
             name,
             schema["description"],
             [
-                _field(key, value, required=key in schema["required"])
+                _load_field(key, value, required=key in schema["required"])
                 for key, value in schema["properties"].items()
             ],
         )
@@ -118,71 +121,76 @@ def schemas() -> list[Schema]:
     ]
 
 
-def headers() -> dict[str, str]:
-    """What each header says, by its name; where it says more in some answers, that too."""
-    said: dict[str, dict[str, None]] = {}
-    for response in _every_response():
+def describe_headers() -> dict[str, str]:
+    """Return the description of each response header; different ones are joined."""
+    # A dict, since it keeps the order and has each description once.
+    descriptions: dict[str, dict[str, None]] = {}
+    for response in _responses():
         for name, header in response.get("headers", {}).items():
-            said.setdefault(name, {})[resolved(header)["description"]] = None
-    return {name: " ".join(descriptions) for name, descriptions in said.items()}
+            descriptions.setdefault(name, {})[resolve(header)["description"]] = None
+    return {name: " ".join(texts) for name, texts in descriptions.items()}
 
 
-def address(operation: Operation, values: Mapping[str, str]) -> str:
-    """The path and query that ask for these values; one that is not given or empty is left out."""
+def build_target(operation: Operation, values: Mapping[str, str]) -> str:
+    """Return the path and query of a request with these values; empty ones are omitted."""
     path = operation.path
-    for name in operation.in_path:
+    for name in operation.path_parameters:
         path = path.replace(f"{{{name}}}", quote(values[name], safe=""))
     query = {
-        one.field.name: values[one.field.name]
-        for one in operation.parameters
-        if one.place == "query" and values.get(one.field.name)
+        parameter.field.name: values[parameter.field.name]
+        for parameter in operation.parameters
+        if parameter.location == "query" and values.get(parameter.field.name)
     }
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 def example_values(operation: Operation) -> dict[str, str]:
-    """The parameters of the operation's example."""
-    return {one.field.name: one.example for one in operation.parameters if one.example is not None}
+    """Return the parameters of the operation's example."""
+    return {
+        parameter.field.name: parameter.example
+        for parameter in operation.parameters
+        if parameter.example is not None
+    }
 
 
-def resolved(node: Json) -> Json:
-    """What a reference stands for, with what is said beside it; any other node as it is."""
+def resolve(node: Json) -> Json:
+    """Return the target of a reference, with the keys beside $ref; any other node as it is."""
     if "$ref" not in node:
         return node
-    found: Any = DESCRIPTION
+    target: Any = DESCRIPTION
     for key in node["$ref"].removeprefix("#/").split("/"):
-        found = found[key]
-    return {**resolved(found), **{key: node[key] for key in node if key != "$ref"}}
+        target = target[key]
+    return {**resolve(target), **{key: node[key] for key in node if key != "$ref"}}
 
 
-def type_words(schema: Json) -> Markup:
-    """The type of a value in words, with links to the objects in it."""
+def describe_type(schema: Json) -> Markup:
+    """Return the type of a value in words, with links to the objects in it."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return Markup('<a href="#schema-{0}">{0}</a>').format(name)
     if "anyOf" in schema:
-        return Markup(" or ").join(type_words(one) for one in schema["anyOf"])
+        return Markup(" or ").join(describe_type(option) for option in schema["anyOf"])
     if "const" in schema:
         return Markup("<code>{}</code>").format(json.dumps(schema["const"]))
     if schema["type"] == "array":
-        return Markup("array of {}").format(type_words(schema["items"]))
+        return Markup("array of {}").format(describe_type(schema["items"]))
     types: list[str] = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return escape(" or ".join(TYPES.get(one, one) for one in types))
+    return escape(" or ".join(TYPE_NAMES.get(name, name) for name in types))
 
 
-def limit_words(schema: Json) -> str:
-    """The bounds of a value and what stands for it when it is not given, in words."""
+def describe_limits(schema: Json) -> str:
+    """Return the bounds and the default of a value in words."""
     bounds = [
-        _range(schema.get("minimum"), schema.get("maximum"), ""),
-        _range(schema.get("minLength"), schema.get("maxLength"), " characters"),
-        _range(schema.get("minItems"), schema.get("maxItems"), " items"),
+        _describe_range(schema.get("minimum"), schema.get("maximum"), ""),
+        _describe_range(schema.get("minLength"), schema.get("maxLength"), " characters"),
+        _describe_range(schema.get("minItems"), schema.get("maxItems"), " items"),
         f"default {schema['default']}" if "default" in schema else "",
     ]
     return ", ".join(bound for bound in bounds if bound)
 
 
-def prose(text: str) -> Markup:
-    """A text with `code` in it, as HTML within a paragraph."""
+def render_code_spans(text: str) -> Markup:
+    """Return a text with `code` in it as HTML."""
     parts = re.split("`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
@@ -190,41 +198,49 @@ def prose(text: str) -> Markup:
     )
 
 
-def _operation(path: str, method: str, item: Json) -> Operation:
-    described = item[method]
-    answers = {status: resolved(one) for status, one in described["responses"].items()}
-    parameters = [*item.get("parameters", []), *described.get("parameters", [])]
+def example_body(response: Json) -> object:
+    """Return the JSON body of a response's example; None if the response has none."""
+    content = response.get("content", {}).get("application/json", {})
+    if "examples" in content:
+        return resolve(content["examples"]["demo"])["value"]
+    return content.get("example")
+
+
+def _load_operation(path: str, method: str, item: Json) -> Operation:
+    operation = item[method]
+    responses = {status: resolve(node) for status, node in operation["responses"].items()}
+    parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
     return Operation(
-        id=described["operationId"],
-        tag=described["tags"][0],
+        id=operation["operationId"],
+        tag=operation["tags"][0],
         method=method.upper(),
         path=path,
-        summary=described["summary"],
-        description=described["description"],
-        parameters=[_parameter(resolved(one)) for one in parameters],
-        answers=[_answer(status, one) for status, one in answers.items()],
-        example=example_body(answers["200"]),
+        summary=operation["summary"],
+        description=operation["description"],
+        parameters=[_load_parameter(resolve(node)) for node in parameters],
+        responses=[_load_response(status, node) for status, node in responses.items()],
+        example=example_body(responses["200"]),
     )
 
 
-def _parameter(parameter: Json) -> Parameter:
+def _load_parameter(parameter: Json) -> Parameter:
     schema = parameter["schema"]
     return Parameter(
-        field=_field(
+        field=_load_field(
             parameter["name"],
             {**schema, "description": parameter["description"]},
             required=parameter.get("required", False),
         ),
-        place=parameter["in"],
+        location=parameter["in"],
         choices=["true", "false"] if schema["type"] == "boolean" else [],
         example=str(parameter["example"]) if "example" in parameter else None,
     )
 
 
-def _answer(status: str, response: Json) -> Answer:
+def _load_response(status: str, response: Json) -> OperationResponse:
     content = response.get("content", {})
     schema = content.get("application/json", {}).get("schema")
-    return Answer(
+    return OperationResponse(
         status=status,
         phrase=HTTPStatus(int(status)).phrase,
         description=response["description"],
@@ -234,35 +250,28 @@ def _answer(status: str, response: Json) -> Answer:
     )
 
 
-def example_body(response: Json) -> object:
-    """The body that the description gives as an example of a response; None if it is not JSON."""
-    content = response.get("content", {}).get("application/json", {})
-    if "examples" in content:
-        return resolved(content["examples"]["demo"])["value"]
-    return content.get("example")
+def _load_field(name: str, schema: Json, *, required: bool) -> SchemaField:
+    resolved = resolve(schema)
+    limits = describe_limits(resolved)
+    return SchemaField(name, describe_type(schema), limits, required, resolved["description"])
 
 
-def _field(name: str, schema: Json, *, required: bool) -> Field:
-    said = resolved(schema)
-    return Field(name, type_words(schema), limit_words(said), required, said["description"])
-
-
-def _range(low: int | None, high: int | None, unit: str) -> str:
-    most = "2^53-1" if high == MAX_SAFE_INTEGER else str(high)
-    if low == 1 and high is None and unit:
+def _describe_range(minimum: int | None, maximum: int | None, unit: str) -> str:
+    highest = "2^53-1" if maximum == MAX_SAFE_INTEGER else str(maximum)
+    if minimum == 1 and maximum is None and unit:
         return "not empty"
-    if low is not None and high is not None:
-        return f"{low} to {most}{unit}"
-    if low is not None:
-        return f"from {low}{unit}"
-    return f"at most {most}{unit}" if high is not None else ""
+    if minimum is not None and maximum is not None:
+        return f"{minimum} to {highest}{unit}"
+    if minimum is not None:
+        return f"from {minimum}{unit}"
+    return f"at most {highest}{unit}" if maximum is not None else ""
 
 
-def _every_response() -> list[Json]:
+def _responses() -> list[Json]:
     return [
-        resolved(response)
+        resolve(response)
         for item in DESCRIPTION["paths"].values()
-        for method in METHODS
+        for method in OPERATION_METHODS
         if method in item
         for response in item[method]["responses"].values()
     ]

@@ -1,8 +1,8 @@
-"""The web pages: browse the catalog, look at one widget. They work without any script."""
+"""The web pages: browse the catalog, show one widget. They work without JavaScript."""
 
 import hashlib
-import json
 from pathlib import Path
+from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
 from markupsafe import Markup
@@ -10,30 +10,30 @@ from markupsafe import Markup
 from catalog.documents import Json
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store.database import Database
-from catalog.store.detail import compatible_versions, find_detail
-from catalog.store.json_sql import with_bundle_urls
+from catalog.store.detail import compatible_versions
 from catalog.store.search_params import ParameterError, parse_search
 from catalog.store.sqlite import Connection
 from catalog.text import quoted
 from catalog.web import formatting
-from catalog.web.browsing import search_page, widgets_named
 from catalog.web.icons import icon_svg
+from catalog.web.queries import load_results, load_scopes, load_widget, load_widgets_named
 
-PAGE_SIZE = 24  # fills rows of two, three and four
-MAX_SCOPES = 200  # to choose from; a widget's own is always a link
-FIELDS = ("q", "scope", "official", "compatSdk", "page")
+# Fills rows of two, three and four cards.
+PAGE_SIZE = 24
+# The options of the scope filter. Each widget's page links to its scope.
+MAX_SCOPES = 200
+FORM_FIELDS = ("q", "scope", "official", "compatSdk", "page")
 
-SCRIPTS = {
-    path.name: formatting.integrity(hashlib.sha256(path.read_bytes()).hexdigest())
+SCRIPT_HASHES = {
+    path.name: formatting.sri_hash(hashlib.sha256(path.read_bytes()).hexdigest())
     for path in (Path(__file__).parent / "static").glob("*.js")
 }
 
-# Nothing but our own files, no framing, and no script or style inside a page: whatever the
-# catalog's text says, it stays text. Scripts are admitted by their hashes: the bundles that are
-# held here have the same origin, but must not run in a page.
-HEADERS = {
+# Pages load only our own files, run no inline script or style, and cannot be framed. Scripts are
+# allowed by hash, not by 'self': held bundles have the same origin but must not run in a page.
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; "
-    "script-src " + " ".join(f"'{each}'" for each in sorted(SCRIPTS.values())) + "; "
+    "script-src " + " ".join(f"'{each}'" for each in sorted(SCRIPT_HASHES.values())) + "; "
     "style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
@@ -41,7 +41,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# The API's own sentence speaks of the address, which a form writes by itself.
+# The API's message is about URL encoding, which the browser does for a form.
 SDK_ERROR = "An SDK version is three numbers without a v, such as 1.4.0."
 
 pages = Blueprint(
@@ -51,31 +51,31 @@ pages = Blueprint(
     static_folder="static",
     static_url_path="/static",
 )
-for present in (
-    formatting.number,
-    formatting.short_number,
-    formatting.bytes_size,
-    formatting.day,
-    formatting.shortened,
+for template_filter in (
+    formatting.format_number,
+    formatting.format_short_number,
+    formatting.format_bytes,
+    formatting.format_day,
+    formatting.format_count,
+    formatting.shorten,
     formatting.is_prerelease,
-    formatting.integrity,
+    formatting.sri_hash,
     formatting.fetch_command,
     formatting.check_command,
     formatting.size_drawing,
-    formatting.counted,
 ):
-    pages.add_app_template_filter(present)
+    pages.add_app_template_filter(template_filter)
 
 
 @pages.app_template_filter()
 def script_integrity(name: str) -> str:
-    """The integrity attribute of one of our scripts, the same hash as in the policy."""
-    return SCRIPTS[name]
+    """Return the integrity attribute of one of our scripts, with the hash in the policy."""
+    return SCRIPT_HASHES[name]
 
 
 @pages.app_template_filter()
 def icon(widget: Json) -> Markup:
-    """The icon of a widget or version, or its letter; what comes back is safe in a page."""
+    """Return the icon of a widget or version as SVG that is safe in a page."""
     seed = f"{widget['scope']}/{widget['name']}"
     directory = str(current_app.config["ICONS"])
     return Markup(icon_svg(widget["icon"], directory, name=widget["displayName"], seed=seed))  # noqa: S704
@@ -83,27 +83,31 @@ def icon(widget: Json) -> Markup:
 
 @pages.get("/")
 def browse() -> tuple[str, int]:
-    typed = {name: request.args.get(name, "") for name in FIELDS}
-    typed["compatSdk"] = typed["compatSdk"].strip()  # a clipboard often brings a space
-    asked = {name: value for name, value in typed.items() if value}  # forms send empty fields
-    errors = field_errors(asked)
-    answer, links = None, []
+    form = {name: request.args.get(name, "") for name in FORM_FIELDS}
+    # Copied text often ends with a space.
+    form["compatSdk"] = form["compatSdk"].strip()
+    # Forms send empty fields.
+    query = {name: value for name, value in form.items() if value}
+    errors = field_errors(query)
+    results, links = None, []
     connection = reader()
     if not errors:
-        arguments = {**asked, "limit": str(PAGE_SIZE)}
-        answer = search_page(connection, arguments, public_url())
-        links = page_links(asked, answer)
-        named = widgets_named(connection, arguments, public_url())
-        answer["total"] += len(named)
-        if answer["page"] == 1:
-            answer["widgets"] = named + answer["widgets"]
+        arguments = {**query, "limit": str(PAGE_SIZE)}
+        results = load_results(connection, arguments, public_url())
+        links = page_links(query, results)
+        named = load_widgets_named(connection, arguments, public_url())
+        results["total"] += len(named)
+        if results["page"] == 1:
+            results["widgets"] = named + results["widgets"]
+    # The selected scope is always an option.
+    scopes = load_scopes(connection, MAX_SCOPES) | ({form["scope"]} if form["scope"] else set())
     page = render_template(
         "browse.html",
-        typed=typed,
+        form=form,
         errors=errors,
-        answer=answer,
+        results=results,
         links=links,
-        scopes=scopes(connection, typed["scope"]),
+        scopes=sorted(scopes),
     )
     return page, 400 if errors else 200
 
@@ -113,10 +117,10 @@ def reader() -> Connection:
     return database.reader()
 
 
-def field_errors(asked: dict[str, str]) -> dict[str, str]:
-    """What is wrong with each field that cannot be used."""
+def field_errors(query: dict[str, str]) -> dict[str, str]:
+    """Return a message for each invalid field."""
     errors = {}
-    for name, value in asked.items():
+    for name, value in query.items():
         try:
             parse_search({name: value})
         except ParameterError as error:
@@ -124,49 +128,39 @@ def field_errors(asked: dict[str, str]) -> dict[str, str]:
     return errors
 
 
-def page_links(asked: dict[str, str], answer: Json) -> list[tuple[int, str] | None]:
-    """The pages of an answer to go to, each with its address; None for a gap."""
-    last = max(-(-answer["total"] // PAGE_SIZE), 1)
-    numbers = formatting.page_numbers(min(answer["page"], last), last)
+def page_links(query: dict[str, str], results: Json) -> list[tuple[int, str] | None]:
+    """Return the number and URL of each page in the pager; None for a gap."""
+    last = max(-(-results["total"] // PAGE_SIZE), 1)
+    numbers = formatting.page_numbers(min(results["page"], last), last)
+    arguments: dict[str, Any] = dict(query)
     return [
-        (number, url_for("pages.browse", **{**asked, "page": str(number)})) if number else None  # type: ignore[arg-type]
+        (number, url_for("pages.browse", **{**arguments, "page": number})) if number else None
         for number in numbers
     ]
 
 
-SCOPES = """
-SELECT scope FROM listing GROUP BY scope ORDER BY count(*) DESC, scope LIMIT :limit
-"""
-
-
-def scopes(connection: Connection, chosen: str) -> list[str]:
-    """The scopes to choose from: those with the most widgets, and the one that is chosen."""
-    found = {scope for (scope,) in connection.execute(SCOPES, {"limit": MAX_SCOPES})}
-    return sorted(found | ({chosen} if chosen else set()))
-
-
 @pages.get("/widgets/<scope>/<name>")
 def widget(scope: str, name: str) -> tuple[str, int]:
-    found = find_detail(reader(), scope, name)
-    if found is None:
+    detail = load_widget(reader(), scope, name, public_url())
+    if detail is None:
         abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
-    detail = json.loads(with_bundle_urls(found[1], public_url()))
-    typed = request.args.get("compatSdk", "").strip()
-    errors = field_errors({"compatSdk": typed} if typed else {})
-    sdk = "" if errors else typed
-    offered = [entry for entry in detail["versions"] if not entry["yanked"]]
+    sdk_input = request.args.get("compatSdk", "").strip()
+    errors = field_errors({"compatSdk": sdk_input} if sdk_input else {})
+    sdk = "" if errors else sdk_input
+    available = [entry for entry in detail["versions"] if not entry["yanked"]]
     compatible = compatible_versions(reader(), scope, name, sdk) if sdk else set()
-    fitting = [entry for entry in offered if entry["version"] in compatible]
     # A page of thousands of versions takes seconds to render.
     reader().check_deadline()
     page = render_template(
         "widget.html",
         widget=detail["widget"],
         versions=detail["versions"],
-        latest=next(iter(offered), None),
-        fitting=next(iter(fitting), None),
-        fits=compatible,
-        typed=typed,
+        latest=next(iter(available), None),
+        latest_compatible=next(
+            (entry for entry in available if entry["version"] in compatible), None
+        ),
+        compatible=compatible,
+        sdk_input=sdk_input,
         errors=errors,
         sdk=sdk,
         chart=formatting.releases_chart(detail["versions"]),
@@ -175,25 +169,26 @@ def widget(scope: str, name: str) -> tuple[str, int]:
 
 
 def error_page(status: int | None, message: str | None) -> str:
-    """The page that says what went wrong; it asks nothing of the database."""
-    return render_template("missing.html", status=status, message=message)
+    """Return the page for an error; it does not read the database."""
+    return render_template("error.html", status=status, message=message)
 
 
-def unmatched() -> Response:
+def unmatched_page() -> Response:
     methods = known_methods(request.path)
     if methods:
         return options_or_405(methods)
     abort(404)
 
 
-catch_all(pages, "/", unmatched)
+catch_all(pages, "/", unmatched_page)
 
 
 @pages.after_app_request
-def protect(response: Response) -> Response:
-    """Say to browsers what a page may do; answers of the API are no pages."""
+def add_security_headers(response: Response) -> Response:
+    """Add the headers of a page to every response outside the API."""
     if not request.path.startswith("/api/"):
-        response.headers.update(HEADERS)
+        response.headers.update(SECURITY_HEADERS)
         if response.mimetype == "text/html":
-            response.headers["Cache-Control"] = "no-cache"  # counts change
+            # Install counts change.
+            response.headers["Cache-Control"] = "no-cache"
     return response

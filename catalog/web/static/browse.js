@@ -1,14 +1,16 @@
-// The browse page while typing: the same page is fetched and its results are put in place, so that
-// the form, its focus and its address stay as they are. Without this script the form is sent.
+// Live search on the browse page: fetch the page for the current form values and replace the
+// results, so that the form keeps its focus. Without this script the form is submitted.
 
 const form = document.getElementById("search");
-const PARTS = ["results", "q-error", "compatSdk-error", "official-error"];
-const COMPLETE = /^$|^\d+\.\d+\.\d+([-+].*[^-+.])?$/;
+const UPDATED_IDS = ["results", "q-error", "compatSdk-error", "official-error"];
+const COMPLETE_VERSION = /^$|^\d+\.\d+\.\d+([-+].*[^-+.])?$/;
+const DELAY = 150; // milliseconds
 let timer;
-let request;
-let typing = false; // one entry of the history for each visit to a field, not for each letter
+let pending;
+// One history entry for each visit to a field, not for each letter.
+let isTyping = false;
 
-function address() {
+function buildUrl() {
   const filled = [...new FormData(form)].filter(([, value]) => value.trim() !== "");
   const query = new URLSearchParams(filled).toString();
   const { pathname } = new URL(form.action);
@@ -16,18 +18,20 @@ function address() {
 }
 
 async function load(url) {
-  request?.abort();
-  request = new AbortController();
-  let text;
+  pending?.abort();
+  pending = new AbortController();
+  let html;
   try {
-    text = await (await fetch(url, { signal: request.signal })).text();
+    html = await (await fetch(url, { signal: pending.signal })).text();
   } catch (error) {
-    if (error.name !== "AbortError") location.assign(url); // the browser says what is wrong
+    // Let the browser show what is wrong.
+    if (error.name !== "AbortError") location.assign(url);
     return;
   }
-  const page = new DOMParser().parseFromString(text, "text/html");
-  if (!page.getElementById("results")) return location.assign(url); // not this page: an error
-  for (const id of PARTS) document.getElementById(id).replaceWith(page.getElementById(id));
+  const page = new DOMParser().parseFromString(html, "text/html");
+  // An error page has no results: open it.
+  if (!page.getElementById("results")) return location.assign(url);
+  for (const id of UPDATED_IDS) document.getElementById(id).replaceWith(page.getElementById(id));
   for (const { id, ariaInvalid } of page.querySelectorAll("#search [aria-describedby]")) {
     document.getElementById(id).ariaInvalid = ariaInvalid;
   }
@@ -37,35 +41,35 @@ async function load(url) {
 
 function update() {
   clearTimeout(timer);
-  const url = address();
+  const url = buildUrl();
   if (url === location.pathname + location.search) return;
-  history[typing ? "replaceState" : "pushState"](null, "", url);
-  typing = true;
+  history[isTyping ? "replaceState" : "pushState"](null, "", url);
+  isTyping = true;
   load(url);
 }
 
 form.addEventListener("input", ({ target }) => {
   clearTimeout(timer);
-  // Half a version is no mistake yet.
-  if (target.name === "compatSdk" && !COMPLETE.test(target.value.trim())) return;
-  timer = setTimeout(update, target.tagName === "SELECT" ? 0 : 150);
+  // Do not report an incomplete version as invalid while it is typed.
+  if (target.name === "compatSdk" && !COMPLETE_VERSION.test(target.value.trim())) return;
+  timer = setTimeout(update, target.tagName === "SELECT" ? 0 : DELAY);
 });
 
 form.addEventListener("change", update);
-form.addEventListener("focusout", () => { typing = false; });
+form.addEventListener("focusout", () => { isTyping = false; });
 form.addEventListener("submit", (event) => { event.preventDefault(); update(); });
 
 addEventListener("popstate", () => {
-  const asked = new URLSearchParams(location.search);
-  for (const field of form.elements) if (field.name) field.value = asked.get(field.name) ?? "";
-  typing = false;
+  const query = new URLSearchParams(location.search);
+  for (const field of form.elements) if (field.name) field.value = query.get(field.name) ?? "";
+  isTyping = false;
   load(location.href);
 });
 
 form.querySelector("kbd").hidden = false;
 addEventListener("keydown", (event) => {
-  const busy = event.target.closest("input, select, textarea, [contenteditable]");
-  if (event.key !== "/" || busy || event.ctrlKey || event.metaKey || event.altKey) return;
+  const isEditing = event.target.closest("input, select, textarea, [contenteditable]");
+  if (event.key !== "/" || isEditing || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   form.elements.q.focus();
   form.elements.q.select();

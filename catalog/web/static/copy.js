@@ -1,10 +1,11 @@
-// Copy buttons: <button class="copy" data-copy="id of an element" hidden>. They are of no use
-// without this script, which therefore is what shows them.
+// Copy buttons: <button class="copy" data-copy="id of an element" hidden>. The page hides them,
+// because without this script they do nothing.
 
 const buttons = document.querySelectorAll("button.copy");
-const status = document.createElement("p"); // there from the start, or a screen reader says nothing
-status.id = "copied";
-status.className = "quiet";
+// Screen readers announce changes only of a status element that was there before.
+const status = document.createElement("p");
+status.id = "copy-status";
+status.className = "visually-hidden";
 status.setAttribute("role", "status");
 if (buttons.length) document.body.append(status);
 for (const button of buttons) button.hidden = false;
@@ -14,7 +15,7 @@ async function copy(element) {
     await navigator.clipboard.writeText(element.textContent);
     return true;
   } catch {
-    // Browsers keep that clipboard from pages that came over plain http from another machine.
+    // Browsers block navigator.clipboard on pages loaded over plain HTTP from another host.
     const range = document.createRange();
     range.selectNodeContents(element);
     getSelection().removeAllRanges();
@@ -26,8 +27,8 @@ async function copy(element) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
-  const done = await copy(document.getElementById(button.dataset.copy));
-  button.textContent = done ? "Copied" : "Press Ctrl+C";
+  const isCopied = await copy(document.getElementById(button.dataset.copy));
+  button.textContent = isCopied ? "Copied" : "Press Ctrl+C";
   status.textContent = button.textContent;
   setTimeout(() => { button.textContent = "Copy"; status.textContent = ""; }, 2000);
 });

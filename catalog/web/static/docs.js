@@ -1,70 +1,77 @@
-// "Try it": a form of the documentation asks this server and shows the answer in the page. The
-// forms are of no use without this script, which therefore is what shows them.
+// "Try it" on the reference page: send the request of a form to this server and show the response.
+// The page hides the forms, because without this script they do nothing.
 
 const docs = document.querySelector(".docs");
-const SHOWN = 60000; // characters of an answer
-const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g; // the direction of what follows
+const MAX_CHARACTERS = 60000;
+// Characters that change the direction of the text after them.
+const BIDI_CONTROLS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-function addressOf(form) {
+function buildTarget(form) {
   const encode = (text) => encodeURIComponent(text).replaceAll("'", "%27");
   let path = form.dataset.path;
   const query = [];
-  for (const field of form.querySelectorAll("[data-place]")) {
-    if (field.dataset.place === "path") path = path.replace(`{${field.name}}`, encode(field.value));
-    else if (field.value) query.push(`${field.name}=${encode(field.value)}`);
+  for (const { name, value, dataset } of form.querySelectorAll("[data-location]")) {
+    if (dataset.location === "path") path = path.replace(`{${name}}`, encode(value));
+    else if (value) query.push(`${name}=${encode(value)}`);
   }
   return query.length ? `${path}?${query.join("&")}` : path;
 }
 
-function commandOf(form) {
+function buildCommand(form) {
   const method = form.method === "get" ? "" : `-X ${form.method.toUpperCase()} `;
-  const url = docs.dataset.address + addressOf(form);
+  const url = docs.dataset.server + buildTarget(form);
   return `curl -s ${method}${/^[\w@%+=:,./-]+$/.test(url) ? url : `'${url}'`}`;
 }
 
-function pretty(text) {
+function formatJson(text) {
   try {
     text = JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    // Whatever it is, it is shown.
+    // Not JSON: show the text as it is.
   }
-  const rest = text.length - SHOWN;
-  return rest > 0 ? `${text.slice(0, SHOWN)}\n… and ${rest} characters more` : text;
+  const remaining = text.length - MAX_CHARACTERS;
+  if (remaining <= 0) return text;
+  return `${text.slice(0, MAX_CHARACTERS)}\n… and ${remaining} characters more`;
 }
 
-// A bundle can be large; what is not shown is not fetched.
-async function beginning(response) {
+// A bundle can be large: read only as much as is shown.
+async function readStart(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  while (text.length <= SHOWN) {
+  while (text.length <= MAX_CHARACTERS) {
     const { done, value } = await reader.read();
     if (done) return text;
     text += value;
   }
   reader.cancel();
-  return `${text.slice(0, SHOWN)}\n… and more`;
+  return `${text.slice(0, MAX_CHARACTERS)}\n… and more`;
 }
 
-async function textOf(response) {
+function escapeCharacter(character) {
+  return `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
+}
+
+async function readText(response) {
   const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
-  const text = isJson ? pretty(await response.text()) : await beginning(response);
-  return text.replace(TURNS, (turn) => `\\u${turn.codePointAt(0).toString(16).padStart(4, "0")}`);
+  const text = isJson ? formatJson(await response.text()) : await readStart(response);
+  return text.replace(BIDI_CONTROLS, escapeCharacter);
 }
 
-async function ask(form) {
-  const box = document.getElementById(form.dataset.answer);
+async function send(form) {
+  const box = document.getElementById(form.dataset.response);
   const outcome = box.querySelector(".outcome");
   const body = box.querySelector("pre");
   box.setAttribute("aria-busy", "true");
   try {
-    const address = docs.dataset.prefix + addressOf(form);
-    const response = await fetch(address, { method: form.method, cache: "no-store" });
-    body.textContent = await textOf(response);
-    const status = `${response.status} ${response.statusText}`.trim(); // HTTP/2 has no status text
-    outcome.textContent = `${status} from ${address}`;
+    const target = docs.dataset.prefix + buildTarget(form);
+    const response = await fetch(target, { method: form.method, cache: "no-store" });
+    body.textContent = await readText(response);
+    // HTTP/2 has no status text.
+    const status = `${response.status} ${response.statusText}`.trim();
+    outcome.textContent = `${status} from ${target}`;
     box.dataset.ok = response.ok;
   } catch {
-    outcome.textContent = "The server did not answer.";
+    outcome.textContent = "The server did not respond.";
     body.textContent = "";
     box.dataset.ok = false;
   }
@@ -75,10 +82,10 @@ async function ask(form) {
 for (const form of document.querySelectorAll("form.try")) {
   form.hidden = false;
   form.addEventListener("input", () => {
-    document.getElementById(form.dataset.command).textContent = commandOf(form);
+    document.getElementById(form.dataset.command).textContent = buildCommand(form);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    ask(form);
+    send(form);
   });
 }

@@ -1,4 +1,4 @@
-"""Figures: numbers, days and commands for people, and the shapes of drawings."""
+"""Formatting for the pages: numbers, dates, shell commands, and the geometry of drawings."""
 
 import hashlib
 import http.server
@@ -24,8 +24,8 @@ BUNDLE = b"export default () => 'tick'"
         *[(999_500, "1M"), (2_164_216, "2.2M"), (1_000_000_000, "1bn"), (2**53, "9,007,199bn")],
     ],
 )
-def test_a_short_number_has_at_most_three_digits_up_to_billions(value: int, text: str) -> None:
-    assert formatting.short_number(value) == text
+def test_short_number_has_at_most_three_digits_up_to_billions(value: int, text: str) -> None:
+    assert formatting.format_short_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_a_short_number_has_at_most_three_digits_up_to_billions(value: int, text
         *[(1_000_000, "1 MB"), (1_250_000_000, "1.2 GB"), (10**13, "10,000 GB")],
     ],
 )
-def test_bytes_are_in_units_of_a_thousand(value: int, text: str) -> None:
-    assert formatting.bytes_size(value) == text
+def test_byte_units_are_powers_of_a_thousand(value: int, text: str) -> None:
+    assert formatting.format_bytes(value) == text
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_bytes_are_in_units_of_a_thousand(value: int, text: str) -> None:
         ("0001-01-01T00:00:00.000Z", "1 Jan 0001"),
     ],
 )
-def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
-    assert formatting.day(timestamp) == text
+def test_day_has_the_name_of_its_month(timestamp: str, text: str) -> None:
+    assert formatting.format_day(timestamp) == text
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,28 @@ def test_a_day_is_named_with_its_month(timestamp: str, text: str) -> None:
         (" " * 20, " " * 10 + "…"),
     ],
 )
-def test_a_long_text_is_cut_at_a_word_if_it_has_one(text: str, cut: str) -> None:
-    assert formatting.shortened(text, 10) == cut
+def test_long_text_is_cut_between_words_if_possible(text: str, cut: str) -> None:
+    assert formatting.shorten(text, 10) == cut
 
 
 @pytest.mark.parametrize(
-    ("number", "is_one"),
+    ("number", "expected"),
     [("1.0.0", False), ("1.0.0-rc.1", True), ("1.0.0+a-b", False), ("1.0.0-a+b", True)],
 )
-def test_a_prerelease_is_told_by_what_stands_before_the_build(number: str, is_one: bool) -> None:
-    assert formatting.is_prerelease(number) is is_one
+def test_prerelease_is_recognized_without_the_build_metadata(number: str, expected: bool) -> None:
+    assert formatting.is_prerelease(number) is expected
 
 
-def test_the_integrity_is_the_hash_in_base64() -> None:
-    # Of the empty text, as browsers compute it.
+def test_integrity_is_the_hash_in_base64() -> None:
+    # The SHA-256 of no bytes.
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     expected = "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
-    assert formatting.integrity(digest) == expected
+    assert formatting.sri_hash(digest) == expected
 
 
 @pytest.fixture(scope="module")
 def bundles() -> Iterator[str]:
-    """A server that answers every path with the bundle, by its address."""
+    """The URL of a server that returns the bundle for every path."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -112,18 +112,18 @@ def bundles() -> Iterator[str]:
     ],
     ids=["plain", "shell", "CJK", "dot", "quotes", "glob", "long"],
 )
-def test_the_commands_fetch_the_bundle_and_find_its_hash_right(
+def test_commands_download_the_bundle_and_verify_its_hash(
     tmp_path: Path, bundles: str, name: str, path: str, file: str
 ) -> None:
     digest = hashlib.sha256(BUNDLE).hexdigest()
     url = bundles + path.replace(" ", "%20")
     entry = {**version("2.6.0", bundleUrl=url, sha256Hash=digest), "name": name}
     script = f"{formatting.fetch_command(entry)} -s && {formatting.check_command(entry)}"
-    ran = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{file}: OK\n", "")
-    assert [each.name for each in tmp_path.iterdir()] == [file]
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{file}: OK\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_commands_fetch_the_bundle_and_find_its_hash_right(
         (9, 9, [1, None, 8, 9]),
     ],
 )
-def test_a_pager_offers_both_ends_and_the_neighbours(
+def test_pager_has_both_ends_and_the_neighbours(
     page: int, last: int, numbers: list[int | None]
 ) -> None:
     assert formatting.page_numbers(page, last) == numbers
@@ -151,13 +151,13 @@ def released(*days: str, yanked: bool = False) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_chart_has_a_bar_for_each_month_of_a_short_history() -> None:
+def test_chart_of_a_short_history_has_a_bar_for_each_month() -> None:
     chart = formatting.releases_chart(
         released("2024-11-30", "2024-12-01", "2024-12-31")
         + released("2024-12-15", "2025-02-01", yanked=True)
     )
     assert chart is not None
-    assert [(bar.offered, bar.yanked) for bar in chart.bars] == [(1, 0), (2, 1), (0, 0), (0, 1)]
+    assert [(bar.available, bar.yanked) for bar in chart.bars] == [(1, 0), (2, 1), (0, 0), (0, 1)]
     assert chart.highest == 3
     assert chart.label == "5 releases from 30 Nov 2024 to 1 Feb 2025"
     assert chart.bars[1].label == "Dec 2024: 3 releases (1.0.1, 1.0.2, 1.0.0)"
@@ -173,7 +173,7 @@ def test_a_chart_has_a_bar_for_each_month_of_a_short_history() -> None:
         ("0001-01-01", "9999-12-31", 10, "Jan 0 to Dec 999: 1 release (1.0.0)"),
     ],
 )
-def test_a_chart_of_a_long_history_has_wider_bars(
+def test_chart_of_a_long_history_has_bars_of_several_months(
     first: str, last: str, bars: int, label: str
 ) -> None:
     chart = formatting.releases_chart(released(first, last))
@@ -182,7 +182,7 @@ def test_a_chart_of_a_long_history_has_wider_bars(
 
 
 @pytest.mark.parametrize("days", [[], ["2025-01-02"], ["2025-01-02", "2025-01-30"]])
-def test_there_is_no_chart_where_there_is_no_time_to_show(days: list[str]) -> None:
+def test_versions_of_a_single_month_have_no_chart(days: list[str]) -> None:
     assert formatting.releases_chart(released(*days)) is None
 
 

@@ -1,0 +1,93 @@
+"""Every kind of page in a real browser: accessible, not too wide, and allowed by its policy."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from browser_tools import is_too_wide, recorded
+from conftest import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PATHS = {
+    "browse": "/",
+    "browse for an SDK": "/?q=weather&compatSdk=1.4.0",
+    "second page": "/?page=2",
+    "invalid fields": "/?compatSdk=1.4&official=x&page=0",
+    "no results": "/?q=nothing+such",
+    "widget": "/widgets/acme/weather?compatSdk=1.4.0",
+    "right to left": "/widgets/community/prayer-times",
+    "all yanked": "/widgets/acme-labs/voice-memo",
+    "no versions": "/widgets/acme-labs/gesture-pad",
+    "missing": "/widgets/acme/none",
+    "docs": "/docs",
+}
+VIOLATIONS = """
+(options) => axe.run({ resultTypes: ["violations"], ...options }).then(({ violations }) =>
+    violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`)))
+"""
+# The rules whose result depends on the colours and on the size of the screen.
+LAYOUT_RULES = [
+    "color-contrast",
+    "link-in-text-block",
+    "scrollable-region-focusable",
+    "target-size",
+]
+
+
+class Visit(NamedTuple):
+    """An opened page, the requests that it made, and its messages on the console."""
+
+    page: "Page"
+    requests: list[Any]
+    messages: list[Any]
+
+
+@pytest.fixture(scope="module")
+def own_tab(tab: "Page") -> Iterator["Page"]:
+    page = tab.context.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module", params=PATHS)
+def visit(request: pytest.FixtureRequest, own_tab: "Page", server: Server) -> Visit:
+    """One of the pages, opened once for all tests."""
+    own_tab.set_viewport_size({"width": 1280, "height": 900})
+    own_tab.emulate_media(color_scheme="light")
+    with recorded(own_tab, "request") as requests, recorded(own_tab, "console") as messages:
+        own_tab.goto(server.url + PATHS[request.param])
+    return Visit(own_tab, requests, messages)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+def test_every_request_is_to_the_service(visit: Visit, server: Server) -> None:
+    assert len(visit.requests) > 2
+    urls = [request.url for request in visit.requests]
+    assert [url for url in urls if not url.startswith(f"{server.url}/")] == []
+
+
+def test_page_does_not_violate_its_policy(visit: Visit) -> None:
+    texts = [message.text for message in visit.messages]
+    assert [text for text in texts if "Content Security Policy" in text] == []
+
+
+def test_page_fits_a_narrow_screen(visit: Visit) -> None:
+    visit.page.set_viewport_size({"width": 320, "height": 640})
+    assert not is_too_wide(visit.page)
+    visit.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_page_is_accessible(visit: Visit, axe: str) -> None:
+    visit.page.evaluate(axe)
+    assert visit.page.evaluate(VIOLATIONS, {}) == []
+    visit.page.emulate_media(color_scheme="dark")
+    visit.page.set_viewport_size({"width": 320, "height": 640})
+    assert visit.page.evaluate(VIOLATIONS, {"runOnly": LAYOUT_RULES}) == []

@@ -1,4 +1,4 @@
-"""Take the pictures in docs/: pages of the demo catalog in the installed Chromium."""
+"""Take the screenshots of the README: the demo catalog in the installed Chromium."""
 
 import logging
 import shutil
@@ -20,7 +20,7 @@ from catalog.files.jsonl import read_catalog  # noqa: E402
 from catalog.store import writes  # noqa: E402
 from catalog.store.database import Database  # noqa: E402
 
-PICTURES = {
+SCREENSHOTS = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),
     "widget.png": ("/widgets/acme/weather?compatSdk=1.4.0", "dark", 860),
 }
@@ -28,8 +28,8 @@ MAX_BYTES = 150_000
 
 
 @contextmanager
-def demo_catalog() -> Iterator[str]:
-    """Serve the demo catalog; yield its URL."""
+def serve_demo() -> Iterator[str]:
+    """Serve the demo catalog and yield its URL."""
     with tempfile.TemporaryDirectory() as directory:
         database = Database(Path(directory) / "demo.db")
         with (ROOT / "seed" / "demo.jsonl").open("rb") as file:
@@ -45,14 +45,14 @@ def demo_catalog() -> Iterator[str]:
 def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("chromium is not installed.")
-    # No line for each request.
+        sys.exit("Chromium is not installed.")
+    # No access log.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with demo_catalog() as address, sync_playwright() as playwright:
+    with serve_demo() as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
-        for name, (path, scheme, height) in PICTURES.items():
+        for name, (path, scheme, height) in SCREENSHOTS.items():
             page = browser.new_page(
-                viewport={"width": 1200, "height": height}, color_scheme=scheme, base_url=address
+                viewport={"width": 1200, "height": height}, color_scheme=scheme, base_url=url
             )
             page.goto(path)
             size = len(page.screenshot(path=Path(__file__).with_name(name)))

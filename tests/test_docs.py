@@ -66,7 +66,7 @@ def test_every_operation_has_its_parameters_and_responses(page: str) -> None:
         assert f">{operation.method}</span> <code>{operation.path}</code>" in shown
         assert operation.summary in shown
         for parameter in operation.parameters:
-            assert f"<dt><code>{parameter.field.name}</code>" in shown
+            assert f"<dt><code>{parameter.name}</code>" in shown
             assert f'<span class="chip">{parameter.location}</span>' in shown
         for response in operation.responses:
             assert f">{response.status}</strong> {response.phrase}" in shown

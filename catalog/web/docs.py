@@ -20,7 +20,7 @@ from catalog.web.queries import load_results, load_widget
 
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
-RESPONSE_HEADERS = openapi.describe_headers()
+RESPONSE_HEADERS = openapi.describe_headers(OPERATIONS)
 SEARCH_OPERATION = next(operation for operation in OPERATIONS if operation.id == "searchWidgets")
 
 # Bounds of what an example shows of a long text or list.

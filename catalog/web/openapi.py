@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ TYPE_NAMES = {"integer": "whole number"}
 
 
 class SchemaField(NamedTuple):
-    """A field of an object or a parameter of a request."""
+    """A field of an object."""
 
     name: str
     type: Markup
@@ -34,16 +34,20 @@ class SchemaField(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter, its location (path, query or header) and its example value, if it has one."""
+    """A parameter of a request in its location: path, query or header."""
 
-    field: SchemaField
+    name: str
+    type: Markup
+    limits: str
+    required: bool
+    description: str
     location: str
     choices: list[str]
     example: str | None
 
 
 class OperationResponse(NamedTuple):
-    """One status of an operation, with its body and headers.
+    """One status of an operation, with its body and the descriptions of its headers.
 
     A body is JSON with a named schema; without a schema, it has another media type.
     """
@@ -53,7 +57,7 @@ class OperationResponse(NamedTuple):
     description: str
     schema: str | None
     media_type: str | None
-    headers: list[str]
+    headers: dict[str, str]
 
     @property
     def is_error(self) -> bool:
@@ -77,9 +81,7 @@ class Operation(NamedTuple):
     @property
     def path_parameters(self) -> list[str]:
         """The names of the parameters in the path."""
-        return [
-            parameter.field.name for parameter in self.parameters if parameter.location == "path"
-        ]
+        return [parameter.name for parameter in self.parameters if parameter.location == "path"]
 
 
 class Schema(NamedTuple):
@@ -121,13 +123,13 @@ def load_schemas() -> list[Schema]:
     ]
 
 
-def describe_headers() -> dict[str, str]:
+def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
     # A dict, since it keeps the order and has each description once.
     descriptions: dict[str, dict[str, None]] = {}
-    for response in _responses():
-        for name, header in response.get("headers", {}).items():
-            descriptions.setdefault(name, {})[resolve(header)["description"]] = None
+    for response in (response for operation in operations for response in operation.responses):
+        for name, description in response.headers.items():
+            descriptions.setdefault(name, {})[description] = None
     return {name: " ".join(texts) for name, texts in descriptions.items()}
 
 
@@ -137,9 +139,9 @@ def build_target(operation: Operation, values: Mapping[str, str]) -> str:
     for name in operation.path_parameters:
         path = path.replace(f"{{{name}}}", quote(values[name], safe=""))
     query = {
-        parameter.field.name: values[parameter.field.name]
+        parameter.name: values[parameter.name]
         for parameter in operation.parameters
-        if parameter.location == "query" and values.get(parameter.field.name)
+        if parameter.location == "query" and values.get(parameter.name)
     }
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
@@ -147,7 +149,7 @@ def build_target(operation: Operation, values: Mapping[str, str]) -> str:
 def example_values(operation: Operation) -> dict[str, str]:
     """Return the parameters of the operation's example."""
     return {
-        parameter.field.name: parameter.example
+        parameter.name: parameter.example
         for parameter in operation.parameters
         if parameter.example is not None
     }
@@ -224,13 +226,10 @@ def _load_operation(path: str, method: str, item: Json) -> Operation:
 
 
 def _load_parameter(parameter: Json) -> Parameter:
-    schema = parameter["schema"]
+    schema = {**parameter["schema"], "description": parameter["description"]}
+    required = parameter.get("required", False)
     return Parameter(
-        field=_load_field(
-            parameter["name"],
-            {**schema, "description": parameter["description"]},
-            required=parameter.get("required", False),
-        ),
+        *_load_field(parameter["name"], schema, required=required),
         location=parameter["in"],
         choices=["true", "false"] if schema["type"] == "boolean" else [],
         example=str(parameter["example"]) if "example" in parameter else None,
@@ -246,7 +245,10 @@ def _load_response(status: str, response: Json) -> OperationResponse:
         description=response["description"],
         schema=schema and schema["$ref"].rsplit("/", 1)[1],
         media_type=next(iter(content), None),
-        headers=list(response.get("headers", {})),
+        headers={
+            name: resolve(header)["description"]
+            for name, header in response.get("headers", {}).items()
+        },
     )
 
 
@@ -265,13 +267,3 @@ def _describe_range(minimum: int | None, maximum: int | None, unit: str) -> str:
     if minimum is not None:
         return f"from {minimum}{unit}"
     return f"at most {highest}{unit}" if maximum is not None else ""
-
-
-def _responses() -> list[Json]:
-    return [
-        resolve(response)
-        for item in DESCRIPTION["paths"].values()
-        for method in OPERATION_METHODS
-        if method in item
-        for response in item[method]["responses"].values()
-    ]

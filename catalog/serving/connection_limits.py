@@ -26,7 +26,7 @@ UNSENT_STEP = 8 * 1024 * 1024  # bytes
 Rank = tuple[bool, float, int]
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """What this module needs of a connection."""
 
     addr: tuple[str, int]
@@ -45,17 +45,17 @@ class ConnectionGroup:
     """Connections under one limit: those of one client, or all of them."""
 
     def __init__(self) -> None:
-        self.members: set[Connection] = set()
+        self.members: set[ClientConnection] = set()
         # True while no member may be closed.
         self.all_busy = False
         # A heap of members by rank. It is built once for many new connections, so that a flood of
         # them costs little each.
-        self._ranking: list[tuple[Rank, int, Connection]] = []
+        self._ranking: list[tuple[Rank, int, ClientConnection]] = []
         self._ranked_at = -math.inf
         # Members to be added to the ranking. Other threads append to it.
-        self._unranked: deque[Connection] = deque()
+        self._unranked: deque[ClientConnection] = deque()
 
-    def request_done(self, member: Connection) -> None:
+    def request_done(self, member: ClientConnection) -> None:
         """Note that the member may be closed again. Any thread may call this."""
         if time.monotonic() < self._ranked_at + RANKING_LIFETIME:
             self._unranked.append(member)
@@ -90,7 +90,7 @@ class ConnectionGroup:
                 return True
         return False
 
-    def _rank(self, member: Connection, now: float) -> Rank | None:
+    def _rank(self, member: ClientConnection, now: float) -> Rank | None:
         rank = member.rank(now) if member in self.members else None
         if rank is not None:
             heapq.heappush(self._ranking, (rank, id(member), member))
@@ -103,7 +103,7 @@ class ConnectionLimits:
     def __init__(self, per_client: int, exempt: Sequence[IPv4Network | IPv6Network]) -> None:
         self.all_connections = ConnectionGroup()
         # Accepted in this turn of the event loop: what they have sent has not been read yet.
-        self.new_connections: set[Connection] = set()
+        self.new_connections: set[ClientConnection] = set()
         # Roughly how many bytes of bodies were added since the sum was computed.
         self.unsent_since_check = 0
         # A client must not reach its limit with new connections alone: these may not be closed.
@@ -113,7 +113,7 @@ class ConnectionLimits:
         self._clients: dict[str, ConnectionGroup] = {}
         self._client_of = lru_cache(1000)(self._find_client)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Count the connection."""
         client = self._client_of(connection.addr[0])
         if client is not None:
@@ -122,7 +122,7 @@ class ConnectionLimits:
             group.members.add(connection)
         self.new_connections.add(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Stop counting the connection, which is closed."""
         for group in self._groups(connection):
             group.members.discard(connection)
@@ -143,7 +143,7 @@ class ConnectionLimits:
             self.request_done(connection)
         self.new_connections.clear()
 
-    def request_done(self, connection: Connection) -> bool:
+    def request_done(self, connection: ClientConnection) -> bool:
         """Note that the connection may be closed again; return whether none could be before."""
         was_busy = self.all_connections.all_busy
         for group in self._groups(connection):
@@ -160,7 +160,7 @@ class ConnectionLimits:
         self.unsent_since_check = 0
         # By the id of the last body: a response may consist of several, and its clients have sent
         # different numbers of them.
-        holders: dict[int, list[Connection]] = {}
+        holders: dict[int, list[ClientConnection]] = {}
         bodies: dict[int, dict[int, int]] = {}
         for connection in list(self.all_connections.members):
             if unsent := connection.bodies():
@@ -186,7 +186,7 @@ class ConnectionLimits:
                 connection.drop()
             del sizes[key]
 
-    def _groups(self, connection: Connection) -> Iterator[ConnectionGroup]:
+    def _groups(self, connection: ClientConnection) -> Iterator[ConnectionGroup]:
         yield self.all_connections
         client = self._clients.get(self._client_of(connection.addr[0]) or "")
         if client is not None:

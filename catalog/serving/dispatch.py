@@ -99,7 +99,7 @@ class Dispatcher:
         self._slow_pool.set_thread_count(max(threads // 2, 1))
         self._spent_in_turn = 0.0
         self._costs = RecentCosts(MAX_COSTS, SLOW_EXPIRY)
-        self._loop_share = TokenBucket(LOOP_SHARE, LOOP_BURST)
+        self._loop_budget = TokenBucket(LOOP_SHARE, LOOP_BURST)
 
     def on_io_thread(self) -> bool:
         """Whether the calling thread is the I/O thread."""
@@ -131,7 +131,7 @@ class Dispatcher:
         if not is_api_read(request.path) or self._spent_in_turn > TURN_BUDGET:
             return False
         cost = self._costs.get(request.first_line)
-        return cost is Cost.FAST or (cost is None and not self._loop_share.is_empty())
+        return cost is Cost.FAST or (cost is None and not self._loop_budget.is_empty())
 
     def _add_to_pool(self, channel: "Channel") -> None:
         request = channel.requests[0]
@@ -161,7 +161,7 @@ class Dispatcher:
         seconds = time.monotonic() - started
         self._spent_in_turn += seconds
         if seconds > MAX_FAST:
-            self._loop_share.spend(seconds)
+            self._loop_budget.spend(seconds)
         cost = self._cost(request)
         if not aborted:
             new_cost = Cost.FAST if seconds < MAX_FAST else None

@@ -60,7 +60,7 @@ def serve(app: Flask) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start."""
     database = app.extensions["database"]
     try:
-        database.check_permissions()
+        database.check_file_access()
         database.check()
     except DatabaseError as error:
         raise ClickException(str(error)) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from catalog.store.migrations import migrate
 from catalog.store.schema import SCHEMA_VERSION, check_schema
-from catalog.store.sqlite import Connection, DatabaseError, connect, is_damage
+from catalog.store.sqlite import Connection, DatabaseError, connect, is_damage, result_code
 from catalog.store.wal import remove_wal, shm_path, truncate_wal, wal_path
 
 # How long a write that truncates the WAL waits for reads that are not held back; see the deadlines
@@ -155,7 +155,7 @@ def check_before_opening(path: Path, name: str) -> None:
         _check_without_wal(path, name)
     except sqlite3.DatabaseError as error:
         # During a checkpoint the file without its WAL can be inconsistent.
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+        if result_code(error) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
 
 

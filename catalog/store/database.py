@@ -46,7 +46,7 @@ class Database:
     Reading:    reader(), read(), release(), long_read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    write(), dry_run(), on_wait
-    Checks:     exists(), check(), check_permissions(), check_writes()
+    Checks:     exists(), check(), check_file_access(), check_writes()
     The file:   path, name, create(), replace_content(), close()
 
     A write is a list of statements that do not depend on each other's results, so it could also be
@@ -156,7 +156,7 @@ class Database:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
-    def check_permissions(self) -> None:
+    def check_file_access(self) -> None:
         """Raise DatabaseError if the file exists and this user may not write to it."""
         if self.exists() and (permission := missing_permission(self.path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")

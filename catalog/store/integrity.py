@@ -10,6 +10,7 @@ from catalog.store.database import Database
 from catalog.store.export import EXPORT_WIDGETS, read_document
 from catalog.store.mirror_writes import HeldBundle, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
+from catalog.store.sqlite import result_code
 from catalog.store.writes import version_rows, widget_row
 from catalog.text import quoted
 
@@ -43,9 +44,7 @@ def check_catalog(database: Database) -> Iterator[str]:
 
 
 def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
 
 

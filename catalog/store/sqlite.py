@@ -82,7 +82,7 @@ class Cursor(sqlite3.Cursor):
 
 def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> NoReturn:
     """Raise the error, as DeadlineExceeded or WouldBlock if that is its cause."""
-    if _code(error) == sqlite3.SQLITE_INTERRUPT:
+    if result_code(error) == sqlite3.SQLITE_INTERRUPT:
         raise DeadlineExceeded from error
     if is_busy(error) and getattr(connection, "on_io_thread", False):
         raise WouldBlock from error
@@ -201,24 +201,25 @@ def check_integrity(connection: sqlite3.Connection) -> None:
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another connection holds the lock."""
-    return _code(error) & 0xFF == sqlite3.SQLITE_BUSY
+    return result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Return whether the file is damaged or truncated."""
-    return _code(error) in DAMAGE_CODES
+    return result_code(error) in DAMAGE_CODES
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
     """Return whether the disk is full, or a file size limit or quota is reached."""
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
 def is_file_error(error: sqlite3.Error) -> bool:
     """Return whether the state of the file caused the error, not the statement."""
-    return _code(error) & 0xFF in FILE_ERROR_CODES
+    return result_code(error) & 0xFF in FILE_ERROR_CODES
 
 
-def _code(error: BaseException | None) -> int:
-    # Errors raised by Python's sqlite3 module itself have no code.
+def result_code(error: BaseException | None) -> int:
+    """Return the result code of SQLite; SQLITE_ERROR if the error has none."""
+    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

@@ -18,11 +18,11 @@ RANKING_LIFETIME = 1  # seconds
 MAX_ACCEPTS = 64
 # The limit of unsent bodies in memory, besides the largest of them.
 MAX_UNSENT = 64 * 1024 * 1024  # bytes
-# The sum of unsent bodies is computed each time that so much was added.
+# The sum of unsent bodies is computed each time that this much was added.
 UNSENT_STEP = 8 * 1024 * 1024  # bytes
 
-# Whether it has something to do, its deadline for that, and the bytes that its client acknowledged.
-# The connection with the lowest rank is closed first.
+# Whether a request or a response is in transfer, the deadline of the current phase, and the bytes
+# that the client acknowledged. The connection with the lowest rank is closed first.
 Rank = tuple[bool, float, int]
 
 
@@ -67,7 +67,7 @@ class ConnectionGroup:
             return False
         if now < self._ranked_at + RANKING_LIFETIME and self._close_next(now):
             return True
-        # Set before the ranking: request_done() in another thread may reset it meanwhile.
+        # Set it before the ranking: request_done() in another thread may reset it in between.
         self.all_busy = True
         self._unranked.clear()
         self._ranking.clear()
@@ -133,7 +133,7 @@ class ConnectionLimits:
             self._clients.pop(client, None)
 
     def admits(self, address: str, now: float) -> bool:
-        """Whether the client may have one more connection; may close another one of the client."""
+        """Return whether the client may connect once more; may close another of its connections."""
         group = self._clients.get(self._client_of(address) or "")
         return group is None or len(group.members) < self._per_client or group.close_one(now)
 

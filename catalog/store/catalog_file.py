@@ -11,8 +11,8 @@ from catalog.store.schema import SCHEMA_VERSION, check_schema
 from catalog.store.sqlite import Connection, DatabaseError, connect, is_damage, result_code
 from catalog.store.wal import remove_wal, shm_path, truncate_wal, wal_path
 
-# How long a write that truncates the WAL waits for reads that are not held back; see the deadlines
-# in serving/dispatch.py.
+# How long a write that truncates the WAL waits for reads outside LongReadGate; see the deadlines in
+# serving/dispatch.py.
 SHORT_READ_TIMEOUT_MS = 2_500
 
 # Device and inode number.
@@ -23,8 +23,8 @@ class CatalogFile:
     """The database file that was at the path when it was opened.
 
     It has a connection that runs no query, opened before all others. So that connection can always
-    checkpoint, and it refers to the file and the WAL that were opened, whatever has been put at
-    their paths since.
+    checkpoint, and it refers to the file and the WAL that were opened, even if there are other
+    files at their paths now.
     """
 
     def __init__(

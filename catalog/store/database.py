@@ -34,7 +34,7 @@ from catalog.store.sqlite import (
 from catalog.store.wal import WAL_LIMIT, remove_wal
 from catalog.text import path_text
 
-# While another process keeps the write lock, queued writes wait one after another: keep it short.
+# While another process holds the write lock, queued writes wait one after another: keep it short.
 STALLED_BUSY_TIMEOUT_MS = 5
 # A command waits a second before it calls on_wait, and then this long.
 COMMAND_BUSY_TIMEOUT_MS = 60_000
@@ -85,27 +85,27 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Have a connection on which every statement sees the same state of the catalog."""
+        """Yield a connection on which every statement sees the same snapshot of the catalog."""
         connection = self.reader()
         with snapshot(connection):
             yield connection
 
     def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Announce reads that may take long; False if a write holds them back until the timeout.
+        """Run reads in the block that may take long; yield False if a write delays them too long.
 
-        Other reads that take long would let the WAL grow.
+        Without this, overlapping long reads would let the WAL grow.
         """
         return self._connections.long_read(timeout)
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
-        """Make reads of this thread raise DeadlineExceeded once so many seconds have passed.
+        """Make reads of this thread raise DeadlineExceeded after this many seconds.
 
         At a final deadline the request fails with 503; otherwise it starts again in a pool.
         """
         self.deadline.set(seconds, is_final)
 
     def mark_io_thread(self) -> None:
-        """Make this thread the I/O thread: where it would wait, it gets WouldBlock instead."""
+        """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self._connections.mark_io_thread()
 
     def write(self, statements: Iterable[Statement]) -> list[int]:

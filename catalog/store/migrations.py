@@ -10,7 +10,7 @@ from catalog.store.schema import SCHEMA_VERSION, schema_statements, schema_versi
 from catalog.store.sqlite import Connection, DatabaseError, connect, copy_to_file
 from catalog.store.writes import add_ranges
 
-# The tables whose rows are copied. The others are derived from them, nearly all by triggers.
+# The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
 COPIED_TABLES = ("widget", "version", "mirrored", "deleted_version")
 
 logger = logging.getLogger(__name__)

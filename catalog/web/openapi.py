@@ -123,7 +123,7 @@ def load_schemas() -> list[Schema]:
 
 def describe_headers() -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
-    # A dict, since it keeps the order and has each description once.
+    # A dict instead of a set, which has no order.
     descriptions: dict[str, dict[str, None]] = {}
     for response in _responses():
         for name, header in response.get("headers", {}).items():

@@ -33,17 +33,18 @@ def check_catalog(database: Database) -> Iterator[str]:
             for row in connection.execute(EXPORT_WIDGETS).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         yield f"The database cannot be read to the end: {error}."
         return
     try:
         database.write([(CHECK_INDEX, {})])
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         yield f"The search index does not match the widgets: {error}."
 
 
-def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
+    """Raise the error if the file is locked; all other errors are problems of the file."""
     if result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
 
@@ -107,7 +108,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
     try:
         rows = database.reader().execute(HELD_BUNDLES).fetchall()
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         # check_catalog() reports it.
         return
     for *columns, path in rows:
@@ -142,13 +143,11 @@ WHERE widget_id = :id AND iif(
     1)
 """
 
-
 WRONG_SUMMARY = """
 SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
 WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
     IS NOT (summary.head, summary.latest, summary.sdk_range_id)
 """
-
 
 PRECEDENCES = "SELECT version, precedence FROM version WHERE widget_id = :id"
 

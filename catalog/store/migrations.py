@@ -50,6 +50,13 @@ ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREAT
 """
 
 
+# The id of a deleted row must not be used again.
+COPY_SEQUENCE = """
+UPDATE sqlite_sequence
+SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_' || :table) WHERE name = :table
+"""
+
+
 def rebuild_tables(connection: sqlite3.Connection) -> None:
     """Create every table of the current schema, and copy the rows of the old tables into them."""
     objects = connection.execute(SCHEMA_OBJECTS).fetchall()
@@ -82,13 +89,6 @@ def set_new_revision(connection: sqlite3.Connection) -> None:
     """Set a revision that was never used, so that no cached response is taken for a current one."""
     now = {"now": time.time_ns()}
     connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
-
-
-# The id of a deleted row must not be used again.
-COPY_SEQUENCE = """
-UPDATE sqlite_sequence
-SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_' || :table) WHERE name = :table
-"""
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:

@@ -13,18 +13,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from builders import Json, document, version
-from conftest import ROOT, Server, create_demo, run_on
+from builders import document, version
+from conftest import ROOT, Server, create_catalog, create_demo, error_message, run_on, start_command
 
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
 from catalog.store.schema import SCHEMA_VERSION
-
-
-def make(path: Path, *documents: Json) -> Path:
-    Database(path).create(writes.put_documents(map(check_document, documents)))
-    return path
 
 
 def run_successfully(path: Path, *arguments: object) -> bytes:
@@ -35,23 +30,7 @@ def run_successfully(path: Path, *arguments: object) -> bytes:
 
 def refused(path: Path, *arguments: object) -> str:
     """Return the error message of the command, one sentence."""
-    result = run_on(path, *arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: ")
-    return line.removeprefix("Error: ")
-
-
-def process(path: Path, *command: object, **streams: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "flask", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **streams,
-    )
+    return error_message(run_on(path, *arguments))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -73,12 +52,16 @@ def catalog(tmp_path: Path) -> Path:
     """A catalog with installs, alone in its folder."""
     (tmp_path / "service").mkdir()
     clock = document("acme/clock", version(), downloadCount=5)
-    return make(tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False))
+    return create_catalog(
+        tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False)
+    )
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    return make(tmp_path / "other.db", document("lab/météo", version("2.0.0"), downloadCount=9))
+    return create_catalog(
+        tmp_path / "other.db", document("lab/météo", version("2.0.0"), downloadCount=9)
+    )
 
 
 @pytest.fixture
@@ -135,11 +118,11 @@ def installing(path: Path) -> Iterator[list[int]]:
 
 def test_backup_during_installs_is_consistent(tmp_path: Path) -> None:
     filler = [document(f"acme/w{n}", version(releaseNotes="x" * 5000)) for n in range(200)]
-    busy = make(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
+    busy = create_catalog(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
     copy = tmp_path / "copy.db"
     with installing(busy) as counted:
         minimum = counted[0]
-        with process(busy, "backup", copy) as running:
+        with start_command(busy, "backup", copy) as running:
             assert running.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
         # One install may be committed but not yet counted.
         maximum = counted[0] + 1
@@ -269,7 +252,7 @@ def test_restore_asks_at_a_terminal(
     before = run_successfully(catalog, "export")
     keyboard, end = pty.openpty()
     os.write(keyboard, answer)
-    with process(catalog, "restore", backup, stdin=end) as restore:
+    with start_command(catalog, "restore", backup, stdin=end) as restore:
         _, output = restore.communicate(timeout=30)
     os.close(end)
     os.close(keyboard)
@@ -346,7 +329,7 @@ def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
 def test_restore_reports_that_it_waits_for_a_locked_catalog(catalog: Path, backup: Path) -> None:
     with closing(sqlite3.connect(catalog, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
-        with process(catalog, "restore", backup, "--yes") as restore:
+        with start_command(catalog, "restore", backup, "--yes") as restore:
             try:
                 assert restore.stderr is not None
                 assert select.select([restore.stderr], [], [], 10)[0], "no message"
@@ -381,7 +364,7 @@ def test_running_service_serves_the_restored_catalog(catalog: Path, tmp_path: Pa
 
 
 def test_wal_of_a_replaced_file_is_not_applied_to_the_backup(catalog: Path, tmp_path: Path) -> None:
-    target = make(tmp_path / "older.db", document("acme/older"))
+    target = create_catalog(tmp_path / "older.db", document("acme/older"))
     wal = Path(f"{target}-wal")
     with closing(sqlite3.connect(target)) as writer:
         writer.execute("UPDATE widget SET icon = 'mdi:old'")

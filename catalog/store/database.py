@@ -115,7 +115,7 @@ class Database:
         except sqlite3.OperationalError as error:
             if not (is_disk_full(error) and isinstance(statements, list)):
                 raise
-            # After a checkpoint the write can reuse the space of the WAL.
+            # A list can be run again. After a checkpoint it can reuse the space of the WAL.
             self.reader().execute("PRAGMA wal_checkpoint")
             counts = self._transact(statements, "COMMIT")
         # A write that changed no row did not use the disk.

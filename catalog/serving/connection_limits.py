@@ -158,33 +158,32 @@ class ConnectionLimits:
         response does not count: otherwise one above the limit could never be sent.
         """
         self.unsent_since_check = 0
-        # By the id of the last body: a response may consist of several, and its clients have sent
-        # different numbers of them.
-        holders: dict[int, list[ClientConnection]] = {}
-        bodies: dict[int, dict[int, int]] = {}
+        # A response may consist of several bodies, and its clients have sent different numbers of
+        # them. So the id of its last body identifies it.
+        senders: dict[int, list[ClientConnection]] = {}
+        body_sizes: dict[int, dict[int, int]] = {}
         for connection in list(self.all_connections.members):
             if unsent := connection.bodies():
-                holders.setdefault(id(unsent[-1]), []).append(connection)
-                bodies.setdefault(id(unsent[-1]), {}).update(
-                    (id(each), len(each)) for each in unsent
-                )
-        sizes = {key: sum(response.values()) for key, response in bodies.items()}
+                response = id(unsent[-1])
+                senders.setdefault(response, []).append(connection)
+                body_sizes.setdefault(response, {}).update((id(body), len(body)) for body in unsent)
+        sizes = {response: sum(bodies.values()) for response, bodies in body_sizes.items()}
         if not _is_over(sizes):
             return
         ranks = {
-            key: max(each.rank(now) or (True, math.inf, 0) for each in connections)
-            for key, connections in holders.items()
+            response: max(sender.rank(now) or (True, math.inf, 0) for sender in connections)
+            for response, connections in senders.items()
         }
-        for key in sorted(ranks, key=ranks.__getitem__):
+        for response in sorted(ranks, key=ranks.__getitem__):
             if not _is_over(sizes):
                 return
-            if ranks[key][1] == math.inf:
+            if ranks[response][1] == math.inf:
                 # The other requests are being handled: check again in the next turn.
                 self.unsent_since_check = UNSENT_STEP
                 return
-            for connection in self.all_connections.members.intersection(holders[key]):
+            for connection in self.all_connections.members.intersection(senders[response]):
                 connection.drop()
-            del sizes[key]
+            del sizes[response]
 
     def _groups(self, connection: ClientConnection) -> Iterator[ConnectionGroup]:
         yield self.all_connections
@@ -206,4 +205,5 @@ class ConnectionLimits:
 
 
 def _is_over(sizes: dict[int, int]) -> bool:
+    """Return whether the sizes, without the largest, exceed MAX_UNSENT."""
     return sum(sizes.values()) - max(sizes.values(), default=0) > MAX_UNSENT

@@ -82,7 +82,10 @@ def _open_directory(directory: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Try to lock the directory; return None if the file system cannot lock directories."""
+    """Try to lock the directory; return False if another process holds the lock.
+
+    Return None if the file system cannot lock directories.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

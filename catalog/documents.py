@@ -26,10 +26,10 @@ from catalog.validators import (
 )
 
 MAX_VERSIONS = 10_000
-# A file that is no widget document could have a problem for each of its values.
+# A file that is not a catalog file could have a problem for each of its values.
 MAX_PROBLEMS = 20
-# About seven times as many as a document of MAX_VERSIONS has. Each value between two of them takes
-# up to 100 bytes of memory when it is parsed, and as few as 3 before.
+# Commas and brackets; about seven times as many as a document of MAX_VERSIONS has. It bounds the
+# memory of parsing: three bytes of text can become an object of 100 bytes.
 MAX_JSON_SEPARATORS = 2_000_000
 
 Json = dict[str, Any]

@@ -170,7 +170,7 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
         except ValueError as allowed:
             message = f"CATALOG_{setting.name} must be {allowed}, not {quoted(text)}."
             raise SettingError(message) from None
-        # A caller may give a Path: keep it.
+        # Do not replace a Path that the caller passed by its text.
         if value != text:
             config[setting.name] = value
 

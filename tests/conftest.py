@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import os
 import pty
+import shlex
 import shutil
 import struct
 import subprocess
@@ -135,6 +136,20 @@ def demo(demo_database: Path) -> Iterator[FlaskClient]:
 def run(app: Flask, *arguments: object, stdin: str | bytes | None = None) -> Result:
     """Run a command of the service in this process, as `flask ARGUMENTS` would."""
     return app.test_cli_runner().invoke(args=[*map(str, arguments)], input=stdin)
+
+
+def run_on(database: Path, *arguments: object) -> Result:
+    """Run a command in this process on the database at this path."""
+    app = create_app({"DATABASE": database})
+    try:
+        return run(app, *arguments)
+    finally:
+        app.extensions["database"].close()
+
+
+def run_line(app: Flask, line: str) -> Result:
+    """Run a command that is given as one line, as in a shell."""
+    return run(app, *shlex.split(line))
 
 
 def run_here(

@@ -13,55 +13,24 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from builders import Json, document, version
-from click.testing import Result
-from conftest import ROOT, Server, create_demo
+from builders import document, version
+from conftest import ROOT, Server, create_catalog, create_demo, error_message, run_on, start_command
 
-from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
 from catalog.store.schema import SCHEMA_VERSION
 
 
-def make(path: Path, *documents: Json) -> Path:
-    Database(path).create(writes.put_documents(map(check_document, documents)))
-    return path
-
-
-def run(path: Path, *arguments: object) -> Result:
-    app = create_app({"DATABASE": path})
-    try:
-        return app.test_cli_runner().invoke(args=[*map(str, arguments)])
-    finally:
-        app.extensions["database"].close()
-
-
 def run_successfully(path: Path, *arguments: object) -> bytes:
-    result = run(path, *arguments)
+    result = run_on(path, *arguments)
     assert result.exit_code == 0, result.stderr
     return result.stdout_bytes
 
 
 def refused(path: Path, *arguments: object) -> str:
     """Return the error message of the command, one sentence."""
-    result = run(path, *arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: ")
-    return line.removeprefix("Error: ")
-
-
-def process(path: Path, *command: object, **streams: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "flask", *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **streams,
-    )
+    return error_message(run_on(path, *arguments))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -83,28 +52,32 @@ def catalog(tmp_path: Path) -> Path:
     """A catalog with installs, alone in its folder."""
     (tmp_path / "service").mkdir()
     clock = document("acme/clock", version(), downloadCount=5)
-    return make(tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False))
+    return create_catalog(
+        tmp_path / "service" / "catalog.db", clock, document("acme/notes", listed=False)
+    )
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    return make(tmp_path / "other.db", document("lab/météo", version("2.0.0"), downloadCount=9))
+    return create_catalog(
+        tmp_path / "other.db", document("lab/météo", version("2.0.0"), downloadCount=9)
+    )
 
 
 @pytest.fixture
-def kept(other: Path, tmp_path: Path) -> Path:
+def backup(other: Path, tmp_path: Path) -> Path:
     """A backup of the other catalog, alone in its folder."""
-    (tmp_path / "kept").mkdir()
-    run_successfully(other, "backup", tmp_path / "kept" / "monday.db")
-    return tmp_path / "kept" / "monday.db"
+    (tmp_path / "backups").mkdir()
+    run_successfully(other, "backup", tmp_path / "backups" / "monday.db")
+    return tmp_path / "backups" / "monday.db"
 
 
 def test_backup_is_one_file_for_its_owner_only(catalog: Path, tmp_path: Path) -> None:
-    target = tmp_path / "kept" / "monday.db"
+    target = tmp_path / "backups" / "monday.db"
     target.parent.mkdir()
     before = os.umask(0)
     try:
-        result = run(catalog, "backup", target)
+        result = run_on(catalog, "backup", target)
     finally:
         os.umask(before)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -145,29 +118,29 @@ def installing(path: Path) -> Iterator[list[int]]:
 
 def test_backup_during_installs_is_consistent(tmp_path: Path) -> None:
     filler = [document(f"acme/w{n}", version(releaseNotes="x" * 5000)) for n in range(200)]
-    busy = make(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
+    busy = create_catalog(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
     copy = tmp_path / "copy.db"
     with installing(busy) as counted:
         minimum = counted[0]
-        with process(busy, "backup", copy) as backup:
-            assert backup.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
+        with start_command(busy, "backup", copy) as running:
+            assert running.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
         # One install may be committed but not yet counted.
         maximum = counted[0] + 1
     counts = "SELECT coalesce(download_count, 0) FROM widget WHERE name IN ('a', 'b')"
     with closing(sqlite3.connect(copy)) as connection:
         (a,), (b,) = connection.execute(counts).fetchall()
     assert minimum <= a == b <= maximum
-    assert run(copy, "check").stderr == f"{copy} is in order.\n"
+    assert run_on(copy, "check").stderr == f"{copy} is in order.\n"
 
 
-def test_backup_replaces_an_older_one(catalog: Path, kept: Path) -> None:
-    old = kept.read_bytes()
+def test_backup_replaces_an_older_one(catalog: Path, backup: Path) -> None:
+    old = backup.read_bytes()
     # A process that reads the old backup is not disturbed.
-    with kept.open("rb") as reader:
-        run_successfully(catalog, "backup", kept)
+    with backup.open("rb") as reader:
+        run_successfully(catalog, "backup", backup)
         assert reader.read() == old
-    assert list(kept.parent.iterdir()) == [kept]
-    assert run_successfully(kept, "export") == run_successfully(catalog, "export")
+    assert list(backup.parent.iterdir()) == [backup]
+    assert run_successfully(backup, "export") == run_successfully(catalog, "export")
 
 
 def test_backup_into_a_missing_directory_names_the_file(catalog: Path, tmp_path: Path) -> None:
@@ -176,18 +149,20 @@ def test_backup_into_a_missing_directory_names_the_file(catalog: Path, tmp_path:
 
 
 def test_backup_of_a_damaged_catalog_does_not_replace_the_older_one(
-    catalog: Path, kept: Path
+    catalog: Path, backup: Path
 ) -> None:
     overwrite_an_index(catalog)
-    before = files(kept.parent)
-    assert run(catalog, "backup", kept).exit_code == 1
-    assert files(kept.parent) == before
+    before = files(backup.parent)
+    assert run_on(catalog, "backup", backup).exit_code == 1
+    assert files(backup.parent) == before
 
 
-def test_damage_is_reported_in_one_sentence_that_names_the_file(catalog: Path, kept: Path) -> None:
+def test_damage_is_reported_in_one_sentence_that_names_the_file(
+    catalog: Path, backup: Path
+) -> None:
     overwrite_an_index(catalog)
-    assert str(catalog) in refused(catalog, "backup", kept)
-    assert str(catalog) in refused(kept, "restore", catalog, "--yes")
+    assert str(catalog) in refused(catalog, "backup", backup)
+    assert str(catalog) in refused(backup, "restore", catalog, "--yes")
 
 
 def on_a_full_disk(path: Path, *command: object) -> subprocess.CompletedProcess[str]:
@@ -203,20 +178,20 @@ def on_a_full_disk(path: Path, *command: object) -> subprocess.CompletedProcess[
     )
 
 
-def test_backup_to_a_full_disk_does_not_replace_the_older_one(catalog: Path, kept: Path) -> None:
-    before = files(kept.parent)
-    result = on_a_full_disk(catalog, "backup", kept)
-    assert files(kept.parent) == before
+def test_backup_to_a_full_disk_does_not_replace_the_older_one(catalog: Path, backup: Path) -> None:
+    before = files(backup.parent)
+    result = on_a_full_disk(catalog, "backup", backup)
+    assert files(backup.parent) == before
     (line,) = result.stderr.splitlines()
-    assert (result.returncode, line.startswith("Error: "), str(kept) in line) == (1, True, True)
+    assert (result.returncode, line.startswith("Error: "), str(backup) in line) == (1, True, True)
 
 
-def test_restore_on_a_full_disk_does_not_change_the_catalog(catalog: Path, kept: Path) -> None:
+def test_restore_on_a_full_disk_does_not_change_the_catalog(catalog: Path, backup: Path) -> None:
     before = run_successfully(catalog, "export")
-    result = on_a_full_disk(catalog, "restore", kept, "--yes")
+    result = on_a_full_disk(catalog, "restore", backup, "--yes")
     assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
     assert run_successfully(catalog, "export") == before
-    assert run(catalog, "check").exit_code == 0
+    assert run_on(catalog, "check").exit_code == 0
 
 
 @pytest.mark.parametrize("link", [False, True], ids=["by its name", "by a link"])
@@ -235,34 +210,36 @@ def test_backup_does_not_replace_a_device(catalog: Path, tmp_path: Path) -> None
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_restore_without_a_catalog_does_not_ask(other: Path, kept: Path, tmp_path: Path) -> None:
+def test_restore_without_a_catalog_does_not_ask(other: Path, backup: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    new, before = tmp_path / "new" / "catalog.db", files(kept.parent)
-    result = run(new, "restore", kept)
-    assert (result.exit_code, result.output) == (0, f"Restored {new} from {kept}.\n")
+    new, before = tmp_path / "new" / "catalog.db", files(backup.parent)
+    result = run_on(new, "restore", backup)
+    assert (result.exit_code, result.output) == (0, f"Restored {new} from {backup}.\n")
     assert list(new.parent.iterdir()) == [new]
     assert stat.S_IMODE(new.stat().st_mode) == 0o600
     assert run_successfully(new, "export") == run_successfully(other, "export")
-    assert files(kept.parent) == before
+    assert files(backup.parent) == before
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
 def test_restore_replaces_the_whole_catalog(
-    catalog: Path, other: Path, kept: Path, damaged: bool
+    catalog: Path, other: Path, backup: Path, damaged: bool
 ) -> None:
     if damaged:
         overwrite_an_index(catalog)
-    before = files(kept.parent)
-    assert run(catalog, "restore", kept, "--yes").output == f"Restored {catalog} from {kept}.\n"
+    before = files(backup.parent)
+    assert (
+        run_on(catalog, "restore", backup, "--yes").output == f"Restored {catalog} from {backup}.\n"
+    )
     assert run_successfully(catalog, "export") == run_successfully(other, "export")
-    assert run(catalog, "check").stderr == f"{catalog} is in order.\n"
-    assert files(kept.parent) == before
+    assert run_on(catalog, "check").stderr == f"{catalog} is in order.\n"
+    assert files(backup.parent) == before
 
 
-def test_restore_without_a_terminal_needs_yes(catalog: Path, kept: Path) -> None:
+def test_restore_without_a_terminal_needs_yes(catalog: Path, backup: Path) -> None:
     before = files(catalog.parent)
-    assert refused(catalog, "restore", kept) == (
-        f"Replace all of {catalog} with {kept}? "
+    assert refused(catalog, "restore", backup) == (
+        f"Replace all of {catalog} with {backup}? "
         "Standard input is not a terminal; use --yes to confirm."
     )
     assert files(catalog.parent) == before
@@ -270,50 +247,50 @@ def test_restore_without_a_terminal_needs_yes(catalog: Path, kept: Path) -> None
 
 @pytest.mark.parametrize(("answer", "replaced"), [(b"y\n", True), (b"\n", False)])
 def test_restore_asks_at_a_terminal(
-    catalog: Path, kept: Path, answer: bytes, replaced: bool
+    catalog: Path, backup: Path, answer: bytes, replaced: bool
 ) -> None:
     before = run_successfully(catalog, "export")
     keyboard, end = pty.openpty()
     os.write(keyboard, answer)
-    with process(catalog, "restore", kept, stdin=end) as restore:
+    with start_command(catalog, "restore", backup, stdin=end) as restore:
         _, output = restore.communicate(timeout=30)
     os.close(end)
     os.close(keyboard)
-    assert output.startswith(f"Replace all of {catalog} with {kept}? [y/N]:")
+    assert output.startswith(f"Replace all of {catalog} with {backup}? [y/N]:")
     assert restore.returncode == (0 if replaced else 1)
     assert (run_successfully(catalog, "export") != before) == replaced
 
 
 def test_restore_of_a_missing_file_is_a_usage_error(catalog: Path, tmp_path: Path) -> None:
-    assert run(catalog, "restore", tmp_path / "none.db", "--yes").exit_code == 2
+    assert run_on(catalog, "restore", tmp_path / "none.db", "--yes").exit_code == 2
 
 
-def make_text(path: Path, kept: Path) -> str:
+def make_text(path: Path, backup: Path) -> str:
     path.write_bytes(b"not a database\n" * 1000)
     return f"{path} cannot be restored: file is not a database."
 
 
-def make_foreign(path: Path, kept: Path) -> str:
+def make_foreign(path: Path, backup: Path) -> str:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE widget (id)")
     return f"{path} is a SQLite file, but not one of a widget catalog."
 
 
-def make_newer(path: Path, kept: Path) -> str:
-    path.write_bytes(kept.read_bytes())
+def make_newer(path: Path, backup: Path) -> str:
+    path.write_bytes(backup.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     return f"{path} has schema version 99, and this release reads versions 1 to {SCHEMA_VERSION}."
 
 
-def make_damaged(path: Path, kept: Path) -> str:
-    path.write_bytes(kept.read_bytes())
+def make_damaged(path: Path, backup: Path) -> str:
+    path.write_bytes(backup.read_bytes())
     overwrite_an_index(path)
     return f"{path} cannot be restored: it is damaged: "
 
 
-def make_short(path: Path, kept: Path) -> str:
-    path.write_bytes(kept.read_bytes()[:-4096])
+def make_short(path: Path, backup: Path) -> str:
+    path.write_bytes(backup.read_bytes()[:-4096])
     return f"{path} cannot be restored: "
 
 
@@ -323,21 +300,21 @@ BAD = [make_text, make_foreign, make_newer, make_damaged, make_short]
 @pytest.mark.parametrize("make_bad", BAD)
 @pytest.mark.parametrize("exists", [True, False], ids=["over a catalog", "without a catalog"])
 def test_bad_backup_is_refused_and_nothing_changes(
-    catalog: Path, kept: Path, make_bad: Callable[[Path, Path], str], exists: bool
+    catalog: Path, backup: Path, make_bad: Callable[[Path, Path], str], exists: bool
 ) -> None:
-    bad = kept.with_name("bad.db")
-    message = make_bad(bad, kept)
+    bad = backup.with_name("bad.db")
+    message = make_bad(bad, backup)
     if not exists:
         catalog.unlink()
-    before = files(catalog.parent), files(kept.parent)
-    result = run(catalog, "restore", bad, "--yes")
+    before = files(catalog.parent), files(backup.parent)
+    result = run_on(catalog, "restore", bad, "--yes")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {message}")
-    assert (files(catalog.parent), files(kept.parent)) == before
+    assert (files(catalog.parent), files(backup.parent)) == before
 
 
 def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
-    catalog: Path, kept: Path
+    catalog: Path, backup: Path
 ) -> None:
     database = Database(catalog)
     database.write(writes.put_document(check_document(document("acme/late"))))
@@ -345,20 +322,20 @@ def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
     database.close()
     catalog.unlink()
     catalog.with_name("catalog.db-wal").write_bytes(wal)
-    run_successfully(catalog, "restore", kept)
-    assert run_successfully(catalog, "export") == run_successfully(kept, "export")
+    run_successfully(catalog, "restore", backup)
+    assert run_successfully(catalog, "export") == run_successfully(backup, "export")
 
 
-def test_restore_reports_that_it_waits_for_a_locked_catalog(catalog: Path, kept: Path) -> None:
+def test_restore_reports_that_it_waits_for_a_locked_catalog(catalog: Path, backup: Path) -> None:
     with closing(sqlite3.connect(catalog, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
-        with process(catalog, "restore", kept, "--yes") as restore:
+        with start_command(catalog, "restore", backup, "--yes") as restore:
             try:
                 assert restore.stderr is not None
                 assert select.select([restore.stderr], [], [], 10)[0], "no message"
                 assert restore.stderr.readline() == "The database is busy; waiting.\n"
                 busy.execute("ROLLBACK")
-                assert restore.communicate(timeout=30)[1] == f"Restored {catalog} from {kept}.\n"
+                assert restore.communicate(timeout=30)[1] == f"Restored {catalog} from {backup}.\n"
             finally:
                 restore.kill()
 
@@ -387,7 +364,7 @@ def test_running_service_serves_the_restored_catalog(catalog: Path, tmp_path: Pa
 
 
 def test_wal_of_a_replaced_file_is_not_applied_to_the_backup(catalog: Path, tmp_path: Path) -> None:
-    target = make(tmp_path / "older.db", document("acme/older"))
+    target = create_catalog(tmp_path / "older.db", document("acme/older"))
     wal = Path(f"{target}-wal")
     with closing(sqlite3.connect(target)) as writer:
         writer.execute("UPDATE widget SET icon = 'mdi:old'")
@@ -399,34 +376,34 @@ def test_wal_of_a_replaced_file_is_not_applied_to_the_backup(catalog: Path, tmp_
     assert run_successfully(target, "export") == run_successfully(catalog, "export")
 
 
-def test_restore_renames_a_catalog_that_cannot_be_opened(catalog: Path, kept: Path) -> None:
+def test_restore_renames_a_catalog_that_cannot_be_opened(catalog: Path, backup: Path) -> None:
     catalog.write_bytes(b"scratched " * 1000)
-    result = run(catalog, "restore", kept, "--yes")
+    result = run_on(catalog, "restore", backup, "--yes")
     damaged = catalog.with_name(catalog.name + ".damaged")
     assert (result.exit_code, result.stderr) == (
         0,
         f"The old database could not be opened; it was moved to {damaged}.\n"
-        f"Restored {catalog} from {kept}.\n",
+        f"Restored {catalog} from {backup}.\n",
     )
     assert damaged.read_bytes() == b"scratched " * 1000
-    assert run(catalog, "check").exit_code == 0
+    assert run_on(catalog, "check").exit_code == 0
 
 
-def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, kept: Path) -> None:
+def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, backup: Path) -> None:
     other = tmp_path / "bookmarks.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE bookmark (address TEXT)")
         connection.commit()
     before = other.read_bytes()
-    assert refused(other, "restore", kept, "--yes") == (
+    assert refused(other, "restore", backup, "--yes") == (
         f"{other} is a SQLite file, but not one of a widget catalog."
     )
     assert other.read_bytes() == before
     assert not other.with_name("bookmarks.db.damaged").exists()
 
 
-def test_restore_renames_a_truncated_catalog(catalog: Path, kept: Path) -> None:
+def test_restore_renames_a_truncated_catalog(catalog: Path, backup: Path) -> None:
     catalog.write_bytes(catalog.read_bytes()[:20_000])
-    assert run(catalog, "restore", kept, "--yes").exit_code == 0
+    assert run_on(catalog, "restore", backup, "--yes").exit_code == 0
     assert catalog.with_name(catalog.name + ".damaged").stat().st_size == 20_000
-    assert run(catalog, "check").exit_code == 0
+    assert run_on(catalog, "check").exit_code == 0

@@ -1,4 +1,4 @@
-"""flask check: one line for each fault of the database."""
+"""flask check: one line for each problem of the database."""
 
 import sqlite3
 from collections.abc import Callable
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from click.testing import Result
-from conftest import DEMO, create_demo, run_here
+from conftest import DEMO, create_demo, run_here, run_on
 from flask import Flask
 
-from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
 from catalog.store.database import Database
@@ -27,14 +25,6 @@ def catalog(tmp_path: Path) -> Path:
     statements = writes.put_documents(map(check_document, (clock, notes)))
     Database(tmp_path / "catalog.db").create(statements)
     return tmp_path / "catalog.db"
-
-
-def run(path: Path, *arguments: str) -> Result:
-    app = create_app({"DATABASE": path})
-    try:
-        return app.test_cli_runner().invoke(args=arguments)
-    finally:
-        app.extensions["database"].close()
 
 
 def damage(path: Path, *statements: str) -> None:
@@ -58,14 +48,14 @@ def overwrite_page(path: Path, table: str) -> None:
 
 
 def test_catalog_without_faults_is_in_order(catalog: Path) -> None:
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"{catalog} is in order.\n"
-    assert run(catalog, "check", "--quiet").output == ""
+    assert run_on(catalog, "check", "--quiet").output == ""
 
 
 def test_only_finding_in_the_demo_catalog_is_its_bad_range(tmp_path: Path) -> None:
-    result = run(create_demo(tmp_path / "demo.db"), "check")
+    result = run_on(create_demo(tmp_path / "demo.db"), "check")
     assert result.stdout.splitlines() == [
         "hearth/scenes: version 1.2.0: sdkVersion 'latest please' is not an npm range; "
         "no SDK will match it."
@@ -90,24 +80,24 @@ def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> 
 
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
-MISLISTED = "its listing for search differs from the widget."
+WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
-    "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {MISLISTED}"]),
-    "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {MISLISTED}"]),
+    "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {WRONG_LISTING}"]),
+    "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {WRONG_LISTING}"]),
     "listing row too many": (
         [
             "INSERT INTO listing SELECT id, scope, name, 0, -1, folded_name, folded_text "
             "FROM widget WHERE id = 2"
         ],
-        [f"acme/notes: {MISLISTED}"],
+        [f"acme/notes: {WRONG_LISTING}"],
     ),
     "listing row of no widget": (
         ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone', 'gone')"],
-        [f"acme/gone: {MISLISTED}"],
+        [f"acme/gone: {WRONG_LISTING}"],
     ),
     "summary missing": (["DELETE FROM summary"], [SUMMARY]),
     "summary of another text": (
@@ -189,7 +179,7 @@ def test_each_fault_is_reported_in_a_line(
     catalog: Path, statements: list[str], lines: list[str]
 ) -> None:
     damage(catalog, *statements)
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     assert result.stdout.splitlines() == lines
     findings = "1 finding" if len(lines) == 1 else f"{len(lines)} findings"
     assert (result.exit_code, result.stderr) == (1, f"Error: {findings} in {catalog}.\n")
@@ -207,7 +197,7 @@ def test_text_index_that_differs_from_the_widgets_is_reported(
     catalog: Path, statement: str
 ) -> None:
     damage(catalog, statement)
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     (line,) = result.stdout.splitlines()
     assert line.startswith("The search index does not match the widgets: ")
     assert result.exit_code == 1
@@ -218,7 +208,7 @@ def test_text_index_that_differs_from_the_widgets_is_reported(
 )
 def test_overwritten_page_is_reported(catalog: Path, table: str) -> None:
     overwrite_page(catalog, table)
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     # The lines before it come from SQLite and differ between its releases.
     last = result.stdout.splitlines()[-1]
     assert last == "The database cannot be read to the end: database disk image is malformed."
@@ -239,12 +229,12 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
         "DELETE FROM sdk_interval",
         INDEX_FAULTS["emptied"],
     )
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     *lines, last = result.stdout.splitlines()
     assert lines == [
         CONSTRAINT,
         "Row 4 of version refers to no widget.",
-        f"acme/clock: {MISLISTED}",
+        f"acme/clock: {WRONG_LISTING}",
         INTERVALS,
         SUMMARY,
         f"{NO_URL} 'ftp://x'.",
@@ -258,7 +248,7 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
 
 def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:
     damage(catalog, "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 1")
-    (line,) = run(catalog, "check").stdout.splitlines()
+    (line,) = run_on(catalog, "check").stdout.splitlines()
     assert line.isprintable()
 
 
@@ -273,7 +263,7 @@ def test_permissions_that_cannot_be_parsed_are_reported(catalog: Path, permissio
         "DROP TRIGGER summary_version_changed",
         f"UPDATE version SET permissions = '{permissions}' WHERE id = 2",
     )
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     line = result.stdout.splitlines()[-1]
     assert line.startswith("acme/clock: version 1.10.0: permissions ")
     assert isinstance(result.exception, SystemExit)
@@ -282,26 +272,26 @@ def test_permissions_that_cannot_be_parsed_are_reported(catalog: Path, permissio
 def test_check_changes_nothing(catalog: Path) -> None:
     damage(catalog, "DELETE FROM listing", INDEX_FAULTS["emptied"])
     before = catalog.read_bytes()
-    assert run(catalog, "check").exit_code == 1
+    assert run_on(catalog, "check").exit_code == 1
     assert catalog.read_bytes() == before
 
 
 def test_file_that_is_not_a_catalog_is_refused(tmp_path: Path) -> None:
-    result = run(DEMO, "check")
+    result = run_on(DEMO, "check")
     message = f"Error: {DEMO} cannot be opened: file is not a database.\n"
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", message)
-    assert run(tmp_path / "none.db", "check").exit_code == 1
+    assert run_on(tmp_path / "none.db", "check").exit_code == 1
 
 
 def test_findings_are_printed_and_the_exit_code_is_1(catalog: Path) -> None:
     damage(catalog, "DELETE FROM listing")
     process = run_here(catalog, "-m", "flask", "check")
-    assert (process.returncode, process.stdout) == (1, f"acme/clock: {MISLISTED}\n")
+    assert (process.returncode, process.stdout) == (1, f"acme/clock: {WRONG_LISTING}\n")
     assert process.stderr == f"Error: 1 finding in {catalog}.\n"
 
 
 def test_text_that_is_not_utf_8_is_a_finding(catalog: Path) -> None:
     damage(catalog, "UPDATE widget SET description = CAST(x'ff41' AS TEXT) WHERE id = 1")
-    result = run(catalog, "check")
+    result = run_on(catalog, "check")
     assert isinstance(result.exception, SystemExit)
     assert (result.exit_code, "UTF-8" in result.stdout) == (1, True)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import sqlite3
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 from builders import document, version
-from click.testing import CliRunner, Result
-from conftest import ROOT, exported, run, run_at_terminal, start_command
+from click.testing import CliRunner
+from conftest import ROOT, exported, run_at_terminal, run_line, start_command
 from flask import Flask
 from flask.cli import ScriptInfo
 
@@ -74,10 +73,6 @@ def app(app_with: AppWith, files: None) -> Flask:
     assert run_line(app, "backup older.db").exit_code == 0
     assert run_line(app, "pack older.pack").exit_code == 0
     return app
-
-
-def run_line(app: Flask, line: str) -> Result:
-    return run(app, *shlex.split(line))
 
 
 def test_lines_exist_for_every_command() -> None:

@@ -96,7 +96,7 @@ def status(connection: socket.socket) -> int | None:
 
 
 def wait_until_closed(connections: list[socket.socket], count: int) -> list[socket.socket]:
-    """Wait until so many of the unread connections are closed, and return the others."""
+    """Wait until this many of the unread connections are closed, and return the others."""
     left = {connection.fileno(): connection for connection in connections}
     poll = select.poll()
     for descriptor in left:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from builders import Json, bundled, document, version
 from click.testing import Result
-from conftest import ROOT, hold
+from conftest import ROOT, hold, run
 from flask import Flask
 
 from catalog.documents import check_document
@@ -36,10 +36,6 @@ DELETES = {"version": "acme/clock@1.0.0", "widget": "acme/clock"}
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
     return app_with(BUNDLE_URL=URL)
-
-
-def run(app: Flask, *arguments: str) -> Result:
-    return app.test_cli_runner().invoke(args=arguments)
 
 
 def run_successfully(app: Flask, *arguments: str) -> Result:

@@ -104,7 +104,7 @@ def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
     connection = catalog.reader()
     catalog.set_deadline(-1)
     aborted = 0
-    # SQLite checks the deadline only every so many steps, and BEGIN has few of them.
+    # SQLite checks the deadline only after many steps, and BEGIN has few of them.
     for _ in range(1000):
         try:
             with snapshot(connection):
@@ -368,7 +368,7 @@ def test_the_io_thread_does_not_wait_for_the_lock_of_a_replaced_file(
 
 
 def set_busy_timeout(limits: Limits, milliseconds: int) -> dict[str, str]:
-    """The environment of a server in which a write waits so long for another process."""
+    """The environment of a server in which a write waits this long for another process."""
     return limits.run(
         "import functools, catalog.application as application\n"
         f"longer = functools.partial(application.Database, busy_timeout_ms={milliseconds})\n"

@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 from markup import element, elements
 
 from app import create_app
-from catalog.web.docs import abridge, format_json
+from catalog.web.docs import abridge, format_example
 from catalog.web.openapi import (
     DESCRIPTION,
     build_target,
@@ -389,7 +389,7 @@ def test_example_has_one_object_per_list_and_the_start_of_long_texts() -> None:
 
 
 def test_json_has_escapes_for_bidirectional_controls() -> None:
-    formatted = format_json({"name": "a\u202eb\u2067 مرحبا"})
+    formatted = format_example({"name": "a\u202eb\u2067 مرحبا"})
     assert "a\\u202eb\\u2067 مرحبا" in formatted
     assert json.loads(formatted) == {"name": "a\u202eb\u2067 مرحبا"}
 

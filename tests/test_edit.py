@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders import Json, document, version
-from click.testing import Result
-from conftest import error_message, exported, run, start_command
+from conftest import error_message, exported, run_line, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -34,10 +33,6 @@ CLOCK = document(
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
     return app_with(CLOCK, document("acme/notes"))
-
-
-def run_line(app: Flask, line: str) -> Result:
-    return run(app, *shlex.split(line))
 
 
 def status_lines(app: Flask, line: str) -> list[str]:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import bundled, document
-from click.testing import Result
-from conftest import hold
+from conftest import hold, run
 from flask import Flask
 
 from catalog.store import mirror_writes
@@ -28,10 +27,6 @@ def app(app_with: AppWith) -> Flask:
     )
     hold(app, OLD, NEW, HIDDEN)
     return app
-
-
-def run(app: Flask, *arguments: str) -> Result:
-    return app.test_cli_runner().invoke(args=arguments)
 
 
 def directory(app: Flask) -> Path:

@@ -220,7 +220,7 @@ def test_dry_run_prints_the_same_and_changes_nothing(app_with: AppWith, options:
 
 
 # The kernel kills a process that writes more to a file than its limit allows: here in the middle of
-# the work, whatever the speed of the machine. Python ignores that signal by default.
+# the work, at any speed of the machine. Python ignores that signal by default.
 LIMITED = """
 import signal
 from flask.cli import main

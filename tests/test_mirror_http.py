@@ -48,15 +48,15 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
-PASSING = {
+TEMPORARY_FAULTS = {
     "hang-up": hang_up,
     "truncated": truncate(10),
     **{str(code): status(code) for code in (500, 502, 503, 504, 429)},
 }
 
 
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_passing_fault_is_retried(server: FakeUpstream, client: Upstream, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", TEMPORARY_FAULTS.values(), ids=TEMPORARY_FAULTS)
+def test_temporary_fault_is_retried(server: FakeUpstream, client: Upstream, fault: Fault) -> None:
     server.fail(CLOCK, fault, fault)
     assert json.loads(client.get(CLOCK).body) == document()
     assert len(server.requests) == 3
@@ -99,7 +99,7 @@ def test_invalid_retry_after_is_ignored(
     assert waits == [1.0]
 
 
-LASTING = {
+PERMANENT_FAULTS = {
     "500": (status(500), "sends too many 500 error responses"),
     "429": (status(429), "sends too many 429 error responses"),
     "hang-up": (hang_up, "closes the connection before its response is complete"),
@@ -108,8 +108,8 @@ LASTING = {
 }
 
 
-@pytest.mark.parametrize(("fault", "reason"), LASTING.values(), ids=LASTING)
-def test_lasting_fault_ends_the_retries(
+@pytest.mark.parametrize(("fault", "reason"), PERMANENT_FAULTS.values(), ids=PERMANENT_FAULTS)
+def test_permanent_fault_ends_the_retries(
     server: FakeUpstream, client: Upstream, fault: Fault, reason: str
 ) -> None:
     server.fail(CLOCK, *[fault] * 100)

@@ -15,13 +15,10 @@ from pathlib import Path
 
 import pytest
 from builders import document
-from conftest import ROOT, Server
+from conftest import ROOT, Server, create_catalog
 
 from app import create_app
-from catalog.documents import check_document
 from catalog.settings import SettingError
-from catalog.store import writes
-from catalog.store.database import Database
 
 PROGRAMS = {
     "python app.py": [sys.executable, str(ROOT / "app.py")],
@@ -31,11 +28,6 @@ PROGRAMS = {
 
 TIMEOUTS_AND_LIMITS = ["BACKLOG", "MAX_CONNECTIONS", "MAX_HEAD_BYTES", "MAX_BODY_BYTES"]
 TIMEOUTS_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
-
-
-def create(path: Path, *documents: dict[str, object]) -> Path:
-    Database(path).create(writes.put_documents(map(check_document, documents)))
-    return path
 
 
 @pytest.fixture
@@ -115,8 +107,8 @@ def test_it_prints_its_address_serves_the_configured_file_and_exits_with_0(
     program: str,
     stop_signal: signal.Signals,
 ) -> None:
-    create(tmp_path / "mine.db", document("acme/only-here"))
-    create(tmp_path / "catalog.db", document("acme/not-this-one"))
+    create_catalog(tmp_path / "mine.db", document("acme/only-here"))
+    create_catalog(tmp_path / "catalog.db", document("acme/not-this-one"))
     process = start(program, tmp_path, CATALOG_DATABASE="mine.db")
     line = process.stdout.readline()
     printed = re.fullmatch(r"Serving mine\.db on http://127\.0\.0\.1:([0-9]+)\n", line)
@@ -130,7 +122,7 @@ def test_it_prints_its_address_serves_the_configured_file_and_exits_with_0(
 
 
 def test_an_acknowledged_install_survives_a_kill(tmp_path: Path) -> None:
-    path = create(tmp_path / "mine.db", document("acme/clock", downloadCount=41))
+    path = create_catalog(tmp_path / "mine.db", document("acme/clock", downloadCount=41))
     running = Server(path)
     _, body = running.request("POST", "/api/v1/widgets/acme/clock")
     running.process.kill()
@@ -144,7 +136,7 @@ def test_an_acknowledged_install_survives_a_kill(tmp_path: Path) -> None:
 def test_a_port_in_use_is_named(
     refusal: Callable[..., str], tmp_path: Path, used_port: int
 ) -> None:
-    database = create(tmp_path / "mine.db")
+    database = create_catalog(tmp_path / "mine.db")
     message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=used_port)
     address = f"CATALOG_HOST 127.0.0.1 with CATALOG_PORT {used_port}"
     assert message == f"Error: {address} cannot be served on: Address already in use.\n"
@@ -175,7 +167,7 @@ def make_foreign_with_wal(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    create(path)
+    create_catalog(path)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 1000")
     connection.close()
@@ -259,7 +251,7 @@ def test_an_invalid_setting_is_named(
 
 
 def test_an_invalid_host_is_named(refusal: Callable[..., str], tmp_path: Path) -> None:
-    database = create(tmp_path / "mine.db")
+    database = create_catalog(tmp_path / "mine.db")
     message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_HOST="a..b")
     assert "CATALOG_HOST" in message
     assert message.count("\n") == 1

@@ -32,7 +32,7 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(database: Path) -> Iterator[Start]:
-    """Starts the service with sockets; whatever still runs at the end of the test is killed."""
+    """Starts the service with sockets; those that still run at the end of the test are killed."""
     processes = []
 
     def start_process(*passed: socket.socket, **options: object) -> subprocess.Popen[str]:

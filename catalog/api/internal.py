@@ -7,7 +7,8 @@ from catalog.routing import catch_all, known_methods, options_or_405
 internal = Blueprint("internal", __name__)
 
 
-def unmatched() -> Response:
+def unmatched_internal() -> Response:
+    """Respond 401; but 405 on a public path, and 404 under /api/v1/ or for a trailing slash."""
     methods = known_methods(request.path)
     if methods:
         return options_or_405(methods)
@@ -20,4 +21,4 @@ def unmatched() -> Response:
     return response
 
 
-catch_all(internal, "/api/", unmatched)
+catch_all(internal, "/api/", unmatched_internal)

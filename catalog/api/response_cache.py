@@ -2,7 +2,7 @@
 
 What is cached: the JSON body, the digest that gives its ETag, and the revision of the catalog that
 it shows. The key is the parsed request. In a cached body the URL of a held bundle is only a path,
-since its host depends on the client; CachedResponse.body_for() inserts it.
+since its host depends on the request; CachedResponse.body_for() inserts the base URL.
 
 When a cached response is valid, checked for every request by find_valid():
 
@@ -77,7 +77,7 @@ class CachedResponse:
     length: int
     # The number of URLs of held bundles in the body.
     held_bundles: int
-    # In memory, key included: a client chooses the key, which may be longer than the body.
+    # Bytes in memory, key included: a client chooses the key, which may be longer than the body.
     size: int
     # The body with absolute URLs that was sent last, and their base URL.
     last_body: tuple[str, Pieces] | None = None
@@ -110,7 +110,7 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """An LRU cache of responses, and one response that is too large for it."""
+    """An LRU cache of responses, and one response that exceeds its limit."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()
@@ -243,7 +243,7 @@ def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
 
 
 def render_exclusively(key: Hashable, revalidate: Revalidate, render: Render) -> CachedResponse:
-    """Render and cache a response that can be large, while no other thread renders such a one.
+    """Render and cache a response that can be large; one thread at a time renders these.
 
     The I/O thread does not wait for the lock; its short deadline keeps what it renders small.
     """

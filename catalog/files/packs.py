@@ -149,7 +149,7 @@ def unpack(
             _next_member(members, MIRRORED), sums.pop(MIRRORED), _read_mirrored
         )
         versions = _bundled_versions(documents, sums.values())
-        with bundles.writing() if sums else nullcontext(), _removed_on_error(bundles) as added:
+        with bundles.writing() if sums else nullcontext(), _remove_on_error(bundles) as added:
             for number, sha256 in enumerate(sums.values(), start=1):
                 _add_bundle(_next_member(members, BUNDLES + sha256), bundles, sha256, added)
                 on_progress(number, len(sums))
@@ -166,7 +166,7 @@ def unpack(
                     *mirror_writes.put_mirrored(mirrored),
                 ],
             )
-            # From here on versions use the bundles, so keep them whatever happens.
+            # From here on versions use the bundles, so keep them even if an error follows.
             added.clear()
     except NotAFileError as error:
         raise PackError(
@@ -282,7 +282,7 @@ def _add_bundle(member: Member, bundles: Bundles, sha256: str, added: list[str])
 
 
 @contextmanager
-def _removed_on_error(bundles: Bundles) -> Iterator[list[str]]:
+def _remove_on_error(bundles: Bundles) -> Iterator[list[str]]:
     """Yield a list; the bundles whose hashes are appended to it are removed if the block raises."""
     added: list[str] = []
     try:

@@ -2,8 +2,8 @@
 
 A line is one non-blocking write, so no request waits for the reader of the log. A line that cannot
 be written is dropped and counted. That costs 5.5 us of CPU time a line; a thread that collects the
-lines costs 3.7 us, but needs a queue, a wake-up and a last turn at the end. Every field is escaped,
-so a client cannot forge a line.
+lines costs 3.7 us, but needs a queue, a wake-up and a flush at exit. Every field is escaped, so a
+client cannot forge a line.
 """
 
 import contextlib
@@ -25,7 +25,8 @@ from typing import TextIO
 from catalog.text import escape_unprintable
 
 MAX_TARGET = 2_000  # characters
-PIPE_BYTES = 1024 * 1024  # bytes, about 10,000 lines that a slow reader may fall behind
+# About 10,000 lines that a slow reader may fall behind.
+PIPE_BYTES = 1024 * 1024  # bytes
 
 # Fields that need no escape: no space, no backslash, no control character.
 is_plain = re.compile(r"[!-\[\]-~]+").fullmatch
@@ -81,7 +82,7 @@ def non_blocking_writer(descriptor: int) -> Callable[[bytes], int]:
     """Return a function that writes what it can and returns its length, or raises OSError.
 
     O_NONBLOCK is a property of the open file, which other processes may share. So it is set on a
-    second opening of the same file.
+    second descriptor of the same file.
     """
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
@@ -89,18 +90,18 @@ def non_blocking_writer(descriptor: int) -> Callable[[bytes], int]:
         stream = socket.socket(fileno=os.dup(descriptor))
         return lambda data: stream.send(data, socket.MSG_DONTWAIT)
     if stat.S_ISREG(mode):
-        # A file never blocks; a second opening would have another position in it.
+        # A file never blocks; a second descriptor would have another position in it.
         return partial(os.write, descriptor)
     if stat.S_ISFIFO(mode):
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     try:
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
-        opened = os.open(f"/proc/self/fd/{descriptor}", flags)
+        second = os.open(f"/proc/self/fd/{descriptor}", flags)
     except OSError:
         # A file of another user, or not Linux.
         return partial(_write_if_ready, descriptor)
-    return partial(os.write, opened)
+    return partial(os.write, second)
 
 
 def _write_if_ready(descriptor: int, data: bytes) -> int:
@@ -111,12 +112,12 @@ def _write_if_ready(descriptor: int, data: bytes) -> int:
 
 
 class AccessLog:
-    """Logs each request in the format and from the level that are configured."""
+    """Writes a line for each request, in the configured format and from the configured level on."""
 
-    def __init__(self, level: str, form: str, writer: LogWriter) -> None:
-        self._from_status = {"info": 0, "warning": 500, "error": 1000}[level]
+    def __init__(self, level: str, log_format: str, writer: LogWriter) -> None:
+        self._min_status = {"info": 0, "warning": 500, "error": 1000}[level]
         self._with_query = level == "info"
-        self._line = {"text": _text_line, "json": _json_line}[form]
+        self._line = {"text": _text_line, "json": _json_line}[log_format]
         self._write = writer.write
 
     def add(
@@ -130,7 +131,7 @@ class AccessLog:
         request_id: str = "",
     ) -> None:
         """Log one request; target is the path and query as they were sent."""
-        if status < self._from_status:
+        if status < self._min_status:
             return
         if not self._with_query:
             target = target.partition("?")[0]
@@ -149,16 +150,30 @@ class AccessLog:
 
 
 def _text_line(
-    when: str, client: str, method: str, target: str, status: int, size: int, ms: float, rid: str
+    when: str,
+    client: str,
+    method: str,
+    target: str,
+    status: int,
+    size: int,
+    ms: float,
+    request_id: str,
 ) -> str:
-    end = f" {rid}\n" if rid else "\n"
+    end = f" {request_id}\n" if request_id else "\n"
     return f"{when} {client} {method} {target} {status} {size} {ms:.1f}{end}"
 
 
 def _json_line(
-    when: str, client: str, method: str, target: str, status: int, size: int, ms: float, rid: str
+    when: str,
+    client: str,
+    method: str,
+    target: str,
+    status: int,
+    size: int,
+    ms: float,
+    request_id: str,
 ) -> str:
-    end = f',"requestId":"{rid}"}}\n' if rid else "}\n"
+    end = f',"requestId":"{request_id}"}}\n' if request_id else "}\n"
     return (
         f'{{"time":"{when}","client":{json.dumps(client)},"method":{json.dumps(method)},'
         f'"path":{json.dumps(target)},"status":{status},"bytes":{size},"milliseconds":{ms:.1f}{end}'
@@ -189,15 +204,15 @@ def escape_field(text: str) -> str:
 class ErrorFormatter(logging.Formatter):
     """Formats an error as one line; in text, each line of its traceback begins with a space."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, log_format: str) -> None:
         super().__init__()
-        self._form = form
+        self._log_format = log_format
 
     def format(self, record: logging.LogRecord) -> str:
         when = timestamp(record.created)
         message = escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info) if record.exc_info else ""
-        if self._form == "json":
+        if self._log_format == "json":
             fields = {"time": when, "level": record.levelname.lower(), "message": message}
             return json.dumps(fields | ({"traceback": trace} if trace else {}))
         lines = [
@@ -210,9 +225,9 @@ class ErrorFormatter(logging.Formatter):
 class ErrorHandler(logging.Handler):
     """Writes errors without waiting for the reader of standard error."""
 
-    def __init__(self, form: str, writer: LogWriter) -> None:
+    def __init__(self, log_format: str, writer: LogWriter) -> None:
         super().__init__()
-        self.setFormatter(ErrorFormatter(form))
+        self.setFormatter(ErrorFormatter(log_format))
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -220,16 +235,16 @@ class ErrorHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def logging_to_standard_streams(level: str, form: str) -> Iterator[AccessLog]:
+def logging_to_standard_streams(level: str, log_format: str) -> Iterator[AccessLog]:
     """Log requests to standard output, and what any module logs to standard error."""
     out, err = _descriptor(sys.stdout), _descriptor(sys.stderr)
     requests = LogWriter(out)
     # One writer for one pipe: the rest of a line must not be separated from its beginning.
     errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)
-    least = logging.ERROR if level == "error" else logging.WARNING
-    logging.basicConfig(handlers=[ErrorHandler(form, errors)], level=least, force=True)
+    min_level = logging.ERROR if level == "error" else logging.WARNING
+    logging.basicConfig(handlers=[ErrorHandler(log_format, errors)], level=min_level, force=True)
     try:
-        yield AccessLog(level, form, requests)
+        yield AccessLog(level, log_format, requests)
     finally:
         requests.close()
         errors.close()

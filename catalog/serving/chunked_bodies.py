@@ -102,7 +102,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def is_extension(data: bytes) -> bool:
-    """Whether the bytes are a name or name=value; quoted values with ; or escapes are refused."""
+    """Return whether the bytes are a name or name=value; a quoted value has no ; and no escape."""
     name, equals, value = data.partition(b"=")
     if not is_token(name):
         return False

@@ -18,15 +18,15 @@ RANKING_LIFETIME = 1  # seconds
 MAX_ACCEPTS = 64
 # The limit of unsent bodies in memory, besides the largest of them.
 MAX_UNSENT = 64 * 1024 * 1024  # bytes
-# The sum of unsent bodies is computed each time that so much was added.
+# The sum of unsent bodies is computed each time that this much was added.
 UNSENT_STEP = 8 * 1024 * 1024  # bytes
 
-# Whether it has something to do, its deadline for that, and the bytes that its client acknowledged.
-# The connection with the lowest rank is closed first.
+# Whether a request or a response is in transfer, the deadline of the current phase, and the bytes
+# that the client acknowledged. The connection with the lowest rank is closed first.
 Rank = tuple[bool, float, int]
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """What this module needs of a connection."""
 
     addr: tuple[str, int]
@@ -45,17 +45,17 @@ class ConnectionGroup:
     """Connections under one limit: those of one client, or all of them."""
 
     def __init__(self) -> None:
-        self.members: set[Connection] = set()
+        self.members: set[ClientConnection] = set()
         # True while no member may be closed.
         self.all_busy = False
         # A heap of members by rank. It is built once for many new connections, so that a flood of
         # them costs little each.
-        self._ranking: list[tuple[Rank, int, Connection]] = []
+        self._ranking: list[tuple[Rank, int, ClientConnection]] = []
         self._ranked_at = -math.inf
         # Members to be added to the ranking. Other threads append to it.
-        self._unranked: deque[Connection] = deque()
+        self._unranked: deque[ClientConnection] = deque()
 
-    def request_done(self, member: Connection) -> None:
+    def request_done(self, member: ClientConnection) -> None:
         """Note that the member may be closed again. Any thread may call this."""
         if time.monotonic() < self._ranked_at + RANKING_LIFETIME:
             self._unranked.append(member)
@@ -67,7 +67,7 @@ class ConnectionGroup:
             return False
         if now < self._ranked_at + RANKING_LIFETIME and self._close_next(now):
             return True
-        # Set before the ranking: request_done() in another thread may reset it meanwhile.
+        # Set it before the ranking: request_done() in another thread may reset it in between.
         self.all_busy = True
         self._unranked.clear()
         self._ranking.clear()
@@ -90,7 +90,7 @@ class ConnectionGroup:
                 return True
         return False
 
-    def _rank(self, member: Connection, now: float) -> Rank | None:
+    def _rank(self, member: ClientConnection, now: float) -> Rank | None:
         rank = member.rank(now) if member in self.members else None
         if rank is not None:
             heapq.heappush(self._ranking, (rank, id(member), member))
@@ -103,7 +103,7 @@ class ConnectionLimits:
     def __init__(self, per_client: int, exempt: Sequence[IPv4Network | IPv6Network]) -> None:
         self.all_connections = ConnectionGroup()
         # Accepted in this turn of the event loop: what they have sent has not been read yet.
-        self.new_connections: set[Connection] = set()
+        self.new_connections: set[ClientConnection] = set()
         # Roughly how many bytes of bodies were added since the sum was computed.
         self.unsent_since_check = 0
         # A client must not reach its limit with new connections alone: these may not be closed.
@@ -113,7 +113,7 @@ class ConnectionLimits:
         self._clients: dict[str, ConnectionGroup] = {}
         self._client_of = lru_cache(1000)(self._find_client)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Count the connection."""
         client = self._client_of(connection.addr[0])
         if client is not None:
@@ -122,7 +122,7 @@ class ConnectionLimits:
             group.members.add(connection)
         self.new_connections.add(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Stop counting the connection, which is closed."""
         for group in self._groups(connection):
             group.members.discard(connection)
@@ -133,7 +133,7 @@ class ConnectionLimits:
             self._clients.pop(client, None)
 
     def admits(self, address: str, now: float) -> bool:
-        """Whether the client may have one more connection; may close another one of the client."""
+        """Return whether the client may connect once more; may close another of its connections."""
         group = self._clients.get(self._client_of(address) or "")
         return group is None or len(group.members) < self._per_client or group.close_one(now)
 
@@ -143,7 +143,7 @@ class ConnectionLimits:
             self.request_done(connection)
         self.new_connections.clear()
 
-    def request_done(self, connection: Connection) -> bool:
+    def request_done(self, connection: ClientConnection) -> bool:
         """Note that the connection may be closed again; return whether none could be before."""
         was_busy = self.all_connections.all_busy
         for group in self._groups(connection):
@@ -158,35 +158,34 @@ class ConnectionLimits:
         response does not count: otherwise one above the limit could never be sent.
         """
         self.unsent_since_check = 0
-        # By the id of the last body: a response may consist of several, and its clients have sent
-        # different numbers of them.
-        holders: dict[int, list[Connection]] = {}
-        bodies: dict[int, dict[int, int]] = {}
+        # A response may consist of several bodies, and its clients have sent different numbers of
+        # them. So the id of its last body identifies it.
+        senders: dict[int, list[ClientConnection]] = {}
+        body_sizes: dict[int, dict[int, int]] = {}
         for connection in list(self.all_connections.members):
             if unsent := connection.bodies():
-                holders.setdefault(id(unsent[-1]), []).append(connection)
-                bodies.setdefault(id(unsent[-1]), {}).update(
-                    (id(each), len(each)) for each in unsent
-                )
-        sizes = {key: sum(response.values()) for key, response in bodies.items()}
+                response = id(unsent[-1])
+                senders.setdefault(response, []).append(connection)
+                body_sizes.setdefault(response, {}).update((id(body), len(body)) for body in unsent)
+        sizes = {response: sum(bodies.values()) for response, bodies in body_sizes.items()}
         if not _is_over(sizes):
             return
         ranks = {
-            key: max(each.rank(now) or (True, math.inf, 0) for each in connections)
-            for key, connections in holders.items()
+            response: max(sender.rank(now) or (True, math.inf, 0) for sender in connections)
+            for response, connections in senders.items()
         }
-        for key in sorted(ranks, key=ranks.__getitem__):
+        for response in sorted(ranks, key=ranks.__getitem__):
             if not _is_over(sizes):
                 return
-            if ranks[key][1] == math.inf:
+            if ranks[response][1] == math.inf:
                 # The other requests are being handled: check again in the next turn.
                 self.unsent_since_check = UNSENT_STEP
                 return
-            for connection in self.all_connections.members.intersection(holders[key]):
+            for connection in self.all_connections.members.intersection(senders[response]):
                 connection.drop()
-            del sizes[key]
+            del sizes[response]
 
-    def _groups(self, connection: Connection) -> Iterator[ConnectionGroup]:
+    def _groups(self, connection: ClientConnection) -> Iterator[ConnectionGroup]:
         yield self.all_connections
         client = self._clients.get(self._client_of(connection.addr[0]) or "")
         if client is not None:
@@ -206,4 +205,5 @@ class ConnectionLimits:
 
 
 def _is_over(sizes: dict[int, int]) -> bool:
+    """Return whether the sizes, without the largest, exceed MAX_UNSENT."""
     return sum(sizes.values()) - max(sizes.values(), default=0) > MAX_UNSENT

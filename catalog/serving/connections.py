@@ -40,7 +40,7 @@ MIN_RATE = 16 * 1024  # bytes a second
 FIRST_WINDOW = 64 * 1024  # bytes
 # From this size on, a body is sent from where it is cached, not from waitress's copy.
 MIN_SHARED_BODY = 8 * 1024  # bytes
-# What the kernel may hold of a response when the connection is closed in order.
+# What the kernel may hold of a response when the connection is closed without a reset.
 MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
 DISCARD_BYTES = 8 * 1024
 # How much of a file is read into memory at a time.
@@ -81,11 +81,11 @@ class Channel(HTTPChannel):
     close_when_flushed: bool
     # Input that has not been parsed: pipelined requests.
     unparsed = b""
-    # The first request is to be handled on the I/O thread when requests_lock is released.
+    # The I/O thread has to handle the first request once requests_lock is released.
     is_for_io_thread = False
-    # The first request is being handled on the I/O thread.
+    # The I/O thread is handling the first request.
     is_on_io_thread = False
-    # Whether a response has been made on this connection.
+    # Whether a request was handled on this connection.
     has_responded = False
     # Set by an error response: the client may still be sending its request.
     may_still_send = False
@@ -139,8 +139,9 @@ class Channel(HTTPChannel):
         if self.requests or self in self.server.limits.new_connections:
             return None
         deadline = self.deadline(now)
-        has_nothing_to_do = self.is_half_closed or (self.has_responded and self.request is None)
-        return (self.is_sending or not has_nothing_to_do, deadline, self.acknowledged)
+        is_waiting = self.is_half_closed or (self.has_responded and self.request is None)
+        is_active = self.is_sending or not is_waiting
+        return is_active, deadline, self.acknowledged
 
     def _update_write_deadline(self, now: float) -> None:
         """Extend the deadline by a second for each MIN_RATE bytes that the client acknowledged.
@@ -174,7 +175,7 @@ class Channel(HTTPChannel):
         self.drop()
 
     def drop(self) -> None:
-        """Close the connection in whichever phase it is."""
+        """Close the connection in any phase."""
         if self.total_outbufs_len or self._unacknowledged() > MAX_LEFT_TO_KERNEL:
             # Have close() send a reset and free what the kernel holds of the response.
             with contextlib.suppress(OSError):
@@ -256,7 +257,8 @@ class Channel(HTTPChannel):
 
     def write_soon(self, data: bytes) -> int:
         self.write_deadline = time.monotonic() + self.server.request_timeout
-        # Half a timeout's worth at most: a client that keeps MIN_RATE must never be late.
+        # At most half of what the timeout allows, so that a client that reads at MIN_RATE is never
+        # late.
         uncounted = min(FIRST_WINDOW, self.server.request_timeout * MIN_RATE // 2)
         self._first_window_end = self.sent + uncounted
         is_shared = isinstance(data, bytes) and len(data) >= MIN_SHARED_BODY

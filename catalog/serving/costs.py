@@ -1,4 +1,4 @@
-"""What is known of the cost of requests, for the choice of a thread in dispatch.py."""
+"""The cost of recent requests, from which dispatch.py chooses a thread."""
 
 import threading
 import time
@@ -59,7 +59,7 @@ class TokenBucket:
         self._seconds -= seconds
 
     def is_empty(self) -> bool:
-        """Whether nothing may be spent now."""
+        """Return whether nothing may be spent now."""
         self._fill()
         return self._seconds <= 0
 

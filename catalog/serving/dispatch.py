@@ -15,16 +15,16 @@ prevent it; docs/reliability.md promises each of them ("A slow read does not del
 - LOOP_DEADLINE: a read that takes longer on the I/O thread is aborted and runs again in a pool.
 - TURN_BUDGET: once the reads of one turn of the event loop took that long, the rest of them go to
   a pool.
-- SLOW_EXPIRY: a read that exceeded LOOP_DEADLINE, in whichever thread, goes to the slow pool for so
-  long, or until it is fast there because its response is cached.
+- SLOW_EXPIRY: a read that exceeded LOOP_DEADLINE, in any thread, goes to the slow pool for this
+  time, or until it is fast there because its response is cached.
 - LOOP_SHARE: reads of more than MAX_FAST may use this share of the I/O thread's time. Once it is
   used up, only reads that were fast the last time run there. Without this rule a client that sends
   a different slow query each time would have every one of them tried for LOOP_DEADLINE.
 - POOL_DEADLINE: what takes longer in the pool is aborted and runs again in the slow pool.
 - MAX_WAIT and SLOW_DEADLINE: in the slow pool, a request that waited or runs for longer gets 503.
 
-Errors of HTTP syntax and the paths in ALWAYS_FAST cost next to nothing and run on the I/O thread
-whatever the budgets say, so that health checks always get a response.
+Errors of HTTP syntax and the paths in ALWAYS_FAST cost almost nothing and always run on the I/O
+thread, regardless of its budgets, so that health checks get a response.
 """
 
 import threading
@@ -51,7 +51,7 @@ MAX_WAIT = 5.0  # seconds
 # A read is fast if it takes less.
 MAX_FAST = 0.01  # seconds
 LOOP_SHARE = 0.1
-# What is saved up of LOOP_SHARE for a burst.
+# The most of LOOP_SHARE that can be saved up for a burst.
 LOOP_BURST = 0.25  # seconds
 SLOW_EXPIRY = 10.0  # seconds
 MAX_COSTS = 5_000
@@ -60,12 +60,12 @@ ALWAYS_FAST = {"/api/health", "/api/version", "/api/settings", "/api/widgets/cli
 
 
 def is_trivial(request: Parser) -> bool:
-    """Whether the response costs next to nothing."""
+    """Return whether the response costs almost nothing."""
     return request.error is not None or request.path in ALWAYS_FAST
 
 
 def is_api_read(path: str) -> bool:
-    """Whether the response is JSON that SQLite renders: not a page, not a file."""
+    """Return whether the response is JSON that SQLite renders: not a page, not a file."""
     return path.startswith("/api/") and not path.endswith("/bundle.js")
 
 
@@ -99,10 +99,10 @@ class Dispatcher:
         self._slow_pool.set_thread_count(max(threads // 2, 1))
         self._spent_in_turn = 0.0
         self._costs = RecentCosts(MAX_COSTS, SLOW_EXPIRY)
-        self._loop_share = TokenBucket(LOOP_SHARE, LOOP_BURST)
+        self._loop_budget = TokenBucket(LOOP_SHARE, LOOP_BURST)
 
     def on_io_thread(self) -> bool:
-        """Whether the calling thread is the I/O thread."""
+        """Return whether the calling thread is the I/O thread."""
         return threading.get_ident() == self._io_thread
 
     def begin_turn(self) -> None:
@@ -125,13 +125,13 @@ class Dispatcher:
             self._add_to_pool(channel)
 
     def _has_time(self, request: Parser) -> bool:
-        """Whether the I/O thread may handle the request in this turn."""
+        """Return whether the I/O thread may handle the request in this turn."""
         if is_trivial(request):
             return True
         if not is_api_read(request.path) or self._spent_in_turn > TURN_BUDGET:
             return False
         cost = self._costs.get(request.first_line)
-        return cost is Cost.FAST or (cost is None and not self._loop_share.is_empty())
+        return cost is Cost.FAST or (cost is None and not self._loop_budget.is_empty())
 
     def _add_to_pool(self, channel: "Channel") -> None:
         request = channel.requests[0]
@@ -161,7 +161,7 @@ class Dispatcher:
         seconds = time.monotonic() - started
         self._spent_in_turn += seconds
         if seconds > MAX_FAST:
-            self._loop_share.spend(seconds)
+            self._loop_budget.spend(seconds)
         cost = self._cost(request)
         if not aborted:
             new_cost = Cost.FAST if seconds < MAX_FAST else None

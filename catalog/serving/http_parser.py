@@ -24,7 +24,7 @@ from catalog.serving.http_syntax import (
 )
 
 HEAD_END = b"\r\n\r\n"
-# Before a request line; RFC 9112, section 2.2, asks for at least one.
+# Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.
 MAX_EMPTY_LINES = 8
 
 

@@ -16,7 +16,7 @@ HEX_DIGITS = string.hexdigits.encode()
 CONTROLS = bytes([*range(0x20), 0x7F])
 CONTROLS_BUT_TAB = CONTROLS.replace(b"\t", b"")
 
-# The longest registered method has 17.
+# The longest registered method has 17 characters.
 MAX_METHOD = 32  # characters
 # Without the port.
 MAX_HOST = 255  # characters
@@ -144,12 +144,12 @@ def content_length(value: str) -> int:
 
 
 def is_token(data: bytes) -> bool:
-    """Whether the bytes are a token: letters, digits and some punctuation."""
+    """Return whether the bytes are a token: letters, digits and some punctuation."""
     return bool(data) and not data.translate(None, TOKEN)
 
 
 def is_host(text: str) -> bool:
-    """Whether the text is a name, IPv4 address or bracketed IPv6 address, with an optional port."""
+    """Return whether the text is a name, IPv4 or bracketed IPv6 address, with an optional port."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         before_port, _, port = rest.partition(":")
@@ -159,7 +159,7 @@ def is_host(text: str) -> bool:
 
 
 def is_reg_name(text: str) -> bool:
-    """Whether the text is a reg-name (RFC 3986) and not empty; IPv4 addresses are reg-names too."""
+    """Return whether the text is a reg-name (RFC 3986), as IPv4 addresses are, and not empty."""
     if not 0 < len(text) <= MAX_HOST:
         return False
     name = text.encode("latin-1")
@@ -169,7 +169,7 @@ def is_reg_name(text: str) -> bool:
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether the text is an IPv6 address without a zone."""
+    """Return whether the text is an IPv6 address without a zone."""
     try:
         socket.inet_pton(socket.AF_INET6, text)
     except (OSError, ValueError):
@@ -178,5 +178,5 @@ def is_ipv6(text: str) -> bool:
 
 
 def is_port(text: str) -> bool:
-    """Whether the text is a port or empty."""
+    """Return whether the text is a port or empty."""
     return not text or (len(text) <= 5 and text.isascii() and text.isdigit() and int(text) < 65536)

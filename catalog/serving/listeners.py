@@ -110,7 +110,7 @@ class Listener(TcpWSGIServer):
             wasyncore.dispatcher.close(self)
 
     def _accept_up_to(self, limit: int) -> bool:
-        """Accept up to so many connections; return False if one has to wait for room."""
+        """Accept connections up to the limit; return False if one has to wait for room."""
         now = time.monotonic()
         for _ in range(limit):
             try:
@@ -141,5 +141,6 @@ class Listener(TcpWSGIServer):
         return connection, self.fix_addr(address)
 
     def _has_room(self, now: float) -> bool:
-        everyone = self.limits.all_connections
-        return len(everyone.members) < self.adj.connection_limit or everyone.close_one(now)
+        """Return whether one more connection fits; may close another one."""
+        group = self.limits.all_connections
+        return len(group.members) < self.adj.connection_limit or group.close_one(now)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# The valid values. A proxy may pass on what its client sent, so all others are ignored.
+# Patterns of valid values. A proxy may forward what its client sent, so other values are ignored.
 FORWARDED_HEADERS = {
     "HTTP_X_FORWARDED_PROTO": "https?",
     "HTTP_X_FORWARDED_HOST": r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",

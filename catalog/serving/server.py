@@ -29,7 +29,8 @@ from catalog.text import plural
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
 # back would leave a busy service waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
-CHECK_INTERVAL = 1  # seconds between two checks of the deadlines
+# Between two checks of the deadlines.
+CHECK_INTERVAL = 1  # seconds
 # While the service stops, an idle connection stays open for this long: its next request may be on
 # the way.
 STOP_IDLE_TIME = 0.3  # seconds
@@ -60,7 +61,7 @@ def serve(app: Flask) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start."""
     database = app.extensions["database"]
     try:
-        database.check_permissions()
+        database.check_file_access()
         database.check()
     except DatabaseError as error:
         raise ClickException(str(error)) from error
@@ -153,7 +154,7 @@ def release_large_blocks() -> None:
 
 
 def handle_signals(listeners: list[Listener]) -> None:
-    """Stop in order on the first SIGTERM or SIGINT; the second ends the process at once."""
+    """Stop gracefully on the first SIGTERM or SIGINT; the second ends the process immediately."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
@@ -195,6 +196,7 @@ def run_turn(timeout: float, sockets: SocketMap, listeners: list[Listener]) -> N
 
 
 def channels(sockets: SocketMap) -> list[Channel]:
+    """Return the open connections."""
     return [channel for channel in list(sockets.values()) if isinstance(channel, Channel)]
 
 

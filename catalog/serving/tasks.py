@@ -15,7 +15,7 @@ MAX_JOINED = 48 * 1024  # bytes
 
 
 class LoggedTask(task.Task):
-    """A task that writes a line to the access log when it has ended, in whichever way."""
+    """A task that writes a line to the access log when it ends, also if the client disconnects."""
 
     def service(self) -> None:
         try:
@@ -82,7 +82,7 @@ def request_line(request: HTTPRequestParser) -> str:
 
 
 def is_for_v1(line: str) -> bool:
-    """Whether the target of a request line is below the path of the public API."""
+    """Return whether the target of a request line is below the path of the public API."""
     target = line.partition(" ")[2]
     if not target.startswith("/"):
         # The path of an absolute URL.
@@ -108,7 +108,7 @@ class ApplicationTask(LoggedTask, task.WSGITask):
 
 
 class JsonErrorTask(LoggedTask, task.ErrorTask):
-    """The response to a request that is not given to the application, shaped as its errors are."""
+    """The response to a request that the server refuses, in the format of the API's errors."""
 
     def execute(self) -> None:
         error = self.request.error

@@ -32,7 +32,7 @@ class Bundles:
 
     def path(self, sha256: str) -> Path:
         """Return the path of the bundle with this hash, whether or not it exists."""
-        # No other text from outside becomes part of a path.
+        # Nothing but a hash may become part of a path.
         if not HASH.fullmatch(sha256):
             raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.directory / sha256
@@ -93,7 +93,7 @@ class Bundles:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            # This unlocks it. The system does the same when the process ends or is killed.
+            # This releases the lock. The kernel does the same when the process ends or is killed.
             os.close(descriptor)
 
     def add(self, sha256: str, size: int, chunks: Iterable[bytes]) -> None:

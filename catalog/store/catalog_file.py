@@ -8,11 +8,11 @@ from pathlib import Path
 
 from catalog.store.migrations import migrate
 from catalog.store.schema import SCHEMA_VERSION, check_schema
-from catalog.store.sqlite import Connection, DatabaseError, connect, is_damage
+from catalog.store.sqlite import Connection, DatabaseError, connect, is_damage, result_code
 from catalog.store.wal import remove_wal, shm_path, truncate_wal, wal_path
 
-# How long a write that truncates the WAL waits for reads that are not held back; see the deadlines
-# in serving/dispatch.py.
+# How long a write that truncates the WAL waits for reads outside LongReadGate; see the deadlines in
+# serving/dispatch.py.
 SHORT_READ_TIMEOUT_MS = 2_500
 
 # Device and inode number.
@@ -23,8 +23,8 @@ class CatalogFile:
     """The database file that was at the path when it was opened.
 
     It has a connection that runs no query, opened before all others. So that connection can always
-    checkpoint, and it refers to the file and the WAL that were opened, whatever has been put at
-    their paths since.
+    checkpoint, and it refers to the file and the WAL that were opened, even if there are other
+    files at their paths now.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ def check_before_opening(path: Path, name: str) -> None:
         _check_without_wal(path, name)
     except sqlite3.DatabaseError as error:
         # During a checkpoint the file without its WAL can be inconsistent.
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+        if result_code(error) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
 
 

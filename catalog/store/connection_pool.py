@@ -50,8 +50,8 @@ class ConnectionPool:
 
     The WAL: writer() truncates it when it is large, and recovers it when it was removed.
 
-    The I/O thread never waits here. Where it would have to wait for a lock or open a file, it gets
-    WouldBlock, and the request starts again in another thread.
+    The I/O thread never waits here. If it would have to wait for a lock or to open a file,
+    WouldBlock is raised, and the request starts again in another thread.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class ConnectionPool:
         connection.lock.release()
 
     def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Run a long read within; yield False if none may start before the timeout."""
+        """Run a long read in the block; yield False if none may start before the timeout."""
         return self._long_reads.enter(timeout)
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
-        """Have the connection that writes, for this thread alone, until the end of the block."""
+        """Yield the connection that writes, for this thread alone."""
         with self._deadline.holding(self._write_lock):
             yield self._current_writer()
 
@@ -241,7 +241,7 @@ class ConnectionPool:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Let no other thread read within; call with the write lock and the open lock held."""
+        """Let no other thread read in the block; call with write lock and open lock held."""
         own = self._thread.connection if self._thread.is_locked else None
         with ExitStack() as stack:
             for connection in self._readers:

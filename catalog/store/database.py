@@ -34,7 +34,7 @@ from catalog.store.sqlite import (
 from catalog.store.wal import WAL_LIMIT, remove_wal
 from catalog.text import path_text
 
-# While another process keeps the write lock, queued writes wait one after another: keep it short.
+# While another process holds the write lock, queued writes wait one after another: keep it short.
 STALLED_BUSY_TIMEOUT_MS = 5
 # A command waits a second before it calls on_wait, and then this long.
 COMMAND_BUSY_TIMEOUT_MS = 60_000
@@ -46,7 +46,7 @@ class Database:
     Reading:    reader(), read(), release(), long_read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    write(), dry_run(), on_wait
-    Checks:     exists(), check(), check_permissions(), check_writes()
+    Checks:     exists(), check(), check_file_access(), check_writes()
     The file:   path, name, create(), replace_content(), close()
 
     A write is a list of statements that do not depend on each other's results, so it could also be
@@ -85,27 +85,27 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Have a connection on which every statement sees the same state of the catalog."""
+        """Yield a connection on which every statement sees the same snapshot of the catalog."""
         connection = self.reader()
         with snapshot(connection):
             yield connection
 
     def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Announce reads that may take long; False if a write holds them back until the timeout.
+        """Run reads in the block that may take long; yield False if a write delays them too long.
 
-        Other reads that take long would let the WAL grow.
+        Without this, overlapping long reads would let the WAL grow.
         """
         return self._connections.long_read(timeout)
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
-        """Make reads of this thread raise DeadlineExceeded once so many seconds have passed.
+        """Make reads of this thread raise DeadlineExceeded after this many seconds.
 
         At a final deadline the request fails with 503; otherwise it starts again in a pool.
         """
         self.deadline.set(seconds, is_final)
 
     def mark_io_thread(self) -> None:
-        """Make this thread the I/O thread: where it would wait, it gets WouldBlock instead."""
+        """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self._connections.mark_io_thread()
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
@@ -115,7 +115,7 @@ class Database:
         except sqlite3.OperationalError as error:
             if not (is_disk_full(error) and isinstance(statements, list)):
                 raise
-            # After a checkpoint the write can reuse the space of the WAL.
+            # A list can be run again. After a checkpoint it can reuse the space of the WAL.
             self.reader().execute("PRAGMA wal_checkpoint")
             counts = self._transact(statements, "COMMIT")
         # A write that changed no row did not use the disk.
@@ -156,7 +156,7 @@ class Database:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
-    def check_permissions(self) -> None:
+    def check_file_access(self) -> None:
         """Raise DatabaseError if the file exists and this user may not write to it."""
         if self.exists() and (permission := missing_permission(self.path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")

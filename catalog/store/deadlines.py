@@ -15,15 +15,15 @@ class Deadline(threading.local):
     _time = math.inf
     # Whether the request fails at the deadline. Otherwise another thread starts it again.
     is_final = False
-    # The I/O thread serves every connection, so it never waits for a lock, whatever its deadline.
+    # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
 
     def set(self, seconds: float, is_final: bool) -> None:
-        """Set the deadline to so many seconds from now."""
+        """Set the deadline, in seconds from now."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
 
     def extend(self, seconds: float) -> None:
-        """Move a final deadline to so many seconds from now, unless it is later already."""
+        """Move a final deadline to this many seconds from now, unless it is later already."""
         if self.is_final:
             self._time = max(self._time, time.monotonic() + seconds)
 
@@ -32,8 +32,8 @@ class Deadline(threading.local):
         return time.monotonic() > self._time
 
     def check(self) -> None:
-        """Raise DeadlineExceeded once the deadline has passed."""
-        if time.monotonic() > self._time:
+        """Raise DeadlineExceeded if the deadline has passed."""
+        if self.is_past():
             raise DeadlineExceeded
 
     def acquire(self, lock: threading.Lock) -> None:
@@ -48,7 +48,7 @@ class Deadline(threading.local):
 
     @contextmanager
     def holding(self, lock: threading.Lock) -> Iterator[None]:
-        """Hold the lock within, acquired as acquire() does."""
+        """Hold the lock in the block; acquire it as acquire() does."""
         self.acquire(lock)
         try:
             yield

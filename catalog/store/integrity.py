@@ -10,6 +10,7 @@ from catalog.store.database import Database
 from catalog.store.export import EXPORT_WIDGETS, read_document
 from catalog.store.mirror_writes import HeldBundle, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
+from catalog.store.sqlite import result_code
 from catalog.store.writes import version_rows, widget_row
 from catalog.text import quoted
 
@@ -18,7 +19,7 @@ CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-
 
 
 def check_catalog(database: Database) -> Iterator[str]:
-    """Return a sentence for each fault of the database."""
+    """Return a sentence for each problem of the database."""
     try:
         with database.read() as connection:
             for (result,) in connection.execute("PRAGMA integrity_check"):
@@ -32,39 +33,38 @@ def check_catalog(database: Database) -> Iterator[str]:
             for row in connection.execute(EXPORT_WIDGETS).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         yield f"The database cannot be read to the end: {error}."
         return
     try:
         database.write([(CHECK_INDEX, {})])
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         yield f"The search index does not match the widgets: {error}."
 
 
-def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
+    """Raise the error if the file is locked; all other errors are problems of the file."""
+    if result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise error
 
 
-MISLISTED = """
-WITH should AS (
+WRONG_LISTINGS = """
+WITH expected AS (
     SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
            folded_text
     FROM widget WHERE listed
 )
-SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
+SELECT scope || '/' || name AS path FROM (SELECT * FROM expected EXCEPT SELECT * FROM listing)
 UNION
-SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM should)
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM expected)
 """
 
 UNUSED_SUMMARIES = """
 SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
 """
 
-RANGES = """
+STORED_INTERVALS = """
 SELECT range, iif(json_valid(intervals), intervals, 'null'), (
     SELECT json_group_array(json_array(low, high)) FROM (
         SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
@@ -79,14 +79,14 @@ ORDER BY scope, name, version
 
 
 def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return a sentence for each fault of the tables that search reads beside the widgets."""
-    for (path,) in connection.execute(MISLISTED):
+    """Return a sentence for each problem of the tables that only search reads."""
+    for (path,) in connection.execute(WRONG_LISTINGS):
         yield f"{path}: its listing for search differs from the widget."
     for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
         yield f"Search has a summary for widget {widget_id}, which is not listed."
     for path, version in connection.execute(MISSING_RANGES):
         yield f"{path}: version {version}: its sdkVersion is not in sdk_range."
-    for text, *stored in connection.execute(RANGES):
+    for text, *stored in connection.execute(STORED_INTERVALS):
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
             yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
@@ -101,14 +101,14 @@ ORDER BY scope, name, version
 
 
 def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
-    """Return a sentence for each bundle that is missing or whose content has another hash."""
+    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
     try:
         rows = database.reader().execute(HELD_BUNDLES).fetchall()
     except sqlite3.DatabaseError as error:
-        _raise_unless_damaged(error)
+        _raise_if_locked(error)
         # check_catalog() reports it.
         return
     for *columns, path in rows:
@@ -143,13 +143,11 @@ WHERE widget_id = :id AND iif(
     1)
 """
 
-
 WRONG_SUMMARY = """
 SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
 WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
     IS NOT (summary.head, summary.latest, summary.sdk_range_id)
 """
-
 
 PRECEDENCES = "SELECT version, precedence FROM version WHERE widget_id = :id"
 

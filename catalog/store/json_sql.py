@@ -1,7 +1,7 @@
 """SQL expressions that render rows of widget and version as the JSON of the API.
 
 SQLite writes the JSON text, so that a statement returns a whole response, or a large piece of one,
-in one row. It works without the GIL, and each further row would cost another GIL switch.
+in one row. It runs without the GIL, and each further row would cost another GIL switch.
 """
 
 import json

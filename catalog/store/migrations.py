@@ -10,7 +10,7 @@ from catalog.store.schema import SCHEMA_VERSION, schema_statements, schema_versi
 from catalog.store.sqlite import Connection, DatabaseError, connect, copy_to_file
 from catalog.store.writes import add_ranges
 
-# The tables whose rows are copied. The others are derived from them, nearly all by triggers.
+# The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
 COPIED_TABLES = ("widget", "version", "mirrored", "deleted_version")
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,13 @@ ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREAT
 """
 
 
+# The id of a deleted row must not be used again.
+COPY_SEQUENCE = """
+UPDATE sqlite_sequence
+SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_' || :table) WHERE name = :table
+"""
+
+
 def rebuild_tables(connection: sqlite3.Connection) -> None:
     """Create every table of the current schema, and copy the rows of the old tables into them."""
     objects = connection.execute(SCHEMA_OBJECTS).fetchall()
@@ -82,13 +89,6 @@ def set_new_revision(connection: sqlite3.Connection) -> None:
     """Set a revision that was never used, so that no cached response is taken for a current one."""
     now = {"now": time.time_ns()}
     connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
-
-
-# The id of a deleted row must not be used again.
-COPY_SEQUENCE = """
-UPDATE sqlite_sequence
-SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_' || :table) WHERE name = :table
-"""
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:

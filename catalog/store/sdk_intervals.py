@@ -1,8 +1,8 @@
 """npm ranges as intervals of text keys that sort like versions, so that SQLite can compare them.
 
-A range is parsed once, when it is written, and its intervals are stored. A search only compares
-text, whatever the ranges contain. If the intervals of any range change, a new schema version is
-needed whose migration stores them again.
+A range is parsed once, when it is written, and its intervals are stored, so a search only compares
+text. If the code returns other intervals for any range, a new schema version is needed whose
+migration stores them again.
 
 The result differs from satisfies() in one case: if two prerelease numbers have different digits but
 are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers after them.

@@ -41,7 +41,7 @@ class DatabaseError(Exception):
 
 
 class DeadlineExceeded(BaseException):
-    """The thread's deadline has passed; no handler of ordinary exceptions may catch this."""
+    """The thread's deadline has passed. A BaseException, so that no error handler catches it."""
 
 
 class WouldBlock(DeadlineExceeded):
@@ -82,7 +82,7 @@ class Cursor(sqlite3.Cursor):
 
 def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> NoReturn:
     """Raise the error, as DeadlineExceeded or WouldBlock if that is its cause."""
-    if _code(error) == sqlite3.SQLITE_INTERRUPT:
+    if result_code(error) == sqlite3.SQLITE_INTERRUPT:
         raise DeadlineExceeded from error
     if is_busy(error) and getattr(connection, "on_io_thread", False):
         raise WouldBlock from error
@@ -94,7 +94,7 @@ class Connection(sqlite3.Connection):
 
     _numbers = itertools.count()
 
-    # Which opening of the file it belongs to; see CatalogFile.
+    # The generation of the file that it belongs to; see CatalogFile.
     generation = 0
     on_io_thread = False
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
@@ -111,9 +111,9 @@ class Connection(sqlite3.Connection):
             raise DeadlineExceeded
 
     def data_version(self) -> DataVersion:
-        """Return a value that changes when any other connection commits, of whatever process.
+        """Return a value that changes when another connection commits, in any process.
 
-        It never equals that of another connection. To be read outside a transaction.
+        It never equals that of another connection. Call this outside a transaction.
         """
         # Without a Cursor, which takes a quarter longer.
         try:
@@ -154,7 +154,7 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let every statement within see the same state of the catalog."""
+    """Make every statement in the block see the same snapshot of the catalog."""
     try:
         connection.execute("BEGIN")
         yield
@@ -185,7 +185,7 @@ def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
     """Write what the connection sees to the target, verified, complete or not at all."""
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
         connection.backup(copy)
-        # A copy without a WAL can be read where nothing may be written.
+        # Without a WAL, the copy can be read from a read-only directory.
         copy.execute("PRAGMA journal_mode = DELETE")
         check_integrity(copy)
         # SQLite would apply the WAL of the replaced file to the copy.
@@ -201,24 +201,25 @@ def check_integrity(connection: sqlite3.Connection) -> None:
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another connection holds the lock."""
-    return _code(error) & 0xFF == sqlite3.SQLITE_BUSY
+    return result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Return whether the file is damaged or truncated."""
-    return _code(error) in DAMAGE_CODES
+    return result_code(error) in DAMAGE_CODES
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
     """Return whether the disk is full, or a file size limit or quota is reached."""
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
 def is_file_error(error: sqlite3.Error) -> bool:
     """Return whether the state of the file caused the error, not the statement."""
-    return _code(error) & 0xFF in FILE_ERROR_CODES
+    return result_code(error) & 0xFF in FILE_ERROR_CODES
 
 
-def _code(error: BaseException | None) -> int:
-    # Errors raised by Python's sqlite3 module itself have no code.
+def result_code(error: BaseException | None) -> int:
+    """Return the result code of SQLite; SQLITE_ERROR if the error has none."""
+    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

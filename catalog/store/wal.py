@@ -1,4 +1,4 @@
-"""The write-ahead log (WAL) beside the database file, and what keeps it from growing."""
+"""The write-ahead log (WAL) beside the database file: its paths, and the limit of its size."""
 
 import sqlite3
 import threading
@@ -35,11 +35,10 @@ def truncate_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> bool:
 
 
 class LongReadGate:
-    """Runs long reads side by side, and holds them back while the WAL is truncated.
+    """Runs long reads concurrently, and delays new ones while the WAL is truncated.
 
     SQLite can restart the WAL only while no connection reads from it. Long reads that overlap leave
-    no such moment, and the WAL would grow for as long as they do. (docs/reliability.md promises
-    that it does not.)
+    no such moment, and the WAL would grow. docs/reliability.md promises that it does not.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class LongReadGate:
 
     @contextmanager
     def enter(self, timeout: float) -> Iterator[bool]:
-        """Run a long read within; yield False if the gate does not open before the timeout."""
+        """Run a long read in the block; yield False if the gate stays closed until the timeout."""
         with self._changed:
             is_open = self._changed.wait_for(lambda: not self._is_closed, timeout)
             self._reads += is_open
@@ -62,7 +61,7 @@ class LongReadGate:
 
     @contextmanager
     def closed(self, timeout: float) -> Iterator[None]:
-        """Let no long read start within; wait for the running ones, at most until the timeout."""
+        """Let no long read start in the block; first wait for running ones, up to the timeout."""
         with self._changed:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._reads, timeout)

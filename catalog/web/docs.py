@@ -129,7 +129,7 @@ def _example_registry(detail: Json) -> Json:
 class OperationExample(NamedTuple):
     """An operation with example values, request target, shell command and response body.
 
-    is_live: whether this service has that response, so that the page offers to send the request.
+    is_live: whether this service has that response, so that the page can send the request.
     """
 
     operation: Operation
@@ -159,7 +159,7 @@ def build_example(
         values,
         target,
         command=f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
-        response="" if body is None else format_json(abridge(body)),
+        response="" if body is None else format_example(abridge(body)),
         is_abridged=abridge(body) != body,
         is_live=is_live,
     )
@@ -177,7 +177,7 @@ def abridge(value: object) -> object:
     return value
 
 
-def format_json(value: object) -> str:
+def format_example(value: object) -> str:
     """Return the value as indented JSON, with escapes for bidirectional control characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return BIDI_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

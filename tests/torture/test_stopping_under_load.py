@@ -72,7 +72,7 @@ def start_clients(port: int) -> list[Client]:
 
 
 def wait_for_responses(clients: list[Client], count: int) -> None:
-    """Return when the clients have had so many more responses, or none of them is left."""
+    """Return when the clients have had this many more responses, or none of them is left."""
     target = sum(client.responses for client in clients) + count
     while sum(client.responses for client in clients) < target:
         running = [client for client in clients if client.is_alive()]

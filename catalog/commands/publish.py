@@ -18,7 +18,7 @@ from catalog.commands.base import (
     print_status,
     setting,
 )
-from catalog.commands.lookup import find_widget, print_latest
+from catalog.commands.lookup import find_latest, find_widget, print_latest
 from catalog.commands.terminal import format_json
 from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.files.manifests import build_document, find_differences
@@ -63,6 +63,7 @@ def publish(
     target = WidgetName(document.widget["scope"], document.widget["name"], version["version"])
 
     is_new = not is_published(target, document)
+    latest = find_latest(target)
     if is_new:
         check_version_limit(target)
     if is_new and dry_run:
@@ -76,7 +77,7 @@ def publish(
     if is_new:
         if existing:
             print_unchanged(existing, document)
-        print_latest(target)
+        print_latest(target, latest, find_latest(target))
 
 
 def choose_url_template(option: str | None, store: bool) -> str:

@@ -373,7 +373,7 @@ def test_wrong_usage_is_exit_code_2(app: Flask, line: str) -> None:
     assert result.stderr.startswith("Usage: ")
 
 
-@pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock"])
+@pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock", "acme/a@"])
 def test_names_may_contain_an_at_sign(app_with: AppWith, path: str) -> None:
     app = app_with(document(path, version(), version("2.0.0")))
     assert status_lines(app, f"yank {path}@1.0.0")[0] == f"Yanked {path}@1.0.0."

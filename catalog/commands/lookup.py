@@ -36,10 +36,12 @@ def get_widget(target: WidgetName) -> sqlite3.Row:
 
 def resolve_name(target: WidgetName) -> WidgetName:
     """Return the target without a version if the @ belongs to the name of an existing widget."""
-    if target.version is not None:
-        whole_name = f"{target.name}@{target.version}"
-        if find_widget(target.scope, whole_name):
-            return WidgetName(target.scope, whole_name)
+    if target.version is None:
+        return target
+    whole_name = f"{target.name}@{target.version}"
+    # No name has unprintable characters, and SQLite takes no lone surrogates.
+    if whole_name.isprintable() and find_widget(target.scope, whole_name):
+        return WidgetName(target.scope, whole_name)
     return target
 
 

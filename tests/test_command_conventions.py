@@ -62,7 +62,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"scope": "acme", "name": "clock", "version": "3.0.0", "sdkVersion": "*"}
     Path("clock.json").write_text(json.dumps(names), encoding="utf-8")
-    Path("clock.js").touch()
+    Path("clock.js").write_text("export default 1", encoding="utf-8")
     Path("more.jsonl").write_text(json.dumps(document("acme/notes")), encoding="utf-8")
 
 

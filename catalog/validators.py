@@ -16,6 +16,7 @@ MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
 # A host name has at most 253 characters, and may have a port and a user beside it.
 MAX_AUTHORITY_LENGTH = 512
+ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def check_identifier(value: object) -> str:
@@ -53,6 +54,11 @@ def check_nonempty_text(value: object) -> str:
     if value == "":
         raise ValueError("a string that is not empty")
     return check_text(value)
+
+
+def is_icon_name(text: str) -> bool:
+    """Return whether the text is the name of an Iconify icon, such as mdi:clock."""
+    return ICON.fullmatch(text) is not None
 
 
 def check_boolean(value: object) -> bool:

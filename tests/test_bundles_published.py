@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import Json
 from click.testing import Result
 from flask import Flask
 
@@ -72,15 +73,44 @@ def test_bundle_url_of_a_stored_bundle_is_exported(app_with: AppWith, source: st
     assert stored_url(app) == "https://cdn.example.com/acme/clock/1.0.0%2Bx.js"
 
 
-def test_store_without_any_url_is_refused(app_with: AppWith) -> None:
+ADDRESSES = {
+    "defaults": ({}, "http://127.0.0.1:8080"),
+    "port": ({"PORT": 9000}, "http://127.0.0.1:9000"),
+    "free port": ({"PORT": 0}, "http://127.0.0.1"),
+    "all addresses": ({"HOST": "0.0.0.0"}, "http://localhost:8080"),  # noqa: S104
+    "all IPv6 addresses": ({"HOST": "::"}, "http://localhost:8080"),
+    "IPv6": ({"HOST": "::1"}, "http://[::1]:8080"),
+    "name": ({"HOST": "widgets.internal"}, "http://widgets.internal:8080"),
+}
+
+
+@pytest.mark.parametrize(("settings", "address"), ADDRESSES.values(), ids=ADDRESSES)
+def test_store_needs_no_url(app_with: AppWith, settings: Json, address: str) -> None:
+    app = app_with(**settings)
+    assert publish(app, "--store").exit_code == 0
+    assert served(app) == BUNDLE
+    # Each response has the host of its request; an export has the address of the settings.
+    assert (bundle_url(app), stored_url(app)) == ("http://localhost" + PATH, address + PATH)
+
+
+def test_stored_bundle_can_be_published_again_from_another_address(app_with: AppWith) -> None:
     app = app_with()
+    publish(app, "--store")
+    app.config["PORT"] = 9000
     result = publish(app, "--store")
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "Error: The bundle has no URL: "
-        "use --bundle-url or set CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL.\n",
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        0,
+        "acme/clock@1.0.0+x is already published.",
     )
-    assert not app.extensions["bundles"].directory.exists()
+    assert stored_url(app) == "http://127.0.0.1:8080" + PATH
+
+
+def test_another_bundle_url_for_a_stored_bundle_is_refused(app_with: AppWith) -> None:
+    app = app_with()
+    publish(app, "--store")
+    result = publish(app, "--store", "--bundle-url", CDN)
+    assert result.exit_code == 1
+    assert "published already with a different bundleUrl" in result.stderr
 
 
 def test_without_store_no_bundle_is_held(app_with: AppWith) -> None:

@@ -61,7 +61,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"scope": "acme", "name": "clock", "version": "3.0.0", "sdkVersion": "*"}
     Path("clock.json").write_text(json.dumps(names), encoding="utf-8")
-    Path("clock.js").touch()
+    Path("clock.js").write_text("export default 1", encoding="utf-8")
     Path("more.jsonl").write_text(json.dumps(document("acme/notes")), encoding="utf-8")
 
 
@@ -139,15 +139,17 @@ def test_file_that_is_not_a_database_is_an_error(files: None, name: str) -> None
 ODD_BYTES = {
     f"list {BYTE}": (2, "is not a string of Unicode text without NUL."),
     f"list --scope {BYTE}": (2, "is not a string of Unicode text without NUL."),
-    f"show acme/{BYTE}": (2, r"'acme/\udcff' is not of the form scope/name."),
-    f"yank acme/clock@{BYTE}": (1, r"'\udcff' is not a version such as 1.4.0."),
+    f"show acme/{BYTE}": (2, r"'acme/\udcff' is not of the form scope/name or scope/name@version."),
+    f"show acme/clock@{BYTE}": (1, f"'{BYTE}' is neither a version nor a range of versions."),
+    f"delete acme/clock@{BYTE} --yes": (1, f"'{BYTE}' is not a version such as 1.4.0."),
+    f"yank acme/clock@{BYTE}": (1, r"'\udcff' is neither a version nor a range of versions."),
     f"deprecate acme/clock@{BYTE} x": (1, "is neither a version nor a range of versions."),
     f"yank acme/clock@1.0.0 --reason {BYTE}": (2, "is not a string of Unicode text without NUL."),
     f"deprecate acme/clock@1.0.0 {BYTE}": (2, "is not a string of Unicode text without NUL."),
     f"describe acme/clock --icon {BYTE}": (2, "is not a string of Unicode text without NUL."),
     f"import {BYTE}.jsonl": (2, "No such file or directory"),
     f"backup {BYTE}.db": (0, f"to {BYTE}.db."),
-    f"export {BYTE}.jsonl": (0, ""),
+    f"export {BYTE}.jsonl": (0, f"to {BYTE}.jsonl."),
 }
 
 

@@ -63,22 +63,29 @@ def field(app: Flask, key: str) -> dict[str, object]:
     return {entry["version"]: entry[key] for entry in get(app, DETAIL)["versions"]}
 
 
+def yanked(app: Flask) -> set[str]:
+    return {number for number, is_yanked in field(app, "yanked").items() if is_yanked}
+
+
 def search(app: Flask, query: str) -> list[str]:
     return [widget["name"] for widget in get(app, f"v1/widgets/search?{query}")["widgets"]]
 
 
 def test_yank_and_unyank_move_the_latest_version(app: Flask) -> None:
-    for number, then in [("1.1.0", "2.0.0"), ("1.0.0", "2.0.0"), ("2.0.0", "2.0.0-rc.1")]:
+    for number, then in [("1.1.0", "2.0.0"), ("2.0.0", "2.0.0-rc.1")]:
         status = status_lines(app, f"yank acme/clock@{number}")
         assert status == [f"Yanked acme/clock@{number}.", f"{LATEST} {then}."]
         assert get(app, DETAIL)["latestVersion"] == then
     status = status_lines(app, "unyank acme/clock@1.1.0")
     assert status == ["Unyanked acme/clock@1.1.0.", f"{LATEST} 1.1.0."]
     assert get(app, SEARCH)["widgets"][0]["latestVersion"]["version"] == "1.1.0"
-    assert {number for number, yanked in field(app, "yanked").items() if yanked} == {
-        "1.0.0",
-        "2.0.0",
-    }
+    assert yanked(app) == {"2.0.0"}
+
+
+@pytest.mark.parametrize("line", ["yank {}", "unyank {}", "delete {} --yes"])
+def test_latest_version_is_printed_only_if_it_changes(app: Flask, line: str) -> None:
+    status = status_lines(app, line.format("acme/clock@1.0.0"))
+    assert [text for text in status if "latest" in text] == []
 
 
 def test_yank_of_the_only_version_leaves_none(app_with: AppWith) -> None:
@@ -118,6 +125,91 @@ def test_deprecate_and_undeprecate_take_versions_and_ranges(
     }
     assert len(status_lines(app, f"undeprecate {targets}")) == len(numbers)
     assert set(field(app, "deprecationMessage").values()) == {None}
+
+
+@pytest.mark.parametrize(("targets", "numbers"), RANGES.items(), ids=RANGES)
+def test_yank_and_unyank_take_versions_and_ranges(
+    app: Flask, targets: str, numbers: set[str]
+) -> None:
+    status = status_lines(app, f"yank {targets} --reason Broken.")
+    changed = [line for line in status if "latest" not in line]
+    assert sorted(changed) == sorted(f"Yanked acme/clock@{number}." for number in numbers)
+    assert yanked(app) == numbers
+    assert field(app, "yankedReason") == {
+        number: "Broken." if number in numbers else None for number in reversed(NUMBERS)
+    }
+    status_lines(app, f"unyank {targets}")
+    assert yanked(app) == set()
+
+
+def test_yank_of_versions_of_several_widgets_prints_the_latest_of_each(app_with: AppWith) -> None:
+    app = app_with(CLOCK, document("acme/notes", version()))
+    status = status_lines(app, "yank acme/notes@* acme/clock@1.1.0 acme/notes@1.0.0")
+    assert status == [
+        "Yanked acme/notes@1.0.0.",
+        "Yanked acme/clock@1.1.0.",
+        "The latest version of acme/notes is now none.",
+        f"{LATEST} 2.0.0.",
+    ]
+
+
+def test_yank_of_a_range_without_a_reason_keeps_each_reason(app: Flask) -> None:
+    status_lines(app, "yank acme/clock@1.1.0 --reason Slow")
+    status = status_lines(app, "yank acme/clock@1.1.0 acme/clock@1.0.0")
+    assert status == ["acme/clock@1.1.0 is already yanked.", "Yanked acme/clock@1.0.0."]
+    reasons = field(app, "yankedReason")
+    assert (reasons["1.1.0"], reasons["1.0.0"]) == ("Slow", None)
+
+
+DRY_RUNS = {
+    "yank acme/clock@1.1.0 acme/clock@1.0.0": [
+        "Would yank acme/clock@1.1.0.",
+        "acme/clock@1.0.0 is already yanked.",
+        "The latest version of acme/clock would be 2.0.0.",
+    ],
+    "yank 'acme/clock@>=2.0.0'": ["Would yank acme/clock@2.0.0."],
+    "unyank acme/clock@1.0.0 acme/clock@2.0.0": [
+        "Would unyank acme/clock@1.0.0.",
+        "acme/clock@2.0.0 is not yanked.",
+    ],
+    "deprecate acme/clock@1.1.0 acme/clock@2.0.0 Old.": [
+        "Would deprecate acme/clock@1.1.0.",
+        "acme/clock@2.0.0 already has this warning.",
+    ],
+    "undeprecate acme/clock@2.0.0 acme/clock@1.1.0": [
+        "Would undeprecate acme/clock@2.0.0.",
+        "acme/clock@1.1.0 has no warning.",
+    ],
+}
+
+
+@pytest.mark.parametrize(("line", "status"), DRY_RUNS.items(), ids=DRY_RUNS)
+def test_dry_run_prints_what_would_change_and_changes_nothing(
+    app: Flask, line: str, status: list[str]
+) -> None:
+    status_lines(app, "yank acme/clock@1.0.0")
+    status_lines(app, "deprecate acme/clock@2.0.0 Old.")
+    before = documents(app)
+    assert status_lines(app, f"{line} --dry-run") == status
+    assert documents(app) == before
+
+
+UNDONE_BY = {"yank {}": "unyank {}", "deprecate {} Old.": "undeprecate {}"}
+
+
+@pytest.mark.parametrize(("line", "undo"), UNDONE_BY.items(), ids=UNDONE_BY)
+def test_versions_change_in_one_transaction(app: Flask, line: str, undo: str) -> None:
+    targets = "acme/clock@1.0.0 acme/clock@1.1.0 acme/clock@2.0.0"
+    with closing(sqlite3.connect(app.config["DATABASE"], isolation_level=None)) as connection:
+        for each in (line, undo):
+            # The last of the versions cannot be written.
+            connection.execute(
+                "CREATE TRIGGER refuse BEFORE UPDATE ON version WHEN new.version LIKE '2.%' "
+                "BEGIN SELECT raise(ABORT, 'refused'); END"
+            )
+            assert failure(app, each.format(targets)) == "refused"
+            connection.execute("DROP TRIGGER refuse")
+            status_lines(app, each.format(targets))
 
 
 def test_deprecate_prints_which_versions_have_the_message_already(app: Flask) -> None:
@@ -247,7 +339,9 @@ ERRORS = {
     "deprecate acme/clock@* acme/clock@9.0.0 x": "There is no version acme/clock@9.0.0.",
     "deprecate acme/clock@soon x": "'soon' is neither a version nor a range of versions.",
     "deprecate acme/clock@* ''": "The message is empty; flask undeprecate removes a warning.",
-    "yank 'acme/clock@<2.0.0'": "'<2.0.0' is not a version such as 1.4.0.",
+    "yank 'acme/clock@>2.0.0'": "There is no version acme/clock@>2.0.0.",
+    "yank acme/clock@1.1.0 acme/clock@9.0.0": "There is no version acme/clock@9.0.0.",
+    "unyank acme/clock@soon": "'soon' is neither a version nor a range of versions.",
     "delete acme/clock@1.x --yes": "'1.x' is not a version such as 1.4.0.",
     "delete acme/clock@ --yes": "'' is not a version such as 1.4.0.",
     "describe acme/clock --display-name '' --icon x": "The display name must not be empty.",
@@ -262,7 +356,7 @@ def test_invalid_target_or_value_changes_nothing(app: Flask, line: str, message:
 WRONG_USAGE = [
     *("yank acme/clock", "unlist acme/clock@1.1.0", "official clock", "relist acme/"),
     *("unofficial a/b/c", "deprecate acme/clock@1.1.0", "describe acme/clock", "delete"),
-    *("unyank acme/clock@1.1.0 acme/clock@2.0.0", "undeprecate acme/clock@1.1.0 --reason x"),
+    *("unyank acme/clock@1.1.0 acme/clock", "undeprecate acme/clock@1.1.0 --reason x"),
 ]
 
 
@@ -274,7 +368,7 @@ def test_wrong_usage_is_exit_code_2(app: Flask, line: str) -> None:
     assert result.stderr.startswith("Usage: ")
 
 
-@pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock"])
+@pytest.mark.parametrize("path", ["acme/a@b", "a@b/clock", "@acme/clock", "acme/@clock", "acme/a@"])
 def test_names_may_contain_an_at_sign(app_with: AppWith, path: str) -> None:
     app = app_with(document(path, version(), version("2.0.0")))
     assert status_lines(app, f"yank {path}@1.0.0")[0] == f"Yanked {path}@1.0.0."
@@ -369,8 +463,31 @@ def test_describe_keeps_a_change_made_while_it_waits(app: Flask) -> None:
     assert (widget["icon"], widget["description"]) == ("mdi:bell", "Bells")
 
 
-def test_deprecate_without_a_message_is_wrong_usage(app: Flask) -> None:
+USAGE_ERRORS = {
+    "deprecate acme/clock@1.0.0": "The MESSAGE is missing at the end.",
+    "deprecate acme/clock@1.0.0 acme/clock@1.1.0": "The MESSAGE is missing at the end.",
+    "deprecate acme/clock@1.0.0 acme/clock@1.x": "The MESSAGE is missing at the end.",
+    "deprecate acme/clock@*": "The MESSAGE is missing at the end.",
+    "deprecate acme/clock": "The MESSAGE is missing at the end.",
+    "deprecate 'Please update.'": "The VERSION is missing before the MESSAGE.",
+    "deprecate": "Give a VERSION and a MESSAGE.",
+    "deprecate acme/clock Old.": "Invalid value for 'VERSION...': 'acme/clock' is not of the form "
+    "scope/name@version; for all releases, use acme/clock@*.",
+    "yank acme/clock": "Invalid value for 'VERSION...': 'acme/clock' is not of the form "
+    "scope/name@version; for all releases, use acme/clock@*.",
+    "yank clock": "Invalid value for 'VERSION...': 'clock' is not of the form scope/name@version.",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), USAGE_ERRORS.items(), ids=USAGE_ERRORS)
+def test_wrong_usage_says_what_is_missing(app: Flask, line: str, message: str) -> None:
     before = documents(app)
-    result = run_line(app, "deprecate acme/clock@1.0.0 acme/clock@1.1.0")
+    result = run_line(app, line)
     assert (result.exit_code, documents(app)) == (2, before)
-    assert result.stderr.endswith("Error: The MESSAGE is missing at the end.\n")
+    assert result.stderr.endswith(f"\nError: {message}\n")
+
+
+@pytest.mark.parametrize("message", ["Use acme/clock@2.0.0", "N/A", "and/or", "Mail a@1.0.0"])
+def test_message_may_mention_a_version(app: Flask, message: str) -> None:
+    status_lines(app, f"deprecate acme/clock@1.0.0 '{message}'")
+    assert field(app, "deprecationMessage")["1.0.0"] == message

@@ -193,8 +193,15 @@ def test_file_and_standard_output_have_the_same_content(app_with: AppWith, tmp_p
     app, file = app_with(*AWKWARD[:20]), tmp_path / "out.jsonl"
     file.write_bytes(b"x" * 1_000_000)
     result = run(app, "export", file)
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
     assert file.read_bytes() == exported(app) == run(app, "export", "-").stdout_bytes
+
+
+def test_export_to_a_file_prints_what_it_wrote(app_with: AppWith, tmp_path: Path) -> None:
+    app, file = app_with(document("acme/a"), document("acme/b", version())), tmp_path / "out.jsonl"
+    assert run(app, "export", file).stderr == f"Exported 2 widgets and 1 version to {file}.\n"
+    assert run(app, "export", file, "--quiet").stderr == ""
+    assert run(app, "export", "-").stderr == ""
 
 
 def test_empty_catalog_is_an_empty_file(app_with: AppWith, tmp_path: Path) -> None:

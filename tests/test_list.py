@@ -67,6 +67,91 @@ def test_show_prints_all_fields_and_versions(app_with: AppWith) -> None:
     ]
 
 
+FULL = {
+    **{"license": "MIT", "permissions": ["network", "storage"], "minSize": {"w": 2, "h": 1}},
+    **{"configVersion": 3, "releaseNotes": "Faster.\nSmaller.", "displayName": "Clock 3"},
+}
+
+
+def test_show_of_a_version_prints_all_its_fields(app_with: AppWith) -> None:
+    app = app_with(
+        document("acme/clock", version("3.0.0", icon="mdi:clock", **FULL), icon="mdi:clock")
+    )
+    heading, versions = run(app, "show", "acme/clock@3.0.0").stdout.split("\n\n")
+    assert heading.splitlines()[0] == "Clock (acme/clock)"
+    assert versions.splitlines() == [
+        "acme/clock@3.0.0",
+        "  marks:       latest",
+        "  published:   2025-01-02T03:04:05.000Z",
+        "  sdk:         ^1.0.0",
+        "  url:         https://cdn.example.com/bundles/3.0.0.js",
+        "  bytes:       1234",
+        f"  sha256:      {'0123456789abcdef' * 4}",
+        "  license:     MIT",
+        "  permissions: network, storage",
+        "  size:        2 by 1 to 12 by 12",
+        "  config:      3",
+        "  name:        Clock 3",
+        "  notes:       Faster. Smaller.",
+    ]
+
+
+def test_show_of_a_version_prints_words_for_null_fields(app_with: AppWith) -> None:
+    lines = run(app_with(CLOCK), "show", "acme/clock@1.0.0").stdout.splitlines()[8:]
+    assert lines[:4] == [
+        "acme/clock@1.0.0",
+        "  marks:       none",
+        "  published:   2025-02-01T00:00:00.000Z",
+        '  sdk:         ""',
+    ]
+    assert lines[-3:] == [
+        "  license:     none",
+        "  permissions: none",
+        "  size:        1 by 1 to 12 by 12",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers"),
+    [
+        (["acme/clock@2.0.0"], ["2.0.0"]),
+        (["acme/clock@<=2"], ["2.0.0", "1.0.0", "0.9.0"]),
+        (["acme/clock@1.x || 2.0.0-rc.1"], ["2.0.0-rc.1", "1.0.0"]),
+        (["acme/clock", "--long"], ["2.0.0", "2.0.0-rc.1", "1.0.0", "0.9.0"]),
+    ],
+    ids=str,
+)
+def test_show_prints_the_fields_of_the_versions_asked_for(
+    app_with: AppWith, arguments: list[str], numbers: list[str]
+) -> None:
+    app = app_with(CLOCK)
+    _, *blocks = run(app, "show", *arguments).stdout.split("\n\n")
+    assert [block.splitlines()[0] for block in blocks] == [f"acme/clock@{n}" for n in numbers]
+    shown = json.loads(run(app, "show", *arguments, "--json").stdout)
+    assert [entry["version"] for entry in shown["versions"]] == numbers
+
+
+SHOW_ERRORS = {
+    "acme/clock@3.0.0": "There is no version acme/clock@3.0.0.",
+    "acme/clock@>2": "There is no version acme/clock@>2.",
+    "acme/clock@soon": "'soon' is neither a version nor a range of versions.",
+    "acme/klock@1.0.0": "There is no widget acme/klock.",
+}
+
+
+@pytest.mark.parametrize(("target", "message"), SHOW_ERRORS.items(), ids=SHOW_ERRORS)
+def test_show_of_a_missing_version_is_an_error(
+    app_with: AppWith, target: str, message: str
+) -> None:
+    assert error_message(run(app_with(CLOCK), "show", target)) == message
+
+
+def test_hash_of_a_version_fits_80_columns(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version()))
+    lines = run(app, "show", "acme/clock", "--long").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+
+
 def test_show_prints_words_for_null_fields(app_with: AppWith) -> None:
     assert run(app_with(NOTES), "show", "acme/notes").stdout.splitlines() == [
         "Notes (acme/notes)",
@@ -133,6 +218,56 @@ def test_scope_and_unlisted_filter_the_list(app_with: AppWith) -> None:
     assert list_names(app, "--unlisted") == ["acme/notes", "lab/old"]
     assert list_names(app, "--unlisted", "--scope", "lab", "OLD") == ["lab/old"]
     assert list_names(app, "--scope", "Acme") == []
+
+
+SORTED = [
+    document("b/old", version(), downloadCount=5, createdAt="2024-01-01T00:00:00Z"),
+    document(
+        "a/updated",
+        version("2.0.0", publishedAt="2025-09-01T00:00:00Z", yanked=True),
+        version("1.0.0", publishedAt="2025-05-01T00:00:00Z"),
+        **{"downloadCount": 40, "createdAt": "2025-05-01T00:00:00Z"},
+    ),
+    document("c/new", createdAt="2025-06-01T00:00:00Z"),
+    document("a/popular", version(), downloadCount=300, createdAt="2024-01-01T00:00:00Z"),
+    document("d/zero", downloadCount=0, createdAt="2023-01-01T00:00:00Z"),
+]
+ORDERS = {
+    "name": "a/popular a/updated b/old c/new d/zero",
+    "installs": "a/popular a/updated b/old d/zero c/new",
+    "updated": "a/updated c/new a/popular b/old d/zero",
+    "created": "c/new a/updated a/popular b/old d/zero",
+}
+
+
+@pytest.mark.parametrize(("sort", "names"), ORDERS.items(), ids=ORDERS)
+def test_list_is_sorted_by_the_given_key_then_by_name(
+    app_with: AppWith, sort: str, names: str
+) -> None:
+    assert list_names(app_with(*SORTED), "--sort", sort) == names.split()
+
+
+@pytest.mark.parametrize("limit", [2, 5, 10**30])
+def test_limit_is_the_number_of_widgets(app_with: AppWith, limit: int) -> None:
+    app = app_with(*SORTED)
+    result = run(app, "list", "--sort", "installs", "--limit", limit)
+    assert len(result.stdout.splitlines()) == min(limit, 5) + 1
+    assert result.stderr == ("2 of 5 widgets.\n" if limit == 2 else "5 widgets.\n")
+    assert list_names(app, "--limit", str(limit)) == ORDERS["name"].split()[:limit]
+
+
+def test_list_sorted_by_a_date_has_a_column_for_it(app_with: AppWith) -> None:
+    app = app_with(*SORTED)
+    assert run(app, "list", "b/old", "--sort", "updated").stdout.splitlines() == [
+        "WIDGET  DISPLAY NAME  LATEST  VERSIONS  INSTALLS  UPDATED     MARKS",
+        "b/old   Old           1.0.0   1         5         2025-01-02",
+    ]
+    assert "  CREATED  " in run(app, "list", "--sort", "created").stdout
+
+
+@pytest.mark.parametrize("options", [["--limit", "0"], ["--limit", "x"], ["--sort", "size"]])
+def test_invalid_limit_or_sort_is_wrong_usage(app_with: AppWith, options: list[str]) -> None:
+    assert run(app_with(), "list", *options).exit_code == 2
 
 
 WORDS = st.text(alphabet='aAzéÉe\u0301ﬁiß天気🍅%_"*\\\ufffd ', max_size=4)
@@ -241,12 +376,15 @@ HOSTILE = "a\x1b[2J\x07\x08\r\nb\x7f\x9b31m\x85\u2028\u202ec\u2066\ufeff"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
-@pytest.mark.parametrize("command", [["list"], ["show", "acme/a"]], ids=["list", "show"])
+@pytest.mark.parametrize(
+    "command", [["list"], ["show", "acme/a"], ["show", "acme/a", "--long"]], ids=" ".join
+)
 def test_no_text_of_the_catalog_can_control_the_terminal(
     app_with: AppWith, command: list[str], options: list[str]
 ) -> None:
     texts = ("displayName", "description", "icon", "yankedReason", "deprecationMessage")
-    hostile = dict.fromkeys((*texts, "sdkVersion"), HOSTILE)
+    hostile = dict.fromkeys((*texts, "sdkVersion", "license", "releaseNotes"), HOSTILE)
+    hostile["permissions"] = [HOSTILE]
     widget = document("acme/a", version(yanked=True, **hostile), version("2.0.0", **hostile))
     widget["widget"].update(dict.fromkeys(texts[:3], HOSTILE))
     printed = run(app_with(widget), *command, *options).stdout

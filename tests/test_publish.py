@@ -129,7 +129,7 @@ def test_later_version_without_appearance_has_that_of_the_widget(app_with: AppWi
     assert (entry["displayName"], entry["icon"]) == ("Renamed", "mdi:old")
 
 
-BUNDLES = {"empty": b"", "binary": b"\x00\xff\r\n\x1a", "large": b"0123456789abcdef" * 70_000}
+BUNDLES = {"one byte": b"1", "binary": b"\x00\xff\r\n\x1a", "large": b"0123456789abcdef" * 70_000}
 
 
 @pytest.mark.parametrize("bundle", BUNDLES.values(), ids=BUNDLES)
@@ -258,7 +258,7 @@ def test_same_version_with_other_bytes_is_an_error(app: Flask) -> None:
     publish(app, MINIMAL)
     before = exported(app)
     assert "a different sha256Hash; " in error_message(publish(app, MINIMAL, bundle=BUNDLE.upper()))
-    elsewhere = publish(app, MINIMAL, "--bundle-url", "https://example.com/x", bundle=b"")
+    elsewhere = publish(app, MINIMAL, "--bundle-url", "https://example.com/x", bundle=b"x")
     assert "a different bundleSize, bundleUrl, sha256Hash; " in error_message(elsewhere)
     assert exported(app) == before
 
@@ -306,9 +306,77 @@ def test_bundle_url_contains_percent_encoded_names(app: Flask) -> None:
 
 def test_without_a_bundle_url_nothing_is_published(app_with: AppWith) -> None:
     app = app_with()
-    expected = "The bundle has no URL: use --bundle-url or set CATALOG_BUNDLE_URL."
-    assert error_message(publish(app, MINIMAL)) == expected
+    assert error_message(publish(app, MINIMAL)) == (
+        "The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."
+    )
     assert exported(app) == b""
+
+
+def test_empty_bundle_is_an_error_that_names_the_file(app: Flask) -> None:
+    message = error_message(publish(app, MINIMAL, bundle=b""))
+    assert re.fullmatch(r"The bundle /.*/clock\.js is empty\.", message)
+    assert exported(app) == b""
+
+
+MANIFEST_ERRORS = {
+    "not JSON": (b"{", "clock.json is not JSON in UTF-8"),
+    "unknown key": ({**MINIMAL, "licence": "MIT"}, "The manifest has 'licence'"),
+    "missing key": (NAMES, "displayName is missing"),
+    "invalid range": ({**MINIMAL, "sdkVersion": "soon"}, "sdkVersion 'soon' is not an npm range"),
+}
+
+
+@pytest.mark.parametrize("url", [None, "ftp://cdn.example.com/"], ids=["no URL", "invalid URL"])
+@pytest.mark.parametrize(
+    ("manifest", "message"), MANIFEST_ERRORS.values(), ids=list(MANIFEST_ERRORS)
+)
+def test_errors_of_the_manifest_come_before_those_of_the_url(
+    app_with: AppWith, manifest: object, message: str, url: str | None
+) -> None:
+    error = error_message(publish(app_with(), manifest, *(["--bundle-url", url] if url else [])))
+    assert message in error
+    assert "URL" not in error
+
+
+UNUSUAL_NAME = "has characters other than [a-z0-9._-], which clients may not expect."
+UNUSUAL_ICON = "is not of the form set:name, such as mdi:clock."
+WARNINGS = {
+    "usual": ({"scope": "a-1", "name": "b_2.c", "icon": "mdi:clock-outline"}, []),
+    "no icon": ({"icon": None}, []),
+    "scope": ({"scope": "@acme"}, [f"scope '@acme' {UNUSUAL_NAME}"]),
+    "name": ({"name": "Clock"}, [f"name 'Clock' {UNUSUAL_NAME}"]),
+    "icon without a set": ({"icon": "clock"}, [f"icon 'clock' {UNUSUAL_ICON}"]),
+    "icon as a URL": ({"icon": "https://a/b"}, [f"icon 'https://a/b' {UNUSUAL_ICON}"]),
+    "empty icon": ({"icon": ""}, [f"icon '' {UNUSUAL_ICON}"]),
+    "all": (
+        {"scope": "a b", "name": "ü", "icon": "A:b"},
+        [f"scope 'a b' {UNUSUAL_NAME}", f"name 'ü' {UNUSUAL_NAME}", f"icon 'A:b' {UNUSUAL_ICON}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["publish", "dry run"])
+@pytest.mark.parametrize(("fields", "expected"), WARNINGS.values(), ids=list(WARNINGS))
+def test_unusual_names_and_icons_get_a_warning(
+    app: Flask, fields: Json, expected: list[str], options: list[str]
+) -> None:
+    result = publish(app, {**MINIMAL, **fields}, *options)
+    lines = result.stderr.splitlines()
+    assert (result.exit_code, lines[: len(expected)]) == (0, [f"Warning: {w}" for w in expected])
+    assert not any(line.startswith("Warning") for line in lines[len(expected) :])
+
+
+def test_name_of_an_existing_widget_gets_no_warning(app_with: AppWith) -> None:
+    app = app_with(document("Acme/clock"), BUNDLE_URL=URL)
+    assert publish(app, {**MINIMAL, "scope": "Acme"}).stderr.splitlines()[0] == (
+        "Published Acme/clock@1.0.0."
+    )
+
+
+def test_version_that_is_not_the_latest_prints_no_latest_version(app_with: AppWith) -> None:
+    future = version("9.0.0", publishedAt="9000-01-01T00:00:00Z")
+    app = app_with(document("acme/clock", future), BUNDLE_URL=URL)
+    assert publish(app, MINIMAL).stderr == "Published acme/clock@1.0.0.\n"
 
 
 INVALID_URLS = [

@@ -174,14 +174,18 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
         if is_name or (self.with_version is False and not is_version(version)):
             widget, at, version = str(value), "", ""
         scope, _, name = widget.partition("/")
+        problem = f"{quoted(value)} is not of the form {self.name}"
         try:
-            if self.with_version not in (None, bool(at)):
-                raise ValueError
-            return WidgetName(
+            target = WidgetName(
                 check_identifier(scope), check_identifier(name), version if at else None
             )
         except ValueError:
-            self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
+            self.fail(f"{problem}.", parameter, context)
+        if self.with_version and not at:
+            self.fail(f"{problem}; for all releases, use {target}@*.", parameter, context)
+        if self.with_version is False and at:
+            self.fail(f"{problem}.", parameter, context)
+        return target
 
 
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]

@@ -1,5 +1,10 @@
 """flask yank, deprecate, unlist, official, describe, delete: changes of a widget or version."""
 
+import re
+import sqlite3
+from collections.abc import Callable
+from typing import NamedTuple
+
 import click
 
 from catalog.commands.base import (
@@ -15,81 +20,154 @@ from catalog.commands.base import (
     print_status,
 )
 from catalog.commands.lookup import (
-    find_widget,
+    find_latest,
+    find_versions,
     get_version,
     get_versions,
     get_widget,
+    is_version_or_range,
     print_latest,
+    resolve_name,
 )
-from catalog.semver_ranges import is_version
-from catalog.store import writes
+from catalog.store import json_sql, writes
+from catalog.store.sqlite import Statement
+
+
+class Outcome(NamedTuple):
+    """How a command words what it did, or would do, to a version."""
+
+    changed: str
+    planned: str
+    unchanged: str
+
+
+YANKED = Outcome("Yanked", "Would yank", "is already yanked")
+UNYANKED = Outcome("Unyanked", "Would unyank", "is not yanked")
+DEPRECATED = Outcome("Deprecated", "Would deprecate", "already has this warning")
+UNDEPRECATED = Outcome("No longer deprecated:", "Would undeprecate", "has no warning")
+
+version_arguments = click.argument(
+    "versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 
 @command("yank")
-@click.argument("version", type=VERSION)
+@version_arguments
 @click.option("--reason", type=TEXT, help="Why, for the people who use it.")
-def yank(version: WidgetName, reason: str | None) -> None:
-    """Withdraw a version.
+@dry_run_option
+def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) -> None:
+    """Withdraw versions.
 
-    It can still be read, but it is never the latest or a compatible version.
+    They can still be read, but are never the latest or a compatible version. Each VERSION is one
+    version or an npm range of them, such as acme/clock@1.x; a range matches prereleases only where
+    it names one.
     """
-    row = get_version(version)
-    reason = row["yanked_reason"] if reason is None else reason or None
-    if any(database().write(writes.set_yanked(row["id"], True, reason))):
-        print_status(f"Yanked {version}.")
-    else:
-        print_status(f"{version} is already yanked.")
-    print_latest(version)
+    set_yanked(versions, True, reason, YANKED, dry_run)
 
 
 @command("unyank")
-@click.argument("version", type=VERSION)
-def unyank(version: WidgetName) -> None:
-    """Make a yanked version available again."""
-    if any(database().write(writes.set_yanked(get_version(version)["id"], False, None))):
-        print_status(f"Unyanked {version}.")
-    else:
-        print_status(f"{version} is not yanked.")
-    print_latest(version)
+@version_arguments
+@dry_run_option
+def unyank(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
+    """Make yanked versions available again.
+
+    Each VERSION is one version or an npm range of them.
+    """
+    set_yanked(versions, False, "", UNYANKED, dry_run)
+
+
+def set_yanked(
+    targets: tuple[WidgetName, ...],
+    yanked: bool,
+    reason: str | None,
+    outcome: Outcome,
+    dry_run: bool,
+) -> None:
+    """Yank the versions or make them available again; None as the reason keeps the stored one."""
+    widgets = {target._replace(version=None): find_versions(target) for target in targets}
+
+    def statements(row: sqlite3.Row) -> list[Statement]:
+        new_reason = row["yanked_reason"] if reason is None else reason or None
+        return writes.set_yanked(row["id"], yanked, new_reason)
+
+    ids = change_versions(targets, statements, outcome, dry_run)
+    for widget, rows in widgets.items():
+        planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
+        after = json_sql.latest_version(planned) if dry_run else find_latest(widget)
+        print_latest(widget, json_sql.latest_version(rows), after, dry_run=dry_run)
 
 
 @command("deprecate")
-@click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
-@click.argument("message", type=TEXT)
-def deprecate(versions: tuple[WidgetName, ...], message: str) -> None:
+# Neither is required here: click would report a missing message as a missing version.
+@click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1)
+@click.argument("message", metavar="MESSAGE", type=TEXT, required=False)
+@dry_run_option
+def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bool) -> None:
     """Set a warning on versions.
 
     Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; a range
     matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
+    if message is None:
+        raise click.UsageError("Give a VERSION and a MESSAGE.")
+    if is_version_argument(message) or (not versions and WIDGET_ARGUMENT.fullmatch(message)):
+        raise click.UsageError("The MESSAGE is missing at the end.")
+    if not versions:
+        raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
         raise CommandError("The message is empty; flask undeprecate removes a warning.")
-    if "/" in message and is_version(message.rpartition("@")[2]):
-        raise click.UsageError("The MESSAGE is missing at the end.")
-    set_deprecation(versions, message, "Deprecated", "already has this warning")
+    set_deprecation(versions, message, DEPRECATED, dry_run)
+
+
+WIDGET_ARGUMENT = re.compile(r"[^\s/]+/[^\s/]+")
+
+
+def is_version_argument(text: str) -> bool:
+    """Return whether the text is scope/name@version, rather than a message that mentions one."""
+    widget, _, version = text.rpartition("@")
+    return WIDGET_ARGUMENT.fullmatch(widget) is not None and is_version_or_range(version)
 
 
 @command("undeprecate")
-@click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True)
-def undeprecate(versions: tuple[WidgetName, ...]) -> None:
+@version_arguments
+@dry_run_option
+def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
     """Remove the warning of versions.
 
     Each VERSION is one version or an npm range of them.
     """
-    set_deprecation(versions, None, "No longer deprecated:", "has no warning")
+    set_deprecation(versions, None, UNDEPRECATED, dry_run)
 
 
 def set_deprecation(
-    versions: tuple[WidgetName, ...], message: str | None, changed_text: str, unchanged_text: str
+    targets: tuple[WidgetName, ...], message: str | None, outcome: Outcome, dry_run: bool
 ) -> None:
-    rows = {row["id"]: row for version in versions for row in get_versions(version)}
-    counts = database().write(writes.set_deprecation(rows, message))
+    change_versions(
+        targets, lambda row: writes.set_deprecation([row["id"]], message), outcome, dry_run
+    )
+
+
+def change_versions(
+    targets: tuple[WidgetName, ...],
+    statements: Callable[[sqlite3.Row], list[Statement]],
+    outcome: Outcome,
+    dry_run: bool,
+) -> set[int]:
+    """Change the versions in one transaction, print what happened to each, and return their ids.
+
+    statements returns the one statement that changes a version.
+    """
+    rows = {row["id"]: row for target in targets for row in get_versions(target)}
+    run = database().dry_run if dry_run else database().write
+    counts = run([statement for row in rows.values() for statement in statements(row)])
     for row, changed in zip(rows.values(), counts, strict=True):
         version = WidgetName(row["scope"], row["name"], row["version"])
         if changed:
-            print_status(f"{changed_text} {version}.")
+            print_status(f"{outcome.planned if dry_run else outcome.changed} {version}.")
         else:
-            print_status(f"{version} {unchanged_text}.")
+            print_status(f"{version} {outcome.unchanged}.")
+    return set(rows)
 
 
 @command("unlist")
@@ -173,11 +251,8 @@ def delete(target: WidgetName, yes: bool) -> None:
     A widget is deleted with all its versions and its install count. The number of a deleted version
     can be published again only with the same bundle.
     """
-    if target.version is not None:
-        # The name of a widget may contain an @ too.
-        whole_name = f"{target.name}@{target.version}"
-        if find_widget(target.scope, whole_name):
-            target = WidgetName(target.scope, whole_name)
+    target = resolve_name(target)
+    latest = find_latest(target)
     if target.version is None:
         statements = writes.delete_widget(get_widget(target)["id"])
         question = f"Delete {target}, its versions and its install count permanently?"
@@ -192,4 +267,4 @@ def delete(target: WidgetName, yes: bool) -> None:
         f"{numbers} can be published again only with the same bundle: clients may have it cached."
     )
     if target.version is not None:
-        print_latest(target)
+        print_latest(target, latest, find_latest(target))

@@ -97,6 +97,9 @@ def _with_progress(
         on_progress(number, len(statements))
 
 
+COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"
+
+
 @command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 def export(file: str) -> None:
@@ -105,8 +108,12 @@ def export(file: str) -> None:
     Without FILE it goes to standard output; flask import reads it back.
     """
     with database().read() as connection, open_output(file) as output:
+        widgets, versions = connection.execute(COUNT_ALL).fetchone()
         for line in catalog_lines(connection):
             output.write(line.encode())
+    if file != "-":
+        counts = f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
+        print_status(f"Exported {counts} to {file}.")
 
 
 @contextmanager

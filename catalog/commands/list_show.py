@@ -5,10 +5,18 @@ import sqlite3
 
 import click
 
-from catalog.commands.base import TEXT, WIDGET, WidgetName, command, database, print_status
-from catalog.commands.lookup import get_widget
+from catalog.commands.base import (
+    TEXT,
+    WIDGET_OR_VERSION,
+    WidgetName,
+    command,
+    database,
+    print_status,
+)
+from catalog.commands.lookup import get_versions, get_widget, resolve_name
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import json_sql
 from catalog.store.export import read_document
 from catalog.text import fold, plural
@@ -16,7 +24,10 @@ from catalog.text import fold, plural
 LIST = f"""
 SELECT widget.*, {json_sql.WIDGET} AS json,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions,
-    latest.version AS latest_version, latest.deprecation_message
+    latest.version AS latest_version, latest.deprecation_message,
+    coalesce((SELECT max(published_at) FROM version WHERE widget_id = widget.id), widget.created_at)
+        AS updated_at,
+    count(*) OVER () AS total
 FROM widget LEFT JOIN version AS latest ON latest.id = (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
     ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
@@ -24,7 +35,14 @@ WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
   AND NOT EXISTS (
     SELECT 1 FROM json_each(:words)
     WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
-ORDER BY scope, name
+ORDER BY
+    CASE :sort
+        WHEN 'installs' THEN download_count
+        WHEN 'updated' THEN updated_at
+        WHEN 'created' THEN widget.created_at
+    END DESC,
+    scope, name
+LIMIT coalesce(:limit, -1)
 """
 
 
@@ -32,36 +50,64 @@ ORDER BY scope, name
 @click.argument("words", nargs=-1, type=TEXT)
 @click.option("--scope", type=TEXT, help="Only widgets of this scope.")
 @click.option("--unlisted", is_flag=True, help="Only unlisted widgets.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "installs", "updated", "created"]),
+    default="name",
+    help="The order, by default of the names; installs and dates begin with the greatest.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N widgets.")
 @click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
-def list_(words: tuple[str, ...], scope: str | None, unlisted: bool, json_output: bool) -> None:
+def list_(
+    words: tuple[str, ...],
+    scope: str | None,
+    unlisted: bool,
+    sort: str,
+    limit: int | None,
+    json_output: bool,
+) -> None:
     """List widgets, or find them by words.
 
     Each of the WORDS must occur in the display name, the description or scope/name; case and
     accents are ignored.
     """
-    folded_words = json.dumps(fold(" ".join(words)).split())
+    values = {
+        "scope": scope,
+        "unlisted": unlisted,
+        "words": json.dumps(fold(" ".join(words)).split()),
+        "sort": sort,
+        "limit": limit and min(limit, MAX_SAFE_INTEGER),
+    }
     with database().read() as connection:
         connection.create_function("fold", 1, fold, deterministic=True)
-        values = {"scope": scope, "unlisted": unlisted, "words": folded_words}
         rows = connection.execute(LIST, values).fetchall()
     if json_output:
         click.echo(format_json([widget_json(row) for row in rows]))
         return
     if rows:
-        cells = [
-            [
-                f"{row['scope']}/{row['name']}",
-                row["display_name"],
-                row["latest_version"] or "none",
-                str(row["versions"]),
-                "unknown" if row["download_count"] is None else str(row["download_count"]),
-                widget_marks(row),
-            ]
-            for row in rows
+        click.echo("\n".join(format_widgets(rows, sort)))
+    total = rows[0]["total"] if rows else 0
+    shown = f"{len(rows)} of " if len(rows) < total else ""
+    print_status(f"{shown}{plural(total, 'widget')}.")
+
+
+def format_widgets(rows: list[sqlite3.Row], sort: str) -> list[str]:
+    """Return the lines of the table of widgets, with the date that it is sorted by."""
+    dates = [sort] if sort in ("updated", "created") else []
+    headings = ["WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS"]
+    cells = [
+        [
+            f"{row['scope']}/{row['name']}",
+            row["display_name"],
+            row["latest_version"] or "none",
+            str(row["versions"]),
+            "unknown" if row["download_count"] is None else str(row["download_count"]),
+            *(row[f"{date}_at"].partition("T")[0] for date in dates),
+            widget_marks(row),
         ]
-        headings = ("WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS", "MARKS")
-        click.echo("\n".join(format_table(headings, cells, shrink_first=1)))
-    print_status(plural(len(rows), "widget") + ".")
+        for row in rows
+    ]
+    return format_table([*headings, *map(str.upper, dates), "MARKS"], cells, shrink_first=1)
 
 
 def widget_json(row: sqlite3.Row) -> Json:
@@ -86,36 +132,83 @@ def widget_marks(row: sqlite3.Row) -> str:
 
 
 @command("show")
-@click.argument("widget", type=WIDGET)
+@click.argument("target", metavar="WIDGET|VERSION", type=WIDGET_OR_VERSION)
+@click.option("--long", "long_output", is_flag=True, help="Print all fields of each version.")
 @click.option("--json", "json_output", is_flag=True, help="Print the widget document.")
-def show(widget: WidgetName, json_output: bool) -> None:
-    """Show a widget with all its versions."""
-    row = get_widget(widget)
+def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
+    """Show a widget with its versions.
+
+    For a version, or an npm range of them such as acme/clock@1.x, and with --long, also the URL,
+    hash, license and permissions of each version.
+    """
+    target = resolve_name(target)
+    row = get_widget(target)
     with database().read() as connection:
         shown = read_document(connection, row)
+    latest = json_sql.latest_version(shown["versions"])
+    if target.version is not None:
+        numbers = {version["version"] for version in get_versions(target)}
+        shown["versions"] = [entry for entry in shown["versions"] if entry["version"] in numbers]
     if json_output:
         click.echo(format_json(shown))
         return
     fields = shown["widget"]
-    click.echo(f"{replace_unprintable(fields['displayName'])} ({widget})")
-    for label, value in (
-        ("description", fields["description"]),
-        ("icon", fields["icon"]),
-        ("official", {True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]]),
-        ("listed", "yes" if fields["listed"] else "no: unlisted"),
-        ("installs", "unknown" if fields["downloadCount"] is None else fields["downloadCount"]),
-        ("created", fields["createdAt"]),
-    ):
+    path = f"{target.scope}/{target.name}"
+    click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
+    print_fields(
+        description=fields["description"],
+        icon=fields["icon"],
+        official={True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]],
+        listed="yes" if fields["listed"] else "no: unlisted",
+        installs="unknown" if fields["downloadCount"] is None else fields["downloadCount"],
+        created=fields["createdAt"],
+    )
+    if target.version is not None or long_output:
+        for entry in shown["versions"]:
+            click.echo(f"\n{path}@{entry['version']}")
+            print_version(entry, fields, latest)
+    elif shown["versions"]:
+        click.echo()
+        click.echo("\n".join(format_versions(shown["versions"], latest)))
+
+
+def print_fields(**values: object) -> None:
+    """Print each value on a line with its label; null is printed as none."""
+    for label, value in values.items():
         text = "none" if value is None else replace_unprintable(str(value))
         click.echo(f"  {label + ':':13}{text}")
-    if shown["versions"]:
-        click.echo()
-        click.echo("\n".join(format_versions(shown["versions"])))
 
 
-def format_versions(versions: list[Json]) -> list[str]:
+def print_version(entry: Json, widget: Json, latest: str | None) -> None:
+    """Print all fields of a version, except optional ones that are null or as in the widget."""
+    sizes = ("{w} by {h}".format(**entry[key]) for key in ("minSize", "maxSize"))
+    optional = {
+        "config": "configVersion",
+        "name": "displayName",
+        "description": "description",
+        "icon": "icon",
+        "notes": "releaseNotes",
+    }
+    print_fields(
+        marks=version_marks(entry, latest) or None,
+        published=entry["publishedAt"],
+        sdk=entry["sdkVersion"] or '""',
+        url=entry["bundleUrl"],
+        bytes=entry["bundleSize"],
+        sha256=entry["sha256Hash"],
+        license=entry["license"],
+        permissions=", ".join(entry["permissions"]) or None,
+        size=" to ".join(sizes),
+        **{
+            label: entry[key]
+            for label, key in optional.items()
+            if entry[key] not in (None, widget.get(key))
+        },
+    )
+
+
+def format_versions(versions: list[Json], latest: str | None) -> list[str]:
     """Return the lines of the table of versions."""
-    latest = json_sql.latest_version(versions)
     cells = [
         [
             entry["version"],

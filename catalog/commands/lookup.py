@@ -34,13 +34,29 @@ def get_widget(target: WidgetName) -> sqlite3.Row:
     return row
 
 
+def resolve_name(target: WidgetName) -> WidgetName:
+    """Return the target without a version if the @ belongs to the name of an existing widget."""
+    if target.version is None:
+        return target
+    whole_name = f"{target.name}@{target.version}"
+    # No name has unprintable characters, and SQLite takes no lone surrogates.
+    if whole_name.isprintable() and find_widget(target.scope, whole_name):
+        return WidgetName(target.scope, whole_name)
+    return target
+
+
+def is_version_or_range(text: str) -> bool:
+    """Return whether the text after an @ can name versions."""
+    return bool(text) and (is_version(text) or is_range(text))
+
+
 def get_versions(target: WidgetName) -> list[sqlite3.Row]:
     """Return the rows of one version, or of all in a range; raise CommandError if there is none."""
     get_widget(target)
     requested = target.version or ""
-    if not requested or not (is_version(requested) or is_range(requested)):
+    if not is_version_or_range(requested):
         raise CommandError(f"{quoted(requested)} is neither a version nor a range of versions.")
-    rows = _all_versions(target)
+    rows = find_versions(target)
     if is_version(requested):
         matches = [row for row in rows if row["version"] == requested]
     else:
@@ -58,12 +74,23 @@ def get_version(target: WidgetName) -> sqlite3.Row:
     return row
 
 
-def print_latest(target: WidgetName) -> None:
-    """Print which version of the widget is the latest now."""
-    latest = json_sql.latest_version(_all_versions(target))
-    print_status(f"The latest version of {target.scope}/{target.name} is now {latest or 'none'}.")
+def find_latest(target: WidgetName) -> str | None:
+    """Return the latest version of the widget, or None."""
+    return json_sql.latest_version(find_versions(target))
 
 
-def _all_versions(target: WidgetName) -> list[sqlite3.Row]:
+def print_latest(
+    target: WidgetName, before: str | None, after: str | None, *, dry_run: bool = False
+) -> None:
+    """Print which version of the widget is the latest now, if it is another one than before."""
+    if after != before:
+        verb = "would be" if dry_run else "is now"
+        print_status(
+            f"The latest version of {target.scope}/{target.name} {verb} {after or 'none'}."
+        )
+
+
+def find_versions(target: WidgetName) -> list[sqlite3.Row]:
+    """Return the rows of all versions of the widget, newest first."""
     with database().read() as connection:
         return connection.execute(FIND_VERSIONS, target._asdict()).fetchall()

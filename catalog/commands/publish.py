@@ -18,10 +18,10 @@ from catalog.commands.base import (
     print_status,
     setting,
 )
-from catalog.commands.lookup import find_widget, print_latest
+from catalog.commands.lookup import find_latest, find_widget, print_latest
 from catalog.commands.terminal import format_json
 from catalog.documents import MAX_VERSIONS, Document, Json, Row
-from catalog.files.manifests import build_document, find_differences
+from catalog.files.manifests import build_document, find_differences, find_warnings
 from catalog.store import json_sql, mirror_writes, writes
 from catalog.store.sqlite import Statement
 from catalog.validators import check_identifier
@@ -48,23 +48,29 @@ def publish(
     MANIFEST is a JSON object that describes the version: scope, name, version, displayName,
     sdkVersion and the optional fields of a version. BUNDLE is its JavaScript file. The first
     version creates the widget; in later ones displayName, description and icon belong to the
-    version only. With --store no CDN is needed: without another URL, the URL of the bundle is below
-    CATALOG_PUBLIC_URL.
+    version only. With --store neither a CDN nor a URL is needed: responses contain the URL of the
+    bundle at this service.
     """
     if {getattr(file, "name", STDIN) for file in (manifest, bundle)} == {STDIN}:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
-    url_template = choose_url_template(bundle_url, store)
     manifest_json = read_manifest(manifest)
     existing = find_manifest_widget(manifest_json)
     content = bundle.read()
     display_name = existing["display_name"] if existing else None
+    given_url = bundle_url or setting("BUNDLE_URL")
+    url_template = given_url or (served_url_template() if store else None)
     document = build_document(manifest_json, content, url_template, display_name)
+    if not content:
+        raise CommandError(f"The bundle {bundle.name} is empty.")
     (version,) = document.versions
     target = WidgetName(document.widget["scope"], document.widget["name"], version["version"])
 
-    is_new = not is_published(target, document)
+    is_new = not is_published(target, document, compare_url=bool(given_url))
+    latest = find_latest(target)
     if is_new:
         check_version_limit(target)
+        for warning in find_warnings(document, is_new_widget=existing is None):
+            print_status(f"Warning: {warning}.")
     if is_new and dry_run:
         click.echo(format_json(stored_document(existing, document)))
         return
@@ -76,22 +82,25 @@ def publish(
     if is_new:
         if existing:
             print_unchanged(existing, document)
-        print_latest(target)
+        print_latest(target, latest, find_latest(target))
 
 
-def choose_url_template(option: str | None, store: bool) -> str:
-    """Return the URL template of the option or the settings; raise CommandError if there is none.
+# Clients cannot connect to these.
+WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
 
-    The default for a stored bundle is its URL at this service.
+
+def served_url_template() -> str:
+    """Return the URL template of bundles at this service.
+
+    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
     """
-    template: str = option or setting("BUNDLE_URL")
-    public_url: str = setting("PUBLIC_URL")
-    if not template and store and public_url:
-        return f"{public_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
-    if not template:
-        settings = "CATALOG_BUNDLE_URL or CATALOG_PUBLIC_URL" if store else "CATALOG_BUNDLE_URL"
-        raise CommandError(f"The bundle has no URL: use --bundle-url or set {settings}.")
-    return template
+    host, port = setting("HOST"), setting("PORT")
+    if host in WILDCARD_HOSTS:
+        host = "localhost"
+    if ":" in host:
+        host = f"[{host}]"
+    base_url = setting("PUBLIC_URL") or f"http://{host}" + (f":{port}" if port else "")
+    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
 def read_manifest(file: BinaryIO) -> Any:
@@ -221,7 +230,7 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 """
 
 
-def is_published(target: WidgetName, document: Document) -> bool:
+def is_published(target: WidgetName, document: Document, *, compare_url: bool = True) -> bool:
     """Return whether the same version is stored.
 
     Raise CommandError if it is stored, or was deleted, with other content.
@@ -237,7 +246,7 @@ def is_published(target: WidgetName, document: Document) -> bool:
                 "one cached, so publish this one as a new version."
             )
         return False
-    differences = find_differences(stored, document.versions[0])
+    differences = find_differences(stored, document.versions[0], compare_url=compare_url)
     if differences:
         raise CommandError(
             f"{target} is published already with a different {', '.join(differences)}; "

@@ -14,6 +14,7 @@ from catalog.documents import (
     check_document,
 )
 from catalog.text import quoted
+from catalog.validators import is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
@@ -23,8 +24,12 @@ VERSION_KEYS = (
 MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS)
 
 
+# Any valid URL, to find the problems of the manifest before those of the bundle's URL.
+ANY_URL = "https://cdn.example.com/"
+
+
 def build_document(
-    manifest: object, bundle: bytes, url_template: str, existing_display_name: str | None
+    manifest: object, bundle: bytes, url_template: str | None, existing_display_name: str | None
 ) -> Document:
     """Return the document of a version that is published now; raise DocumentError if invalid.
 
@@ -42,21 +47,19 @@ def build_document(
             ]
         )
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
-    version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest}
-    return _check(
-        {
-            "widget": widget | {"displayName": existing_display_name or widget.get("displayName")},
-            "versions": [
-                version
-                | {
-                    "bundleUrl": _fill_template(url_template, manifest),
-                    "bundleSize": len(bundle),
-                    "sha256Hash": hashlib.sha256(bundle).hexdigest(),
-                    "publishedAt": datetime.now(UTC).isoformat(),
-                }
-            ],
-        }
-    )
+    widget["displayName"] = existing_display_name or widget.get("displayName")
+    version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest} | {
+        "bundleSize": len(bundle),
+        "sha256Hash": hashlib.sha256(bundle).hexdigest(),
+        "publishedAt": datetime.now(UTC).isoformat(),
+    }
+    _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}]})
+    if not url_template:
+        raise DocumentError(
+            ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
+        )
+    bundle_url = _fill_template(url_template, manifest)
+    return _check({"widget": widget, "versions": [version | {"bundleUrl": bundle_url}]})
 
 
 def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
@@ -86,15 +89,39 @@ def _check(document: Row) -> Document:
     return checked
 
 
+USUAL_NAME = re.compile("[a-z0-9._-]+")
+
+
+def find_warnings(document: Document, *, is_new_widget: bool) -> list[str]:
+    """Return what is valid but unusual in a document to be published.
+
+    The name of an existing widget cannot change, so it gets no warning.
+    """
+    (version,) = document.versions
+    names = {key: document.widget[key] for key in ("scope", "name") if is_new_widget}
+    warnings = [
+        f"{key} {quoted(name)} has characters other than [a-z0-9._-], which clients may not expect"
+        for key, name in names.items()
+        if not USUAL_NAME.fullmatch(name)
+    ]
+    if version["icon"] is not None and not is_icon_name(version["icon"]):
+        warnings.append(
+            f"icon {quoted(version['icon'])} is not of the form set:name, such as mdi:clock"
+        )
+    return warnings
+
+
 # Columns that other commands change, and the time of publishing.
 MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
 SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
 KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
 
 
-def find_differences(stored: Mapping[str, object], published: Row) -> list[str]:
+def find_differences(
+    stored: Mapping[str, object], published: Row, *, compare_url: bool
+) -> list[str]:
     """Return the keys in which a version to be published differs from the stored one."""
-    columns = published.keys() - MUTABLE_COLUMNS
+    columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
     return sorted(
         {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
     )

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 from catalog.documents import Json
 from catalog.text import quoted
+from catalog.validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
@@ -34,7 +35,6 @@ ATTRIBUTES = {
 LOCAL_REFERENCE = re.compile(r"url\(#([\w.-]+)\)", re.ASCII)
 COLOUR = re.compile(r"(?:rgb|hsl)a?\([\d\s.,%/]*\)", re.ASCII)
 TRANSFORMS = ("transform", "gradientTransform")
-ICON_NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 VIEW_BOX_KEYS = ("left", "top", "width", "height")
 # Length of prefix:name.
 MAX_ICON_LENGTH = 128
@@ -56,9 +56,9 @@ def icon_svg(icon: str | None, directory: str, *, name: str, seed: str) -> str:
 @lru_cache(maxsize=4096)
 def find_icon(icon: str, directory: str) -> str | None:
     """Return the SVG element of prefix:name from the directory or the built-in set, if known."""
-    prefix, _, name = icon.partition(":")
-    if not (ICON_NAME.fullmatch(prefix) and ICON_NAME.fullmatch(name)):
+    if not is_icon_name(icon):
         return None
+    prefix, _, name = icon.partition(":")
     folders = [Path(directory), BUILT_IN_ICONS] if directory else [BUILT_IN_ICONS]
     for folder in folders:
         try:

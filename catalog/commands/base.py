@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 from flask import Blueprint, Flask, current_app
 
+from catalog.data_files import DataFileError
 from catalog.documents import Document, DocumentError
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
@@ -54,7 +55,14 @@ class Command(click.Command):
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
             raise CommandError(f"{file}{error.strerror}.") from error
-        except (DatabaseError, CatalogFileError, DocumentError, PackError, sqlite3.Error) as error:
+        except (
+            CatalogFileError,
+            DataFileError,
+            DatabaseError,
+            DocumentError,
+            PackError,
+            sqlite3.Error,
+        ) as error:
             raise CommandError(str(error)) from error
 
 

@@ -17,13 +17,12 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
+from catalog.data_files import find_data_file
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
 from catalog.text import plural
-
-DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
 
 
 @command("init")
@@ -39,7 +38,7 @@ def init(demo: bool) -> None:
         return
     documents = []
     if demo:
-        with DEMO.open("rb") as file:
+        with find_data_file("seed/demo.jsonl").open("rb") as file:
             documents = read_catalog([file])
     database().create(writes.put_documents(documents))
     print_status(f"Created {database().name} with {format_counts(documents)}.")

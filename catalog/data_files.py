@@ -10,9 +10,9 @@ class DataFileError(Exception):
 
 
 def find_data_file(name: str) -> Path:
-    """Return the path of a file, given relative to the top of a checkout; raise DataFileError.
+    """Return the path of a file; raise DataFileError if it is missing.
 
-    An installed package contains the file; in a checkout it is beside the package.
+    It is in the package or, as schema.sql and the demo catalog of a checkout, beside it.
     """
     for path in (PACKAGE / name, PACKAGE.parent / name):
         if path.is_file():

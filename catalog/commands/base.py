@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from flask import Blueprint, Flask, current_app
@@ -20,6 +20,9 @@ from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
 from catalog.validators import check_identifier, check_text
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 commands = Blueprint("commands", __name__, cli_group=None)
 
@@ -93,6 +96,11 @@ def application() -> Flask:
 def setting(name: str) -> Any:
     """Return the value of a setting; its name has no CATALOG_ prefix."""
     return application().config[name]
+
+
+def program() -> str:
+    """Return the name of the program that the operator runs, for advice in messages."""
+    return str(setting("PROGRAM"))
 
 
 def database() -> Database:
@@ -190,6 +198,15 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
             )
         except ValueError:
             self.fail(f"{quoted(value)} is not of the form {self.name}.", parameter, context)
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Return the widgets or versions of the database that begin with the text."""
+        # Only a shell that completes a line needs it.
+        from catalog.commands.completion import complete_name
+
+        return complete_name(context, incomplete, with_version=self.with_version)
 
 
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]

@@ -36,6 +36,11 @@ def init(demo: bool) -> None:
         database().check()
         print_status(f"{database().name} exists already.")
         return
+    create_database(demo)
+
+
+def create_database(demo: bool) -> None:
+    """Create the database, empty or with the demo catalog."""
     documents = []
     if demo:
         with find_data_file("seed/demo.jsonl").open("rb") as file:

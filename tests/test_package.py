@@ -12,22 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import DEMO, ROOT
 
 from catalog import __version__
 
 pytest.importorskip("build", reason="build is not installed: make .venv/dev installs it.")
 pytest.importorskip("hatchling", reason="hatchling is not installed: make .venv/dev installs it.")
 
-DATA_FILES = {
-    "catalog/schema.sql": ROOT / "schema.sql",
-    "catalog/seed/demo.jsonl": ROOT / "seed" / "demo.jsonl",
-    **{
-        str(path.relative_to(ROOT)): path
-        for path in (ROOT / "catalog" / "web").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    },
-}
+FOLDERS = ("catalog", "pytest_widget_catalog")
 # Neither the settings nor the modules of the process that runs the tests.
 ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
 
@@ -79,12 +71,17 @@ def without_schema(programs: Path) -> Iterator[None]:
 
 
 def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
-    code = [path for name in ("catalog", "pytest_widget_catalog") for path in ROOT.glob(f"{name}/")]
-    modules = {str(path.relative_to(ROOT)): path for each in code for path in each.rglob("*.py")}
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    expected = {
+        str(path.relative_to(ROOT)): path.read_bytes()
+        for path in files
+        if "__pycache__" not in path.parts
+    }
+    expected["catalog/schema.sql"] = (ROOT / "schema.sql").read_bytes()
+    expected["catalog/seed/demo.jsonl"] = DEMO.read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     installed = {name: body for name, body in contents.items() if ".dist-info/" not in name}
-    expected = {name: path.read_bytes() for name, path in {**modules, **DATA_FILES}.items()}
     assert installed.keys() == expected.keys()
     assert installed == expected
 

@@ -132,6 +132,12 @@ def test_a_missing_database_is_created_with_the_program_that_was_run(tmp_path: P
     assert (result.exit_code, result.stderr) == (1, message)
 
 
+def test_advice_names_the_program_that_was_run(database: Path) -> None:
+    result = run_program(database, "deprecate", "acme/clock@*", "")
+    message = "Error: The message is empty; widget-catalog undeprecate removes a warning.\n"
+    assert (result.exit_code, result.stderr) == (1, message)
+
+
 def test_an_invalid_setting_is_one_sentence() -> None:
     result = CliRunner().invoke(cli, ["list"], env={"CATALOG_PORT": "x"})
     message = "Error: CATALOG_PORT must be a whole number from 0 to 65535, not 'x'.\n"

@@ -13,6 +13,7 @@ from catalog.commands.base import (
     confirm,
     database,
     print_status,
+    program,
 )
 from catalog.commands.lookup import (
     find_widget,
@@ -63,7 +64,7 @@ def deprecate(versions: tuple[WidgetName, ...], message: str) -> None:
     matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
     if not message:
-        raise CommandError("The message is empty; flask undeprecate removes a warning.")
+        raise CommandError(f"The message is empty; {program()} undeprecate removes a warning.")
     if "/" in message and is_version(message.rpartition("@")[2]):
         raise click.UsageError("The MESSAGE is missing at the end.")
     set_deprecation(versions, message, "Deprecated", "already has this warning")
@@ -183,7 +184,8 @@ def delete(target: WidgetName, yes: bool) -> None:
         question = f"Delete {target}, its versions and its install count permanently?"
     else:
         statements = writes.delete_version(get_version(target)["id"])
-        question = f"Delete {target} permanently? (flask yank withdraws it and keeps it readable.)"
+        hint = f"{program()} yank withdraws it and keeps it readable."
+        question = f"Delete {target} permanently? ({hint})"
     confirm(question, yes)
     database().write(statements)
     print_status(f"Deleted {target}.")

@@ -106,7 +106,7 @@ def _with_progress(
 def export(file: str) -> None:
     """Write the catalog to a file.
 
-    Without FILE it goes to standard output; flask import reads it back.
+    Without FILE it goes to standard output; the command import reads it back.
     """
     with database().read() as connection, open_output(file) as output:
         for line in catalog_lines(connection):

@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench bench-quick screenshots lint audit format clean
+.PHONY: help run test torture bench bench-quick screenshots lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +48,15 @@ format: .venv/dev  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Without isolation: hatchling is installed from the requirements too, with its hash.
+dist: .venv/dev  ## Build the sdist and the wheel, and check them
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
 clean:  ## Remove everything that the other targets created, except databases
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf bench/.venv bench/node_modules bench/.work
+	rm -rf bench/.venv bench/node_modules bench/.work dist
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'

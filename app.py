@@ -7,7 +7,6 @@ import click
 from flask import Flask
 
 from catalog import application
-from catalog.serving.server import serve
 from catalog.settings import SettingError
 
 __all__ = ["create_app"]
@@ -25,6 +24,9 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
 
 
 if __name__ == "__main__":
+    # The commands do not need it.
+    from catalog.serving.server import serve
+
     try:
         serve(create_app())
     except (SettingError, click.ClickException) as error:

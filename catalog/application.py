@@ -1,5 +1,6 @@
 """The application factory, the error responses, and what holds for every request."""
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Mapping
@@ -24,7 +25,13 @@ from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
 from catalog.serving.proxies import TrustedProxy
-from catalog.settings import DEFAULTS, parse_settings, trusted_networks
+from catalog.settings import (
+    DEFAULTS,
+    parse_settings,
+    trusted_networks,
+    trusts_unix_sockets,
+    warn_of_unknown_settings,
+)
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
@@ -96,22 +103,27 @@ class JsonProvider(DefaultJSONProvider):
     ensure_ascii = False
 
 
-def create_app(settings: Mapping[str, object] | None = None) -> Flask:
+def create_app(settings: Mapping[str, object] | None = None, *, program: str = "flask") -> Flask:
     """Return a service on one database; raise SettingError if a setting is invalid.
 
-    The settings in the argument take precedence over those in the environment.
+    The settings in the argument take precedence over those in the environment. Messages that
+    advise a command name the program.
     """
+    warn_of_unknown_settings(os.environ)
     app = CatalogApp(__name__)
     app.config.from_mapping(DEFAULTS)
     # As text: by default Flask parses JSON, and a database named 1 would become a number.
     app.config.from_prefixed_env("CATALOG", loads=str)
     app.config.from_mapping(settings or {})
     parse_settings(app.config)
+    app.config["PROGRAM"] = program
     app.json = JsonProvider(app)
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
-    app.extensions["database"] = database = Database(app.config["DATABASE"])
+    app.extensions["database"] = database = Database(
+        app.config["DATABASE"], create_command=f"{program} init"
+    )
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
@@ -122,8 +134,12 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
     app.after_request(add_nosniff)
-    if proxies := trusted_networks(app.config["TRUSTED_PROXY"]):
-        app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
+    proxies = app.config["TRUSTED_PROXY"]
+    networks, unix = trusted_networks(proxies), trusts_unix_sockets(proxies)
+    if networks or unix:
+        app.wsgi_app = TrustedProxy(  # type: ignore[method-assign]
+            app.wsgi_app, networks, trusts_unix_sockets=unix
+        )
     return app
 
 

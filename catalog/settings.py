@@ -3,16 +3,23 @@
 The factory reads each from the environment as CATALOG_NAME, or from its argument as NAME.
 """
 
+import logging
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
 from catalog.semver_ranges import is_version
-from catalog.text import quoted
+from catalog.text import escape_unprintable, quoted
 from catalog.validators import check_http_url
+
+# In CATALOG_TRUSTED_PROXY: the clients of Unix sockets, which have no address.
+UNIX = "unix"
+
+logger = logging.getLogger(__name__)
 
 
 class SettingError(ValueError):
@@ -47,11 +54,11 @@ def parse_required(text: str) -> str:
     return text
 
 
-def parse_networks(text: str) -> str:
+def parse_proxies(text: str) -> str:
     try:
         trusted_networks(text)
     except ValueError:
-        raise ValueError("addresses or networks with commas between") from None
+        raise ValueError("addresses, networks or unix, with commas between") from None
     return text
 
 
@@ -129,8 +136,8 @@ SETTINGS = (
     Setting(
         "TRUSTED_PROXY",
         "",
-        "addresses or networks whose X-Forwarded- headers are trusted, separated by commas",
-        parse_networks,
+        "addresses, networks or unix, with commas between, whose X-Forwarded- headers are trusted",
+        parse_proxies,
     ),
     Setting(
         "LOG_LEVEL",
@@ -175,6 +182,24 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
             config[setting.name] = value
 
 
+def warn_of_unknown_settings(environment: Iterable[str]) -> None:
+    """Log each variable that has the form of a setting but is none, with the nearest setting."""
+    names = (name for name in environment if name.startswith("CATALOG_"))
+    for name in sorted({name.removeprefix("CATALOG_") for name in names} - set(DEFAULTS)):
+        nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
+        advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
+        logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
+
+
 def trusted_networks(text: str) -> list[IPv4Network | IPv6Network]:
-    """Return the addresses and networks in the text, separated by commas; raise ValueError."""
-    return [ip_network(part.strip()) for part in text.split(",") if part.strip()]
+    """Return the networks in the text of CATALOG_TRUSTED_PROXY; raise ValueError."""
+    return [ip_network(part) for part in _split(text) if part != UNIX]
+
+
+def trusts_unix_sockets(text: str) -> bool:
+    """Return whether the text of CATALOG_TRUSTED_PROXY names the clients of Unix sockets."""
+    return UNIX in _split(text)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -102,7 +102,8 @@ def test_standard_output_is_only_data_and_quiet_drops_the_rest(app: Flask, name:
 
 def test_quiet_prints_errors(app: Flask) -> None:
     result = run_line(app, "unlist -q acme/klock")
-    assert (result.exit_code, result.stderr) == (1, "Error: There is no widget acme/klock.\n")
+    message = "There is no widget acme/klock. Did you mean acme/clock?"
+    assert (result.exit_code, result.stderr) == (1, f"Error: {message}\n")
 
 
 @pytest.mark.parametrize("name", [*LINES, *NETWORK_COMMANDS])

@@ -193,7 +193,9 @@ def test_the_readme_is_short_and_links_every_page() -> None:
 def test_the_readme_names_every_folder() -> None:
     (tree,) = blocks(page("README.md"), "text")
     packages = [path.parent for path in (ROOT / "catalog").glob("*/__init__.py")]
-    folders = {"catalog", "seed", "tests", "bench", "docs"} | {path.name for path in packages}
+    folders = {"catalog", "pytest_widget_catalog", "seed", "tests", "bench", "docs"} | {
+        path.name for path in packages
+    }
     assert set(re.findall(r"^ *(\w+)/ +\S", tree, re.MULTILINE)) == folders
 
 

@@ -323,14 +323,15 @@ WIDGET_COMMANDS = ["unlist {}", "relist {}", "official {}", "unofficial {}", "de
 
 @pytest.mark.parametrize("line", [*WIDGET_COMMANDS, "delete {} --yes"])
 def test_missing_widget_is_an_error_that_names_it(app: Flask, line: str) -> None:
-    assert failure(app, line.format("acme/klock")) == "There is no widget acme/klock."
+    message = failure(app, line.format("acme/klock"))
+    assert message == "There is no widget acme/klock. Did you mean acme/clock?"
 
 
 @pytest.mark.parametrize("line", VERSION_COMMANDS)
 def test_missing_version_is_an_error_that_names_it(app: Flask, line: str) -> None:
     message = failure(app, line.format("acme/clock@3.0.0"))
     assert message == "There is no version acme/clock@3.0.0."
-    assert failure(app, line.format("acme/klock@3.0.0")) == "There is no widget acme/klock."
+    assert failure(app, line.format("acme/other@3.0.0")) == "There is no widget acme/other."
 
 
 ERRORS = {

@@ -340,7 +340,7 @@ def test_every_widget_that_can_be_stored_can_be_shown(app_with: AppWith, path: s
 
 def test_show_of_a_missing_widget_is_an_error(app_with: AppWith) -> None:
     result = run(app_with(CLOCK), "show", "acme/Clock")
-    assert error_message(result) == "There is no widget acme/Clock."
+    assert error_message(result) == "There is no widget acme/Clock. Did you mean acme/clock?"
 
 
 @pytest.mark.parametrize("argument", ["clock", "acme/", "acme/clock/x", ""])

@@ -123,7 +123,7 @@ def test_retries_share_one_deadline(server: FakeUpstream, monkeypatch: pytest.Mo
 def test_command_reports_the_deadline(
     mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr("catalog.commands.mirror.Upstream", partial(Upstream, max_seconds=SECONDS))
+    monkeypatch.setattr("catalog.mirror.upstream.Upstream", partial(Upstream, max_seconds=SECONDS))
     upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"tick")))
     upstream.fail(path, trickle(b"", b"HTTP/1.1 100 Continue\r\n\r\n"))
     result = run_mirror(mirror_app, upstream.url, "--bundles")

@@ -77,6 +77,20 @@ def test_a_trusted_proxy_may_have_an_ipv6_address() -> None:
     assert get_echo("2001:db8::/32", "2001:db8::1", **FORWARDED_HEADERS) == FORWARDED
 
 
+@pytest.mark.parametrize(
+    ("proxy", "prefix"),
+    [("unix", "/catalog"), ("192.0.2.1, unix", "/catalog"), ("192.0.2.1", ""), ("0.0.0.0/0", "")],
+)
+def test_headers_over_a_unix_socket_are_applied_only_if_unix_is_trusted(
+    proxy: str, prefix: str
+) -> None:
+    assert get_echo(proxy, client="", **FORWARDED_HEADERS)[3] == prefix
+
+
+def test_trusting_unix_sockets_trusts_no_address() -> None:
+    assert get_echo("unix", **FORWARDED_HEADERS) == DIRECT
+
+
 def test_a_proxy_without_the_headers_changes_nothing() -> None:
     assert get_echo("192.0.2.1") == DIRECT
 

@@ -139,7 +139,10 @@ def test_a_port_in_use_is_named(
     database = create_catalog(tmp_path / "mine.db")
     message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_PORT=used_port)
     address = f"CATALOG_HOST 127.0.0.1 with CATALOG_PORT {used_port}"
-    assert message == f"Error: {address} cannot be served on: Address already in use.\n"
+    assert (
+        message
+        == f"Error: {address} cannot be served on: Address already in use; set another port.\n"
+    )
 
 
 def make_text(path: Path) -> None:

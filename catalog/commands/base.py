@@ -5,11 +5,12 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from flask import Blueprint, Flask, current_app
 
+from catalog.data_files import DataFileError
 from catalog.documents import Document, DocumentError
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
@@ -19,6 +20,9 @@ from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
 from catalog.validators import check_identifier, check_text
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 commands = Blueprint("commands", __name__, cli_group=None)
 
@@ -54,7 +58,14 @@ class Command(click.Command):
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
             raise CommandError(f"{file}{error.strerror}.") from error
-        except (DatabaseError, CatalogFileError, DocumentError, PackError, sqlite3.Error) as error:
+        except (
+            CatalogFileError,
+            DataFileError,
+            DatabaseError,
+            DocumentError,
+            PackError,
+            sqlite3.Error,
+        ) as error:
             raise CommandError(str(error)) from error
 
 
@@ -85,6 +96,11 @@ def application() -> Flask:
 def setting(name: str) -> Any:
     """Return the value of a setting; its name has no CATALOG_ prefix."""
     return application().config[name]
+
+
+def program() -> str:
+    """Return the name of the program that the operator runs, for advice in messages."""
+    return str(setting("PROGRAM"))
 
 
 def database() -> Database:
@@ -186,6 +202,15 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
         if self.with_version is False and at:
             self.fail(f"{problem}.", parameter, context)
         return target
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Return the widgets or versions of the database that begin with the text."""
+        # Only a shell that completes a line needs it.
+        from catalog.commands.completion import complete_name
+
+        return complete_name(context, incomplete, with_version=self.with_version)
 
 
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]

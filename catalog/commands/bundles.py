@@ -68,8 +68,8 @@ def gc(release: bool, dry_run: bool) -> None:
 def pack(file: str) -> None:
     """Write the catalog and its bundles to one file.
 
-    flask unpack makes a catalog of FILE on a machine without a network. FILE is a tar archive, and
-    the same catalog gives the same bytes.
+    The command unpack makes a catalog of FILE on a machine without a network. FILE is a tar
+    archive, and the same catalog gives the same bytes.
     """
     with (
         bundles().locked(),

@@ -18,6 +18,7 @@ from catalog.commands.base import (
     confirm,
     database,
     print_status,
+    program,
 )
 from catalog.commands.lookup import (
     find_latest,
@@ -116,7 +117,7 @@ def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bo
     if not versions:
         raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
-        raise CommandError("The message is empty; flask undeprecate removes a warning.")
+        raise CommandError(f"The message is empty; {program()} undeprecate removes a warning.")
     set_deprecation(versions, message, DEPRECATED, dry_run)
 
 
@@ -258,7 +259,8 @@ def delete(target: WidgetName, yes: bool) -> None:
         question = f"Delete {target}, its versions and its install count permanently?"
     else:
         statements = writes.delete_version(get_version(target)["id"])
-        question = f"Delete {target} permanently? (flask yank withdraws it and keeps it readable.)"
+        hint = f"{program()} yank withdraws it and keeps it readable."
+        question = f"Delete {target} permanently? ({hint})"
     confirm(question, yes)
     database().write(statements)
     print_status(f"Deleted {target}.")

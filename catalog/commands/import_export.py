@@ -17,13 +17,12 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
+from catalog.data_files import find_data_file
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
 from catalog.text import plural
-
-DEMO = Path(__file__).parent.parent.parent / "seed" / "demo.jsonl"
 
 
 @command("init")
@@ -37,9 +36,14 @@ def init(demo: bool) -> None:
         database().check()
         print_status(f"{database().name} exists already.")
         return
+    create_database(demo)
+
+
+def create_database(demo: bool) -> None:
+    """Create the database, empty or with the demo catalog."""
     documents = []
     if demo:
-        with DEMO.open("rb") as file:
+        with find_data_file("seed/demo.jsonl").open("rb") as file:
             documents = read_catalog([file])
     database().create(writes.put_documents(documents))
     print_status(f"Created {database().name} with {format_counts(documents)}.")
@@ -105,7 +109,7 @@ COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version
 def export(file: str) -> None:
     """Write the catalog to a file.
 
-    Without FILE it goes to standard output; flask import reads it back.
+    Without FILE it goes to standard output; the command import reads it back.
     """
     with database().read() as connection, open_output(file) as output:
         widgets, versions = connection.execute(COUNT_ALL).fetchone()

@@ -1,6 +1,7 @@
 """Rows of the widgets and versions that a command's arguments name."""
 
 import sqlite3
+from difflib import get_close_matches
 
 from catalog.commands.base import CommandError, WidgetName, database, print_status
 from catalog.semver_ranges import is_range, is_version, satisfies
@@ -10,6 +11,9 @@ from catalog.text import quoted
 FIND_WIDGET = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
 """
+
+NAMES_OF_SCOPE = "SELECT name FROM widget WHERE scope = :scope ORDER BY name"
+SCOPES_OF_NAME = "SELECT scope FROM widget WHERE name = :name ORDER BY scope"
 
 FIND_VERSIONS = f"""
 SELECT version.*, scope, name FROM version JOIN widget ON widget.id = widget_id
@@ -30,7 +34,9 @@ def get_widget(target: WidgetName) -> sqlite3.Row:
     """Return the row of the widget; raise CommandError if there is none."""
     row = find_widget(target.scope, target.name)
     if row is None:
-        raise CommandError(f"There is no widget {target.scope}/{target.name}.")
+        message = f"There is no widget {target.scope}/{target.name}."
+        suggestion = _nearest_widget(target)
+        raise CommandError(f"{message} Did you mean {suggestion}?" if suggestion else message)
     return row
 
 
@@ -48,6 +54,18 @@ def resolve_name(target: WidgetName) -> WidgetName:
 def is_version_or_range(text: str) -> bool:
     """Return whether the text after an @ can name versions."""
     return bool(text) and (is_version(text) or is_range(text))
+
+
+def _nearest_widget(target: WidgetName) -> str | None:
+    """Return the widget that differs a little in its name, or else in its scope; or None."""
+    with database().read() as connection:
+        names = [row[0] for row in connection.execute(NAMES_OF_SCOPE, target._asdict())]
+        scopes = [row[0] for row in connection.execute(SCOPES_OF_NAME, target._asdict())]
+    for name in get_close_matches(target.name, names, n=1, cutoff=0.7):
+        return f"{target.scope}/{name}"
+    for scope in get_close_matches(target.scope, scopes, n=1, cutoff=0.7):
+        return f"{scope}/{target.name}"
+    return None
 
 
 def get_versions(target: WidgetName) -> list[sqlite3.Row]:

@@ -7,6 +7,7 @@ import click
 
 from catalog.commands.base import (
     CommandError,
+    ValidatedType,
     application,
     bundles,
     command,
@@ -14,8 +15,9 @@ from catalog.commands.base import (
     database,
     print_status,
 )
+from catalog.commands.import_export import create_database
 from catalog.commands.terminal import replace_unprintable
-from catalog.serving import server
+from catalog.settings import parse_required
 from catalog.store import backups
 from catalog.store.integrity import check_bundles, check_catalog
 from catalog.text import plural
@@ -69,6 +71,53 @@ def print_moved(damaged: Path | None) -> None:
 
 
 @command("serve")
-def serve() -> None:
-    """Serve the catalog."""
-    server.serve(application())
+@click.option(
+    "--host",
+    type=ValidatedType("address", parse_required),
+    help="Address to listen on, in place of CATALOG_HOST.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port to listen on, in place of CATALOG_PORT; 0 picks a free one.",
+)
+@click.option(
+    "--unix",
+    "unix_path",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Listen on a Unix socket at this path instead.",
+)
+@click.option("--init", is_flag=True, help="Create an empty database if there is none.")
+@click.option("--demo", is_flag=True, help="Create it with the demo catalog if there is none.")
+@click.option(
+    "--print-json",
+    is_flag=True,
+    help="Print the address as one line of JSON: url, database, pid.",
+)
+def serve(
+    host: str | None,
+    port: int | None,
+    unix_path: Path | None,
+    init: bool,
+    demo: bool,
+    print_json: bool,
+) -> None:
+    """Serve the catalog.
+
+    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first.
+    """
+    # Waitress is imported only by the command that needs it.
+    from catalog.serving import server
+
+    if unix_path and (host, port) != (None, None):
+        raise click.UsageError("--unix cannot be combined with --host or --port.")
+    app = application()
+    if (init or demo) and not database().exists():
+        create_database(demo)
+    # Requests do not wait for a lock as long as commands do.
+    app.extensions["database"].on_wait = None
+    options = {"HOST": host, "PORT": port}
+    app.config.update({name: value for name, value in options.items() if value is not None})
+    server.serve(app, unix_path=unix_path, print_json=print_json)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,18 +19,27 @@ from catalog.commands.base import (
 )
 from catalog.commands.terminal import replace_unprintable
 from catalog.documents import MAX_PROBLEMS
-from catalog.mirror.bundles import BundleReport, download_bundles
-from catalog.mirror.sync import MirrorError, MirrorOptions, MirrorReport, mirror
-from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
 from catalog.text import plural
 from catalog.validators import check_identifier
+
+# Only this command needs urllib3, so its functions import what needs it.
+if TYPE_CHECKING:
+    from catalog.mirror.bundles import BundleReport
+    from catalog.mirror.sync import MirrorOptions, MirrorReport
 
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
 
 
+def check_upstream(url: str) -> str:
+    """Return the base URL of a server; raise ValueError with the rule."""
+    from catalog.mirror.upstream import upstream_url
+
+    return upstream_url(url)
+
+
 @command("mirror")
-@click.argument("url", type=ValidatedType("url", upstream_url))
+@click.argument("url", type=ValidatedType("url", check_upstream))
 @click.option(
     "--scope",
     "scopes",
@@ -60,6 +70,10 @@ def mirror_command(
     URL is the address of its service, such as https://widgets.example.com. Only what changed since
     the last run is transferred. Installs counted here are added to those of the upstream.
     """
+    from catalog.mirror.bundles import download_bundles
+    from catalog.mirror.sync import MirrorError, MirrorOptions, mirror
+    from catalog.mirror.upstream import Upstream, UpstreamError
+
     if database().exists():
         database().check()
     options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
@@ -85,7 +99,10 @@ def mirror_command(
 
 
 def print_report(
-    url: str, options: MirrorOptions, report: MirrorReport, bundle_report: BundleReport | None
+    url: str,
+    options: "MirrorOptions",
+    report: "MirrorReport",
+    bundle_report: "BundleReport | None",
 ) -> None:
     """Print the results; raise CommandError if anything failed."""
     print_failures(report.failures)

@@ -16,6 +16,7 @@ from catalog.commands.base import (
     command,
     database,
     print_status,
+    program,
     setting,
 )
 from catalog.commands.lookup import find_latest, find_widget, print_latest
@@ -194,10 +195,11 @@ def row_json(table: str, row: Row) -> Json:
 def print_unchanged(existing: sqlite3.Row, document: Document) -> None:
     """Print which properties of an existing widget a new version does not change."""
     if not existing["listed"]:
-        print_status(f"{document.path} is unlisted; flask relist shows it.")
+        print_status(f"{document.path} is unlisted; {program()} relist shows it.")
     if document.widget["is_official"] not in (None, existing["is_official"]):
         print_status(
-            "isOfficial is unchanged; use flask official or flask unofficial to change it."
+            f"isOfficial is unchanged; use {program()} official or {program()} unofficial to "
+            "change it."
         )
 
 

@@ -29,14 +29,23 @@ class Listener(TcpWSGIServer):
     # Accepted while no connection could be closed to make room for it.
     _waiting: NewConnection | None = None
 
-    def __init__(self, *args: Any, passed: socket.socket | None = None, **kwargs: Any) -> None:
-        """Listen on an address, given as sockinfo, or on a socket passed by systemd."""
-        self._is_passed = passed is not None
-        if passed is None:
+    def __init__(
+        self,
+        *args: Any,
+        bound: socket.socket | None = None,
+        is_passed: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Listen on an address, given as sockinfo, or on a socket that is bound already.
+
+        A socket passed by systemd listens already, too.
+        """
+        self._is_passed = is_passed
+        if bound is None:
             super().__init__(*args, **kwargs)
             return
-        info = (passed.family, passed.type, passed.proto, None)
-        super().__init__(*args, _sock=passed, sockinfo=info, bind_socket=False, **kwargs)
+        info = (bound.family, bound.type, bound.proto, None)
+        super().__init__(*args, _sock=bound, sockinfo=info, bind_socket=False, **kwargs)
         self.server_name = "localhost" if self._is_unix else self.effective_host
 
     @property

@@ -21,13 +21,20 @@ FORWARDED_HEADERS = {
 
 
 class TrustedProxy:
-    """WSGI middleware that applies the X-Forwarded- headers of requests from trusted networks."""
+    """WSGI middleware that applies the X-Forwarded- headers of requests from trusted proxies."""
 
-    def __init__(self, app: "WSGIApplication", networks: list[IPv4Network | IPv6Network]) -> None:
+    def __init__(
+        self,
+        app: "WSGIApplication",
+        networks: list[IPv4Network | IPv6Network],
+        *,
+        trusts_unix_sockets: bool,
+    ) -> None:
         self._direct = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
         self._networks = networks
-        self._is_trusted = lru_cache(1000)(self._is_in_networks)
+        self._trusts_unix_sockets = trusts_unix_sockets
+        self._is_trusted = lru_cache(1000)(self._is_proxy)
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -41,7 +48,10 @@ class TrustedProxy:
             environ.pop("HTTP_X_FORWARDED_FOR", None)
         return self._behind_proxy(environ, start_response)
 
-    def _is_in_networks(self, client: str) -> bool:
+    def _is_proxy(self, client: str) -> bool:
+        # A client of a Unix socket has no address.
+        if not client:
+            return self._trusts_unix_sockets
         return _is_address(client) and any(
             ip_address(client) in network for network in self._networks
         )

@@ -2,13 +2,17 @@
 
 import contextlib
 import ctypes
+import errno
+import json
 import logging
+import os
 import resource
 import signal
 import socket
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 from click import ClickException
@@ -22,6 +26,7 @@ from catalog.serving.connections import Channel
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
 from catalog.serving.socket_activation import take_passed_sockets
+from catalog.serving.socket_files import SocketFile
 from catalog.settings import trusted_networks
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural
@@ -57,8 +62,12 @@ SocketMap = dict[int, object]
 logger = logging.getLogger(__name__)
 
 
-def serve(app: Flask) -> None:
-    """Serve until a signal stops the process; raise ClickException if it cannot start."""
+def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False) -> None:
+    """Serve until a signal stops the process; raise ClickException if it cannot start.
+
+    Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
+    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object.
+    """
     database = app.extensions["database"]
     try:
         database.check_file_access()
@@ -71,28 +80,40 @@ def serve(app: Flask) -> None:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL)
     sockets: SocketMap = {}
-    listeners = create_listeners(app, sockets)
+    passed = take_passed_sockets()
+    socket_file = SocketFile(unix_path) if unix_path and not passed else None
+    listeners = create_listeners(app, sockets, passed, socket_file)
     handle_signals(listeners)
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         for listener in listeners:
             listener.access_log = log
-        print(f"Serving {database.name} on {listeners[0].url}", flush=True)
+        url = listeners[0].url
+        path = os.fspath(database.path.absolute())
+        start = {"url": url, "database": path, "pid": os.getpid()}
+        print(json.dumps(start) if print_json else f"Serving {database.name} on {url}", flush=True)
         run(sockets, listeners)
+        if socket_file:
+            socket_file.remove()
         drain(sockets, listeners, app.config["STOP_TIMEOUT"])
         database.close()
 
 
-def create_listeners(app: Flask, sockets: SocketMap) -> list[Listener]:
-    """Listen on the sockets passed by systemd, or else on CATALOG_HOST and CATALOG_PORT.
+def create_listeners(
+    app: Flask,
+    sockets: SocketMap,
+    passed: list[socket.socket],
+    socket_file: SocketFile | None,
+) -> list[Listener]:
+    """Listen on the sockets passed by systemd, on the Unix socket, or on host and port.
 
     A name such as localhost can stand for several addresses.
     """
     config = app.config
     host, port = config["HOST"], config["PORT"]
-    passed = take_passed_sockets()
+    uses_host = not passed and not socket_file
     try:
         adjustments = Adjustments(
-            **({} if passed else {"host": host, "port": port}),
+            **({"host": host, "port": port} if uses_host else {}),
             backlog=config["BACKLOG"],
             connection_limit=config["MAX_CONNECTIONS"],
             max_request_header_size=config["MAX_HEAD_BYTES"],
@@ -107,14 +128,18 @@ def create_listeners(app: Flask, sockets: SocketMap) -> list[Listener]:
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
         create = partial(Listener, app, sockets, dispatcher=dispatcher, adj=adjustments)
         if passed:
-            listeners = [create(passed=each) for each in passed]
+            listeners = [create(bound=each, is_passed=True) for each in passed]
+        elif socket_file:
+            listeners = [create(bound=socket_file.socket)]
         else:
             listeners = [create(sockinfo=info) for info in adjustments.listen]
     except ValueError as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
+        advice = "; set another port" if error.errno == errno.EADDRINUSE else ""
         raise ClickException(
-            f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: {error.strerror}."
+            f"CATALOG_HOST {host} with CATALOG_PORT {port} cannot be served on: "
+            f"{error.strerror}{advice}."
         ) from error
     limits = ConnectionLimits(
         config["MAX_CONNECTIONS_PER_CLIENT"], trusted_networks(config["TRUSTED_PROXY"])

@@ -55,13 +55,19 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, path: Path, deadline: Deadline, busy_timeout_ms: int, wal_limit: int
+        self,
+        path: Path,
+        deadline: Deadline,
+        busy_timeout_ms: int,
+        wal_limit: int,
+        create_command: str,
     ) -> None:
         self._path, self._name = path, path_text(path)
         # For os.stat(), once per request: text is faster than a Path.
         self._path_text = os.fspath(path)
         self._deadline = deadline
         self._busy_timeout_ms, self._wal_limit = busy_timeout_ms, wal_limit
+        self._create_command = create_command
         # Locks are acquired in this order: write lock, gate, open lock, locks of connections.
         self._write_lock = threading.Lock()
         self._long_reads = LongReadGate()
@@ -134,7 +140,9 @@ class ConnectionPool:
         """Return the opened file if it is at the path; raise if the path has no usable file."""
         status = self.status()
         if status is None:
-            raise DatabaseError(f"{self._name} does not exist. Create it with: flask init")
+            raise DatabaseError(
+                f"{self._name} does not exist. Create it with: {self._create_command}"
+            )
         file = self._file
         return file if file and file.is_at_path(status) else None
 

@@ -59,6 +59,7 @@ class Database:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         wal_limit: int = WAL_LIMIT,
+        create_command: str = "flask init",
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -69,7 +70,9 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self._busy_timeout_ms = busy_timeout_ms
-        self._connections = ConnectionPool(self.path, self.deadline, busy_timeout_ms, wal_limit)
+        self._connections = ConnectionPool(
+            self.path, self.deadline, busy_timeout_ms, wal_limit, create_command
+        )
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
         # The last install, if the state of the file made it fail; check_writes() retries it.

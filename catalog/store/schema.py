@@ -2,20 +2,23 @@
 
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
+from catalog.data_files import DataFileError, find_data_file
 from catalog.store.sqlite import DatabaseError, Statement
 
 # "Wcat": marks a SQLite file as a widget catalog.
 APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 3
-SCHEMA_PATH = Path(__file__).parent.parent.parent / "schema.sql"
 
 
 def schema_statements() -> Iterator[Statement]:
     """Return the statements of schema.sql, which make an empty file a catalog."""
+    try:
+        path = find_data_file("schema.sql")
+    except DataFileError as error:
+        raise DatabaseError(str(error)) from error
     statement = ""
-    for line in SCHEMA_PATH.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement, {}

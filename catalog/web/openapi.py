@@ -4,16 +4,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
+from catalog.data_files import find_data_file
 from catalog.documents import Json
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 
-DESCRIPTION_BYTES = (Path(__file__).parent / "openapi.json").read_bytes()
+DESCRIPTION_BYTES = find_data_file("web/openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)
 # The server URL in the file is relative, so that the file is valid as it is.
 _BEFORE_SERVER, _AFTER_SERVER = DESCRIPTION_BYTES.split(b'{"url": "/"')

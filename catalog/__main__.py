@@ -1,0 +1,161 @@
+"""The command widget-catalog; `python -m catalog` is the same."""
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+from flask import Flask
+from flask.cli import ScriptInfo
+
+from catalog import __version__
+from catalog.commands import commands
+from catalog.data_files import DataFileError
+from catalog.settings import SettingError
+
+PROGRAM = "widget-catalog"
+# click completes a command line in a process that has this variable.
+COMPLETION_VARIABLE = "_WIDGET_CATALOG_COMPLETE"
+SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
+}
+# Commands that are in no section are listed last.
+SECTIONS = {
+    "Serve": ["serve"],
+    "Publish and moderate": [
+        "publish",
+        "yank",
+        "unyank",
+        "deprecate",
+        "undeprecate",
+        "unlist",
+        "relist",
+        "official",
+        "unofficial",
+        "describe",
+        "delete",
+    ],
+    "Look": ["list", "show"],
+    "Data": [
+        "init",
+        "import",
+        "export",
+        "check",
+        "backup",
+        "restore",
+        "pack",
+        "unpack",
+        "gc",
+    ],
+    "Mirror": ["mirror"],
+}
+
+
+class BoldHeadings(click.HelpFormatter):
+    """Help with bold headings; click removes the style if the output is not a terminal."""
+
+    def write_heading(self, heading: str) -> None:
+        self.write(f"{'':>{self.current_indent}}{click.style(f'{heading}:', bold=True)}\n")
+
+
+class TopContext(click.Context):
+    """The context of the command line, which the contexts of the commands inherit from."""
+
+    formatter_class = BoldHeadings
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        if os.environ.get("NO_COLOR"):
+            self.color = False
+
+
+class CatalogGroup(click.Group):
+    """The commands, listed in sections."""
+
+    context_class = TopContext
+
+    def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
+        """Return a context with the application, which is loaded when a command needs it."""
+        script = ScriptInfo(create_app=lambda: load_application(script.data), set_debug_flag=False)
+        return super().make_context(*arguments, **{"obj": script, **keywords})
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in self._sections():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(limit)) for name in names]
+                )
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        yield from SECTIONS.items()
+        named = {name for names in SECTIONS.values() for name in names}
+        yield "Other", [name for name in self.commands if name not in named]
+
+
+def _set_database(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        context.ensure_object(ScriptInfo).data["DATABASE"] = path
+
+
+@click.group(
+    cls=CatalogGroup,
+    commands=dict(commands.cli.commands),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--database",
+    type=click.Path(),
+    metavar="PATH",
+    expose_value=False,
+    callback=_set_database,
+    help="The SQLite file. Default: the variable CATALOG_DATABASE, else catalog.db.",
+)
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+def cli() -> None:
+    """Serve a catalog of dashboard widgets, and manage it.
+
+    To try it: widget-catalog serve --demo
+    """
+
+
+@cli.command("completion")
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+def completion(shell: str) -> None:
+    """Print a script for completion in a shell.
+
+    It completes commands, options, widgets and versions. For bash, add this to ~/.bashrc:
+
+        eval "$(widget-catalog completion bash)"
+    """
+    if shell == "bash":
+        # Otherwise bash would complete the version after an @ as a word of its own.
+        click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}")
+    click.echo(SHELLS[shell](cli, {}, PROGRAM, COMPLETION_VARIABLE).source())
+
+
+def load_application(settings: dict[str, object]) -> Flask:
+    """Return the service; raise ClickException if the installation or a setting is invalid."""
+    try:
+        # Help and completion of commands do not need it.
+        from catalog.application import create_app
+
+        return create_app(settings, program=PROGRAM)
+    except (DataFileError, SettingError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def main() -> None:
+    """Run the command line."""
+    if COMPLETION_VARIABLE in os.environ:
+        # A warning would be printed into the line that is being completed.
+        logging.disable()
+    cli.main(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
+
+
+if __name__ == "__main__":
+    main()

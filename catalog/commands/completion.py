@@ -1,0 +1,62 @@
+"""Shell completion of widgets and versions from the database."""
+
+import sqlite3
+from contextlib import closing
+
+import click
+from click.shell_completion import CompletionItem
+from flask.cli import ScriptInfo
+
+from catalog.commands.terminal import replace_unprintable
+from catalog.store import json_sql
+from catalog.store.database import Database
+from catalog.store.sqlite import DatabaseError
+
+MAX_ITEMS = 200
+
+FIND_NAMES = """
+SELECT scope || '/' || name AS path, display_name FROM widget
+WHERE substr(scope || '/' || name, 1, length(:prefix)) = :prefix
+ORDER BY scope, name LIMIT :limit
+"""
+
+FIND_VERSION_NAMES = f"""
+SELECT scope || '/' || name || '@' || version AS path FROM version
+JOIN widget ON widget.id = widget_id
+WHERE scope || '/' || name = :widget
+ORDER BY {json_sql.NEWEST_FIRST}
+"""
+
+
+def complete_name(
+    context: click.Context, incomplete: str, *, with_version: bool | None
+) -> list[CompletionItem]:
+    """Return the widgets or versions that begin with the text; none if there is no database."""
+    try:
+        app = context.ensure_object(ScriptInfo).load_app()
+        with closing(app.extensions["database"]) as database:
+            return _find_items(database, incomplete, with_version)
+    except (click.ClickException, DatabaseError, sqlite3.Error):
+        return []
+
+
+def _find_items(
+    database: Database, incomplete: str, with_version: bool | None
+) -> list[CompletionItem]:
+    with database.read() as connection:
+        values = {"prefix": incomplete, "limit": MAX_ITEMS}
+        names = connection.execute(FIND_NAMES, values).fetchall()
+        widget = incomplete.rpartition("@")[0]
+        if with_version and len(names) == 1:
+            (widget,) = [row["path"] for row in names]
+        if with_version is not False and widget:
+            versions = connection.execute(FIND_VERSION_NAMES, {"widget": widget}).fetchall()
+            items = [row["path"] for row in versions]
+            if items := [item for item in items if item.startswith(incomplete)]:
+                return [CompletionItem(item) for item in items]
+    # An @ keeps the shell from adding a space where a version must follow.
+    end = "@" if with_version else ""
+    return [
+        CompletionItem(row["path"] + end, help=replace_unprintable(row["display_name"]))
+        for row in names
+    ]

@@ -1,0 +1,1 @@
+"""pytest plugin: a running Widget Catalog as a fixture."""

@@ -1,0 +1,133 @@
+"""The wheel: its content, and its use from an empty directory without the checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import DEMO, ROOT
+
+from catalog import __version__
+
+pytest.importorskip("build", reason="build is not installed: make .venv/dev installs it.")
+pytest.importorskip("hatchling", reason="hatchling is not installed: make .venv/dev installs it.")
+
+FOLDERS = ("catalog", "pytest_widget_catalog")
+# Neither the settings nor the modules of the process that runs the tests.
+ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+
+
+def run_in(directory: Path, *command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=directory,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sdist, so that the sdist is complete too."""
+    output = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", output, ROOT)
+    result = run_in(output, *build)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (path,) = output.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of an environment with the wheel installed, without a network."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+    result = run_in(environment, *pip, "--no-index", "--no-deps", wheel)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (packages,) = environment.glob("lib/python*/site-packages")
+    # The dependencies are those of the tests; files such as .pth are not read there.
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return environment / "bin"
+
+
+@pytest.fixture
+def without_schema(programs: Path) -> Iterator[None]:
+    """Moves a data file of the installation away."""
+    (path,) = programs.parent.glob("lib/python*/site-packages/catalog/schema.sql")
+    path.rename(path.with_suffix(".moved"))
+    yield
+    path.with_suffix(".moved").rename(path)
+
+
+def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    expected = {
+        str(path.relative_to(ROOT)): path.read_bytes()
+        for path in files
+        if "__pycache__" not in path.parts
+    }
+    expected["catalog/schema.sql"] = (ROOT / "schema.sql").read_bytes()
+    expected["catalog/seed/demo.jsonl"] = DEMO.read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    installed = {name: body for name, body in contents.items() if ".dist-info/" not in name}
+    assert installed.keys() == expected.keys()
+    assert installed == expected
+
+
+def test_the_wheel_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 400_000  # bytes
+
+
+def test_the_wheel_has_the_version_of_the_package(wheel: Path) -> None:
+    assert wheel.name == f"widget_catalog-{__version__}-py3-none-any.whl"
+
+
+def test_the_installed_command_runs_its_own_code(programs: Path, tmp_path: Path) -> None:
+    printed = run_in(tmp_path, programs / "widget-catalog", "--version").stdout
+    module = run_in(tmp_path, programs / "python", "-c", "import catalog; print(catalog.__file__)")
+    assert printed == f"widget-catalog {__version__}\n"
+    assert Path(module.stdout).is_relative_to(programs.parent)
+
+
+def test_the_installed_service_serves_and_lists_the_demo_catalog(
+    programs: Path, tmp_path: Path
+) -> None:
+    command = [programs / "widget-catalog", "serve", "--demo", "--port", "0", "--print-json"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            start = json.loads(process.stdout.readline())
+            pages = {}
+            for path in ("/", "/docs", "/openapi.json", "/api/v1/widgets/search?q=weather"):
+                with urllib.request.urlopen(start["url"] + path, timeout=10) as response:
+                    pages[path] = response.read()
+        finally:
+            process.terminate()
+            process.communicate(timeout=10)
+    listed = run_in(tmp_path, programs / "python", "-m", "catalog", "list", "weather")
+    assert start["database"] == str(tmp_path / "catalog.db")
+    assert b'"name":"weather"' in pages["/api/v1/widgets/search?q=weather"]
+    assert (listed.returncode, "acme/weather" in listed.stdout) == (0, True)
+
+
+def test_an_incomplete_installation_is_one_sentence(
+    programs: Path, tmp_path: Path, without_schema: None
+) -> None:
+    result = run_in(tmp_path, programs / "widget-catalog", "init")
+    message = "This installation of the widget catalog is incomplete: schema.sql is missing."
+    assert (result.returncode, result.stderr) == (1, f"Error: {message} Reinstall it.\n")
+    assert list(tmp_path.iterdir()) == []

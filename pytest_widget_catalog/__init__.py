@@ -56,7 +56,7 @@ def widget_catalog_file(_widget_catalog_factory: CatalogFactory) -> Iterator[Pat
     with failing_setup():
         path = _widget_catalog_factory.create_file("demo")
     yield path
-    shutil.rmtree(path.parent)
+    shutil.rmtree(path.parent, ignore_errors=True)
 
 
 @pytest.fixture

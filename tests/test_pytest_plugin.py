@@ -114,7 +114,8 @@ def test_workers_of_xdist_have_servers_of_their_own(project: Path) -> None:
 
 def test_the_example_is_that_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = readme.split("```python\n")[1].split("```")[0]
+    section = readme.split("\n## Test against it\n")[1]
+    example = section.split("```python\n")[1].split("```")[0]
     lines = {line.strip() for line in EXAMPLE.splitlines()}
     assert [line for line in example.splitlines() if line.strip() not in lines] == []
 

@@ -77,7 +77,7 @@ def start_pytest(project: Path, code: str, *options: str, **popen: Any) -> subpr
     (project / "test_project.py").write_text(code)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{project}{os.pathsep}{ROOT}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_DEBUG_TEMPROOT": str(project.parent),
         **popen.pop("env", {}),
@@ -100,7 +100,7 @@ def run_pytest(project: Path, code: str, *options: str, **popen: Any) -> str:
 
 
 def test_a_project_with_modules_of_the_same_names_uses_the_fixtures(project: Path) -> None:
-    settings = {"CATALOG_DATABASE": "/nowhere", "CATALOG_PORT": "none", "LISTEN_FDS": "1"}
+    settings = {"CATALOG_DATABASE": "/nowhere", "CATALOG_REQUEST_TIMEOUT": "none"}
     output = run_pytest(project, EXAMPLE, "-W", "error", "--durations=0", "-vv", env=settings)
     # What the set-up of each test cost.
     print("\n".join(line for line in output.splitlines() if " setup " in line))

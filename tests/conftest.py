@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import os
 import pty
+import select
 import shlex
 import shutil
 import struct
@@ -282,6 +283,24 @@ def start_command(
         env={**os.environ, **environment, **(settings or {})},
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
     )
+
+
+def parent_of(pid: int) -> int:
+    """Return the id of the parent of a process."""
+    status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return int(status.rpartition(")")[2].split()[1])
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until the process has ended; raise if it does not."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], 20)[0], f"process {pid} still runs"
+    finally:
+        os.close(descriptor)
 
 
 def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **settings: str) -> str:

@@ -48,7 +48,7 @@ def console_lines(text: str) -> list[tuple[str, str]]:
 
 def checkout(directory: Path) -> Path:
     """Put the files of a clone that the service needs into the directory."""
-    for name in ("app.py", "catalog", "schema.sql", "seed"):
+    for name in ("app.py", "catalog", "pytest_widget_catalog", "schema.sql", "seed"):
         (directory / name).symlink_to(ROOT / name)
     (directory / ".venv").mkdir()
     for part in ("bin", "lib", "pyvenv.cfg"):
@@ -144,11 +144,20 @@ def test_make_run_prints_what_the_quick_start_shows(tmp_path: Path) -> None:
     assert re.sub(r":\d+$", ":8080", printed.rstrip()) == shown.rstrip()
 
 
-def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
-    (example,) = blocks(page("docs/testing.md"), "python")
-    (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
+def test_the_examples_of_the_testing_page_pass_as_written(tmp_path: Path) -> None:
+    for number, example in enumerate(blocks(page("docs/testing.md"), "python")):
+        (tmp_path / f"test_example_{number}.py").write_text(example, encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "pytest_widget_catalog",
+        ],
         cwd=checkout(tmp_path),
         # Loading the plugins takes longer than the test.
         env={**os.environ, "PYTHONPATH": ".", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -156,7 +165,7 @@ def test_the_test_suite_example_passes_as_written(tmp_path: Path) -> None:
         text=True,
         timeout=300,
     )
-    assert "2 passed" in result.stdout, result.stdout + result.stderr
+    assert "4 passed" in result.stdout, result.stdout + result.stderr
 
 
 def test_the_example_document_can_be_imported(app_with: Callable[..., Flask]) -> None:

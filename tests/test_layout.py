@@ -9,6 +9,7 @@ from conftest import ROOT
 PACKAGE = ROOT / "catalog"
 # From top to bottom. A part imports only from the layers below it and from its own folder.
 LAYERS = [
+    {"testing"},
     {"__main__"},
     {"application"},
     {"commands"},
@@ -25,7 +26,7 @@ LAYERS = [
         "data_files",
     },
 ]
-FOLDERS = {"api", "web", "commands", "files", "mirror", "serving", "store"}
+FOLDERS = {"api", "web", "commands", "files", "mirror", "serving", "store", "testing"}
 WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
 
 
@@ -79,7 +80,7 @@ def test_store_imports_only_modules_without_a_framework() -> None:
     assert parts - {"store"} <= {"documents", "text", "semver_ranges", "atomic_files", "data_files"}
 
 
-def test_the_package_shows_seven_folders_and_fewer_than_ten_modules() -> None:
+def test_the_package_shows_eight_folders_and_fewer_than_ten_modules() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert folders == FOLDERS
     assert len(list(PACKAGE.glob("[!_]*.py"))) < 10

@@ -135,7 +135,7 @@ SHOW_ERRORS = {
     "acme/clock@3.0.0": "There is no version acme/clock@3.0.0.",
     "acme/clock@>2": "There is no version acme/clock@>2.",
     "acme/clock@soon": "'soon' is neither a version nor a range of versions.",
-    "acme/klock@1.0.0": "There is no widget acme/klock.",
+    "acme/klock@1.0.0": "There is no widget acme/klock. Did you mean acme/clock?",
 }
 
 

@@ -58,7 +58,7 @@ def test_stored_bundle_is_served_from_here(app_with: AppWith) -> None:
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
         "Published acme/clock@1.0.0+x.",
-        f"Its bundle is kept in {app.extensions['bundles'].name}.",
+        f"Its bundle is stored in {app.extensions['bundles'].name}.",
         "The latest version of acme/clock is now 1.0.0+x.",
     ]
     assert (bundle_url(app), stored_url(app)) == (HERE + PATH, HERE + PATH)

@@ -79,7 +79,7 @@ def publish(
         is_new = write_version(target, document, content if store else None, is_new)
     print_status(f"Published {target}." if is_new else f"{target} is already published.")
     if store and not dry_run:
-        print_status(f"Its bundle is kept in {bundles().name}.")
+        print_status(f"Its bundle is stored in {bundles().name}.")
     if is_new:
         if existing:
             print_unchanged(existing, document)

@@ -51,9 +51,9 @@ def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
 
 MISLISTED = """
 WITH should AS (
-    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
-           folded_text
-    FROM widget WHERE listed
+    SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), created_at,
+           updated, folded_name, folded_text
+    FROM widget JOIN latest_release ON latest_release.widget_id = widget.id WHERE listed
 )
 SELECT scope || '/' || name AS path FROM (SELECT * FROM should EXCEPT SELECT * FROM listing)
 UNION

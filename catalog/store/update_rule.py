@@ -7,7 +7,7 @@ version with the highest precedence below it is a downgrade.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from catalog.text import shorten
 
@@ -16,15 +16,17 @@ MAX_NAMED = 3
 MAX_QUOTED = 100  # characters
 
 
-@dataclass(frozen=True)
-class Release:
-    """What the rule needs of a version; is_compatible is whether it runs on the SDK."""
+class Release(NamedTuple):
+    """A version; is_compatible is whether it runs on the SDK."""
 
-    number: str
+    id: int
+    published_at: str
     # As precedence() in catalog/semver_ranges.py returns it.
     precedence: str
+    number: str
     is_yanked: bool
     yanked_reason: str | None
+    deprecation_message: str | None
     sdk_range: str
     is_compatible: bool
 
@@ -39,8 +41,7 @@ class Release:
         return self.precedence.partition("-")[0].rstrip("~")
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """The version to change to, None to stay; reason is a sentence."""
 
     update: Release | None

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 from catalog.documents import Json
 from catalog.semver_ranges import is_version
@@ -12,10 +11,12 @@ from catalog.store.json_sql import VERSION_ADMITS
 from catalog.store.sdk_intervals import sdk_key
 from catalog.store.search_params import ParameterError, parse_compat_sdk
 from catalog.store.sqlite import Connection, snapshot
-from catalog.store.update_rule import Advice, Release, advise
+from catalog.store.update_rule import Release, advise
 from catalog.text import quoted
 
 MAX_INSTALLED = 100
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
 
@@ -66,16 +67,21 @@ def parse_installed(text: str) -> Installed:
     return Installed(scope, name, version)
 
 
-# The versions of each installed widget; one row of NULLs if it is not listed or has no version.
-# Not sorted, so that rows come one by one and the deadline of the thread bounds the work on them.
+# The versions of each installed widget, as a JSON array of the fields of Release; NULL if it is not
+# listed. One row for each widget: a row for each version takes twice as long, and one row for all
+# widgets could take too much memory.
 VERSIONS = f"""
-SELECT item.key, widget.id AS widget_id, version.id, version, published_at, precedence, yanked,
-    yanked_reason, deprecation_message, sdk_version, {VERSION_ADMITS} AS is_compatible
+SELECT item.key, (
+    SELECT json_group_array(json_array(
+        version.id, published_at, precedence, version, json(iif(yanked, 'true', 'false')),
+        yanked_reason, deprecation_message, sdk_version,
+        json(iif({VERSION_ADMITS}, 'true', 'false'))))
+    FROM version WHERE widget_id = widget.id) AS versions,
+    widget.id IS NOT NULL AS is_listed
 FROM json_each(:installed) AS item
 LEFT JOIN widget
     ON scope = json_extract(item.value, '$[0]') AND name = json_extract(item.value, '$[1]')
     AND listed
-LEFT JOIN version ON widget_id = widget.id
 """
 
 ENTRIES = """
@@ -99,63 +105,44 @@ def _read_items(connection: Connection, query: UpdatesQuery) -> Iterator[tuple[J
     """Yield each installed version as JSON without its update, and the id of that version."""
     installed = json.dumps([each[:2] for each in query.installed])
     values = {"installed": installed, "sdk": sdk_key(query.sdk)}
-    rows = connection.execute(VERSIONS, values)
-    for key, group in groupby(rows, itemgetter("key")):
-        yield _describe(query.installed[key], list(group), query.sdk)
+    for key, versions, is_listed in connection.execute(VERSIONS, values):
+        # The deadline of the thread also bounds the work in Python.
+        connection.check_deadline()
+        releases = [Release(*fields) for fields in json.loads(versions)] if is_listed else None
+        yield _describe(query.installed[key], releases, query.sdk)
 
 
-def _describe(installed: Installed, rows: Sequence[Any], sdk: str) -> tuple[Json, int | None]:
+def _describe(
+    installed: Installed, releases: list[Release] | None, sdk: str
+) -> tuple[Json, int | None]:
     item: Json = {
         **{"scope": installed.scope, "name": installed.name, "installed": installed.version},
         **{"status": UNAVAILABLE, "yanked": None, "yankedReason": None},
         **{"deprecationMessage": None, "compatible": None, "update": None},
     }
-    path = f"{installed.scope}/{installed.name}"
-    if rows[0]["widget_id"] is None:
+    if releases is None:
+        path = f"{installed.scope}/{installed.name}"
         return {**item, "reason": f"There is no widget {quoted(path)}."}, None
-    own = next((row for row in rows if row["version"] == installed.version), None)
+    own = next((each for each in releases if each.number == installed.version), None)
     if own is None:
         reason = f"There is no version {quoted(str(installed))}."
         return {**item, "status": UNKNOWN, "reason": reason}, None
-    newest_first = sorted(rows, key=itemgetter("published_at", "precedence", "version"))[::-1]
-    advice = advise(_release(own), [_release(row) for row in newest_first], sdk)
+    oldest_first = sorted(releases, key=attrgetter("published_at", "precedence", "number"))
+    advice = advise(own, oldest_first[::-1], sdk)
     item |= {
         "status": UPDATE if advice.update else CURRENT,
-        "yanked": bool(own["yanked"]),
-        "yankedReason": own["yanked_reason"],
-        "deprecationMessage": own["deprecation_message"],
-        "compatible": bool(own["is_compatible"]),
+        "yanked": own.is_yanked,
+        "yankedReason": own.yanked_reason,
+        "deprecationMessage": own.deprecation_message,
+        "compatible": own.is_compatible,
+        **({"downgrade": True} if advice.is_downgrade else {}),
+        "reason": advice.reason,
     }
-    return _with_advice(item, advice), _update_id(rows, advice)
-
-
-def _with_advice(item: Json, advice: Advice) -> Json:
-    downgrade = {"downgrade": True} if advice.is_downgrade else {}
-    return {**item, **downgrade, "reason": advice.reason}
-
-
-def _update_id(rows: Sequence[Any], advice: Advice) -> int | None:
-    if advice.update is None:
-        return None
-    update_id: int = next(row["id"] for row in rows if row["version"] == advice.update.number)
-    return update_id
-
-
-def _release(row: Any) -> Release:
-    return Release(
-        number=row["version"],
-        precedence=row["precedence"],
-        is_yanked=bool(row["yanked"]),
-        yanked_reason=row["yanked_reason"],
-        sdk_range=row["sdk_version"],
-        is_compatible=bool(row["is_compatible"]),
-    )
+    return item, advice.update.id if advice.update else None
 
 
 def _render(item: Json, entry: str) -> str:
     """Return the JSON of an item; the entry of its update is JSON already."""
-    members = [
-        f"{json.dumps(key)}:{entry if key == 'update' else json.dumps(value, ensure_ascii=False)}"
-        for key, value in item.items()
-    ]
-    return f"{{{','.join(members)}}}"
+    text = _encoder.encode(item)
+    # Quotes inside a JSON string are escaped, so no text can contain it.
+    return text.replace('"update":null', f'"update":{entry}')

@@ -60,7 +60,7 @@ def test_compatible_without_an_sdk_is_400(demo: FlaskClient) -> None:
     response = demo.get(SEARCH, query_string={"compatible": "true"})
     assert (response.status_code, response.get_json()) == (
         400,
-        {"error": "compatible=true needs compatSdk, such as compatSdk=1.4.0."},
+        {"error": "compatible must be used with compatSdk, such as compatSdk=1.4.0."},
     )
 
 

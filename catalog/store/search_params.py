@@ -59,7 +59,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         sort=_parse_sort(parameters.get("sort")),
     )
     if query.compatible and query.compat_sdk is None:
-        raise ParameterError("compatible=true needs compatSdk, such as compatSdk=1.4.0.")
+        raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
     return query
 
 

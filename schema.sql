@@ -163,12 +163,19 @@ CREATE TABLE listing (
     official    INTEGER NOT NULL,
     -- -1 if download_count is null, so that it sorts last.
     downloads   INTEGER NOT NULL,
+    created     TEXT    NOT NULL,
+    -- published_at of the latest version; empty if there is none, so that it sorts last.
+    updated     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
     folded_text TEXT    NOT NULL
 ) STRICT;
 
 CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
 CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
+-- The other orders that a search may have, in indexes that installs do not change.
+CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official);
+CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
+CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official);
 
@@ -213,6 +220,14 @@ SELECT widget.id AS widget_id,
     ) AS sdk_range_id
 FROM widget WHERE widget.listed;
 
+-- The value that listing.updated must have.
+CREATE VIEW latest_release AS
+SELECT id AS widget_id, coalesce((
+    SELECT published_at FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+), '') AS updated
+FROM widget;
+
 CREATE TRIGGER summary_widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
 END;
@@ -238,12 +253,15 @@ WHEN new.id = (
     SET latest = (SELECT entry FROM version_entry WHERE id = new.id),
         sdk_range_id = (SELECT id FROM sdk_range WHERE range = new.sdk_version)
     WHERE widget_id = new.widget_id;
+    UPDATE listing SET updated = new.published_at WHERE widget_id = new.widget_id;
 END;
 
 CREATE TRIGGER summary_version_removed AFTER DELETE ON version BEGIN
     UPDATE summary SET latest = rendered.latest, sdk_range_id = rendered.sdk_range_id
     FROM rendered_summary AS rendered
     WHERE summary.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
+    UPDATE listing SET updated = latest_release.updated FROM latest_release
+    WHERE listing.widget_id = old.widget_id AND latest_release.widget_id = old.widget_id;
 END;
 
 CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
@@ -253,10 +271,17 @@ CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
         AND rendered.widget_id = summary.widget_id;
 END;
 
+-- A separate trigger, because most changes of a version do not change the order of widgets.
+CREATE TRIGGER listing_version_changed AFTER UPDATE OF widget_id, published_at, yanked ON version BEGIN
+    UPDATE listing SET updated = latest_release.updated FROM latest_release
+    WHERE listing.widget_id IN (old.widget_id, new.widget_id)
+        AND latest_release.widget_id = listing.widget_id;
+END;
+
 CREATE TRIGGER widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO listing VALUES (
         new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-        new.folded_name, new.folded_text
+        new.created_at, '', new.folded_name, new.folded_text
     );
     INSERT INTO listing_text (rowid, folded_text) VALUES (new.id, new.folded_text);
 END;
@@ -266,13 +291,15 @@ CREATE TRIGGER widget_removed AFTER DELETE ON widget WHEN old.listed BEGIN
     INSERT INTO listing_text (listing_text, rowid, folded_text) VALUES ('delete', old.id, old.folded_text);
 END;
 
-CREATE TRIGGER widget_changed AFTER UPDATE OF id, scope, name, is_official, listed, folded_name, folded_text
+CREATE TRIGGER widget_changed AFTER UPDATE OF
+    id, scope, name, is_official, created_at, listed, folded_name, folded_text
 ON widget BEGIN
     DELETE FROM listing WHERE widget_id = old.id;
     INSERT INTO listing_text (listing_text, rowid, folded_text)
         SELECT 'delete', old.id, old.folded_text WHERE old.listed;
     INSERT INTO listing
         SELECT new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
+               new.created_at, (SELECT updated FROM latest_release WHERE widget_id = new.id),
                new.folded_name, new.folded_text
         WHERE new.listed;
     INSERT INTO listing_text (rowid, folded_text)

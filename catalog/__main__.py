@@ -39,7 +39,7 @@ SECTIONS = {
         "describe",
         "delete",
     ],
-    "Look": ["list", "show"],
+    "Look": ["list", "show", "outdated"],
     "Data": [
         "init",
         "import",

@@ -1,4 +1,4 @@
-"""Text: folding for search, and quoting for messages."""
+"""Text: folding for search, quoting and shortening for messages."""
 
 import json
 import os
@@ -42,6 +42,15 @@ def quoted(value: object) -> str:
 def escape_unprintable(text: str) -> str:
     """Return the text with control characters, line ends and the like as escapes."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text, cut between words if it is longer than the length."""
+    if len(text) <= length:
+        return text
+    cut = text[:length]
+    words = cut.rsplit(None, 1) if " " in cut[length // 2 :] else []
+    return (words[0] if words else cut) + "…"
 
 
 def path_text(path: Path) -> str:

@@ -88,15 +88,19 @@ STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
     "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {WRONG_LISTING}"]),
     "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {WRONG_LISTING}"]),
+    "listing row with a wrong date": (
+        ["UPDATE listing SET updated = ''"],
+        [f"acme/clock: {WRONG_LISTING}"],
+    ),
     "listing row too many": (
         [
-            "INSERT INTO listing SELECT id, scope, name, 0, -1, folded_name, folded_text "
-            "FROM widget WHERE id = 2"
+            "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', folded_name, "
+            "folded_text FROM widget WHERE id = 2"
         ],
         [f"acme/notes: {WRONG_LISTING}"],
     ),
     "listing row of no widget": (
-        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, 'gone', 'gone')"],
+        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, '', '', 'gone', 'gone')"],
         [f"acme/gone: {WRONG_LISTING}"],
     ),
     "summary missing": (["DELETE FROM summary"], [SUMMARY]),

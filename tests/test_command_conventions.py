@@ -38,6 +38,7 @@ LINES = {
     "delete": "delete acme/clock --yes",
     "list": "list clock",
     "show": "show acme/clock",
+    "outdated": "outdated installed.txt --sdk 1.4.0",
     "import": "import more.jsonl",
     "export": "export",
     "check": "check",
@@ -49,7 +50,7 @@ LINES = {
 }
 # They need a network: see test_mirror.py and test_server.py.
 NETWORK_COMMANDS = ("mirror", "serve")
-DATA_COMMANDS = {"list", "show", "export"}
+DATA_COMMANDS = {"list", "show", "outdated", "export"}
 COMMANDS_WITHOUT_STATUS = {"show", "export"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
 BYTE = "\udcff"
@@ -62,6 +63,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"scope": "acme", "name": "clock", "version": "3.0.0", "sdkVersion": "*"}
     Path("clock.json").write_text(json.dumps(names), encoding="utf-8")
     Path("clock.js").write_text("export default 1", encoding="utf-8")
+    Path("installed.txt").write_text("acme/clock@2.0.0\n", encoding="utf-8")
     Path("more.jsonl").write_text(json.dumps(document("acme/notes")), encoding="utf-8")
 
 

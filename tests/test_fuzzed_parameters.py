@@ -15,7 +15,7 @@ from werkzeug.test import TestResponse
 
 from app import create_app
 
-NAMES = ["q", "compatSdk", "scope", "official", "page", "limit"]
+NAMES = ["q", "compatSdk", "compatible", "sort", "scope", "official", "page", "limit"]
 
 # fmt: off
 SYNTAX = [
@@ -158,7 +158,9 @@ def test_fuzzed_widget_path_is_404(client: FlaskClient, scope: str, name: str) -
     for path in (f"/api/v1/widgets/{scope}/{name}", f"/api/v1/widgets/acme/{name}"):
         for method in ("GET", "HEAD", "POST"):
             response = client.open(path, method=method)
-            assert response.status_code == 404
+            # With a slash in it, it may be the path of a version, which has no POST.
+            may_be_version = method == "POST" and "%2F" in path
+            assert response.status_code in ((404, 405) if may_be_version else (404,))
             assert response.headers["Access-Control-Allow-Origin"] == "*"
             if method != "HEAD":
                 assert_error(response)

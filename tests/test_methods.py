@@ -15,6 +15,9 @@ from catalog.store.database import Database
 CLOCK = "/api/v1/widgets/acme/clock"
 GET_PATHS = [
     "/api/v1/widgets/search",
+    "/api/v1/widgets/updates",
+    "/api/v1/widgets/acme/clock/1.0.0",
+    "/api/v1/widgets/acme/clock/latest",
     "/api/widgets/acme/registry.json",
     "/api/health",
     "/api/version",
@@ -27,7 +30,7 @@ UNSUPPORTED = ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO", 
 
 
 def allowed(path: str) -> list[str]:
-    return ["GET", "HEAD", "OPTIONS", "POST"] if "/clock" in path else ["GET", "HEAD", "OPTIONS"]
+    return ["GET", "HEAD", "OPTIONS", "POST"] if path == CLOCK else ["GET", "HEAD", "OPTIONS"]
 
 
 def parse_allow(allow: str | None) -> list[str]:

@@ -24,7 +24,14 @@ from app import create_app
 from catalog import semver_ranges, validators
 from catalog.api import v1
 from catalog.settings import DEFAULTS
-from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT, MAX_Q_LENGTH, parse_search
+from catalog.store.search_params import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    MAX_Q_LENGTH,
+    SORTS,
+    parse_search,
+)
+from catalog.store.updates import MAX_INSTALLED
 from catalog.web.openapi import (
     DESCRIPTION,
     build_target,
@@ -48,6 +55,7 @@ MAX_BODY_BYTES = int(DEFAULTS["MAX_BODY_BYTES"])
 ERRORS = {
     "BadRequest": ("GET", "/api/v1/widgets/search?compatSdk=1.4", b""),
     "ListedWidgetNotFound": ("GET", "/api/v1/widgets/acme/wether", b""),
+    "VersionNotFound": ("GET", "/api/v1/widgets/acme/weather/latest?compatSdk=0.1.0", b""),
     "WidgetNotFound": ("POST", "/api/v1/widgets/acme/wether", b""),
     "BodyTooLarge": ("POST", "/api/v1/widgets/acme/weather", b"x" * (MAX_BODY_BYTES + 1)),
     "BundleNotFound": ("GET", "/api/v1/widgets/acme/weather/3.1.0/bundle.js", b""),
@@ -138,6 +146,12 @@ def test_limits_match_the_code() -> None:
         assert SCHEMAS[schema]["properties"][count]["maximum"] == semver_ranges.MAX_SAFE_INTEGER
     assert f"more than {MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
     assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
+    assert tuple(search["sort"]["enum"]) == SORTS
+    for schema in (
+        parameters("getUpdates")["installed"],
+        SCHEMAS["Updates"]["properties"]["updates"],
+    ):
+        assert schema["maxItems"] == MAX_INSTALLED
     cache_control = DESCRIPTION["components"]["headers"]["Immutable"]["schema"]["enum"][0]
     assert f"max-age={v1.YEAR}," in cache_control
     assert f"more than {MAX_BODY_BYTES} bytes" in str(DESCRIPTION["components"]["responses"])
@@ -327,6 +341,18 @@ def test_example_of_an_unavailable_catalog_is_a_response(tmp_path: Path, operati
     ("schema", "paths"),
     [
         ("WidgetDetail", [f"/api/v1/widgets/{path}" for path in DEMO_WIDGETS]),
+        (
+            "WidgetDetail",
+            [f"/api/v1/widgets/{path}?compatSdk=1.4.0" for path in DEMO_WIDGETS],
+        ),
+        ("VersionEntry", ["/api/v1/widgets/acme/weather/2.6.1"]),
+        (
+            "Updates",
+            [
+                f"/api/v1/widgets/updates?compatSdk=1.4.0&installed={path}@1.0.0"
+                for path in DEMO_WIDGETS
+            ],
+        ),
         ("Registry", [f"/api/widgets/{scope}/registry.json" for scope in DEMO_SCOPES]),
         (
             "SearchResults",
@@ -378,20 +404,36 @@ def test_description_with_another_public_url_has_another_etag(demo: FlaskClient)
     assert response.status_code == 200
 
 
+# OpenAPI cannot say that one query parameter needs another.
+SCHEMATHESIS_HOOKS = """
+import schemathesis
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if str((case.query or {}).get("compatible")).lower() == "true":
+        case.query.setdefault("compatSdk", "1.4.0")
+"""
+
+
 def test_responses_to_generated_requests_match_the_description(tmp_path: Path) -> None:
     server = Server(create_demo(tmp_path / "catalog.db"))
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
     # The coverage phase tries every boundary of every parameter. The random phases add a few
     # requests to it, the same ones in each run.
     options = ["--max-examples", "5", "--generation-deterministic", "--workers", "1"]
-    # Hypothesis needs seconds to compute its table of UTF-8 characters, and stores it here.
-    storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")}
+    (tmp_path / "request_hooks.py").write_text(SCHEMATHESIS_HOOKS)
+    environment = {
+        "SCHEMATHESIS_HOOKS": "request_hooks",
+        "PYTHONPATH": str(tmp_path),
+        # Hypothesis needs seconds to compute its table of UTF-8 characters, and stores it here.
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
+    }
     try:
         result = subprocess.run(
             [*command, "--checks", "all", *options, "--no-color", "--continue-on-failure"],
             # A directory without a configuration file.
             cwd=tmp_path,
-            env={**os.environ, **storage},
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             timeout=120,

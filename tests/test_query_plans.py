@@ -59,7 +59,7 @@ def plan(app: Flask, run: Callable[[Connection], object]) -> list[str]:
 
 def plan_of_get(app: Flask, path: str, **query: str) -> list[str]:
     response = app.test_client().get
-    return plan(app, lambda _: response(path, query_string=query).close())
+    return plan(app, lambda _: response(path, query_string=query or None).close())
 
 
 def scanned(steps: list[str]) -> set[str]:
@@ -81,6 +81,7 @@ FILTERS = {
     "official in a scope": {"scope": "acme", "official": "false"},
 }
 SDKS = {"without an SDK": {}, "with an SDK": {"compatSdk": "1.4.0"}}
+COMPATIBLE = {"compatSdk": "1.4.0", "compatible": "true"}
 
 
 @pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
@@ -117,8 +118,36 @@ def test_revalidation_of_a_search_scans_no_table(app: Flask, filters: dict[str, 
     assert scanned(plan_of_get(app, SEARCH, **query)) == set()
 
 
+@pytest.mark.parametrize("sort", ["installs", "updated", "created", "name"])
+@pytest.mark.parametrize("filters", [{}, {"official": "false"}], ids=["all", "official"])
+@pytest.mark.parametrize("sdk", [{}, COMPATIBLE], ids=["all SDKs", "compatible"])
+def test_sorted_search_reads_the_listing_in_order(
+    app: Flask, sort: str, filters: dict[str, str], sdk: dict[str, str]
+) -> None:
+    assert not is_sorted(plan_of_get(app, SEARCH, sort=sort, **filters, **sdk))
+
+
+@pytest.mark.parametrize("filters", [*FILTERS.values(), {"q": "clock"}], ids=[*FILTERS, "words"])
+def test_compatible_is_decided_by_distinct_ranges(app: Flask, filters: dict[str, str]) -> None:
+    steps = plan_of_get(app, SEARCH, **filters, **COMPATIBLE)
+    assert scanned(steps) <= {"listing", "sdk_range"}
+    # The ranges are read once, not for each widget.
+    assert [step for step in steps if step.startswith("LIST SUBQUERY")]
+    assert not is_sorted(steps) or "q" in filters
+
+
+@pytest.mark.parametrize("sort", ["updated", "created", "name"])
+def test_sorted_search_in_a_scope_scans_no_table(app: Flask, sort: str) -> None:
+    assert scanned(plan_of_get(app, SEARCH, sort=sort, scope="acme")) == set()
+
+
 READS = {
     "detail": "/api/v1/widgets/acme/clock",
+    "detail with an SDK": "/api/v1/widgets/acme/clock?compatSdk=1.4.0",
+    "version": "/api/v1/widgets/acme/clock/0.9.0",
+    "latest version": "/api/v1/widgets/acme/clock/latest",
+    "latest version for an SDK": "/api/v1/widgets/acme/clock/latest?compatSdk=1.4.0",
+    "updates": "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/clock@0.9.0",
     "registry": "/api/widgets/acme/registry.json",
     "bundle": "/api/v1/widgets/acme/clock/0.1.0/bundle.js",
 }

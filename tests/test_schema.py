@@ -182,8 +182,10 @@ def test_file_has_the_application_id_and_the_schema_version(catalog: sqlite3.Con
 
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
 EXPECTED_LISTING = """
-SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), folded_name,
-       folded_text
+SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), created_at,
+    coalesce((
+        SELECT max(published_at) FROM version WHERE widget_id = widget.id AND NOT yanked
+    ), ''), folded_name, folded_text
 FROM widget WHERE listed ORDER BY id
 """
 
@@ -229,6 +231,11 @@ CHANGES = {
     "version changed": "UPDATE version SET license = 'MIT'",
     "version of another widget": "UPDATE version SET widget_id = 3",
     "version yanked": "UPDATE version SET yanked = 1",
+    "version published later": "UPDATE version SET published_at = '2026-01-01T00:00:00.000Z'",
+    "older version": "INSERT INTO version SELECT NULL, 1, '0.9.0', 'j', bundle_url, bundle_size, "
+    "sha256_hash, '2024-01-01T00:00:00.000Z', 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 2, 2, "
+    "sdk_version, NULL, '[]', NULL, NULL FROM version;"
+    "DELETE FROM version WHERE version = '1.0.0'",
     "version deleted": "DELETE FROM version",
     "delete listed": "DELETE FROM widget WHERE listed",
     "delete unlisted": "DELETE FROM widget WHERE NOT listed",

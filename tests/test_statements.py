@@ -19,6 +19,10 @@ CACHED = {
     "short word": "/api/v1/widgets/search?q=wi",
     "words and SDK": "/api/v1/widgets/search?q=widget&compatSdk=1.4.0&scope=acme&official=false",
     "largest page": "/api/v1/widgets/search?limit=100",
+    "compatible": "/api/v1/widgets/search?compatSdk=1.4.0&compatible=true",
+    "by name": "/api/v1/widgets/search?sort=name",
+    "updates": "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/widget-1@1.0.0",
+    "version": "/api/v1/widgets/acme/widget-1/latest?compatSdk=1.4.0",
     "detail": "/api/v1/widgets/acme/widget-1",
     "registry": "/api/widgets/acme/registry.json",
 }
@@ -69,8 +73,10 @@ def test_cached_response_needs_no_statement(
     assert count_statements(app, lambda: client.get(path), commit=False) == 0
 
 
-@pytest.mark.parametrize(("kind", "limit"), [("detail", 1), ("registry", 4)])
-def test_detail_and_small_registry_need_few_statements(
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("detail", 1), ("version", 1), ("updates", 5), ("registry", 4)]
+)
+def test_other_reads_need_few_statements(
     app_with: AppWith, count_statements: Count, kind: str, limit: int
 ) -> None:
     app = app_with(*CATALOG)
@@ -88,6 +94,10 @@ SEARCHES: dict[str, dict[str, str]] = {
     "SDK of the latest versions": {"compatSdk": "1.4.0", "limit": "100"},
     "SDK of no version": {"compatSdk": "9.0.0", "limit": "100"},
     "words and SDK": {"q": "widget", "compatSdk": "1.4.0"},
+    "compatible": {"compatSdk": "1.4.0", "compatible": "true"},
+    "compatible with words": {"q": "widget", "compatSdk": "1.4.0", "compatible": "true"},
+    "last updated": {"sort": "updated"},
+    "words by name": {"q": "widget", "sort": "name"},
 }
 
 

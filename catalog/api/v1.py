@@ -20,10 +20,22 @@ from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.store import writes
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
-from catalog.store.detail import find_detail, revalidate_detail
+from catalog.store.detail import (
+    LATEST,
+    find_detail,
+    find_version,
+    revalidate_content,
+    revalidate_detail,
+)
 from catalog.store.search import find_widgets, revalidate_search
-from catalog.store.search_params import ParameterError, SearchQuery, parse_search
+from catalog.store.search_params import (
+    ParameterError,
+    SearchQuery,
+    parse_compat_sdk,
+    parse_search,
+)
 from catalog.store.sqlite import Connection
+from catalog.store.updates import UpdatesQuery, find_updates, parse_updates
 from catalog.text import quoted
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a hot request.
@@ -66,20 +78,51 @@ def render_search(connection: Connection, query: SearchQuery) -> RenderResult:
     return revision, (body,)
 
 
-@v1.get("/<scope>/<name>")
-def detail(scope: str, name: str) -> Response:
+@v1.get("/updates")
+def updates() -> Response:
+    try:
+        query = parse_updates(request.args.get("compatSdk"), request.args.getlist("installed"))
+    except ParameterError as error:
+        abort(400, str(error))
     return respond(
-        ("detail", scope, name),
-        revalidate=lambda connection, revision: revalidate_detail(
-            connection, scope, name, revision
-        ),
-        render=lambda connection: render_detail(connection, scope, name),
+        query,
+        revalidate=revalidate_content,
+        render=lambda connection: render_updates(connection, query),
         headers=READ_HEADERS,
     )
 
 
-def render_detail(connection: Connection, scope: str, name: str) -> RenderResult:
-    result = find_detail(connection, scope, name)
+def render_updates(connection: Connection, query: UpdatesQuery) -> RenderResult:
+    revision, body = find_updates(connection, query)
+    return revision, (body,)
+
+
+@v1.get("/<scope>/<name>")
+def detail(scope: str, name: str) -> Response:
+    sdk = requested_sdk()
+    return respond(
+        ("detail", scope, name, sdk),
+        revalidate=lambda connection, revision: revalidate_detail(
+            connection, scope, name, revision
+        ),
+        render=lambda connection: render_detail(connection, scope, name, sdk),
+        headers=READ_HEADERS,
+    )
+
+
+def requested_sdk() -> str | None:
+    """Return compatSdk; respond 400 if it is invalid."""
+    # Each use of a Flask proxy costs 2 µs, and most requests have no query.
+    if not request.query_string:
+        return None
+    try:
+        return parse_compat_sdk(request.args.get("compatSdk"))
+    except ParameterError as error:
+        abort(400, str(error))
+
+
+def render_detail(connection: Connection, scope: str, name: str, sdk: str | None) -> RenderResult:
+    result = find_detail(connection, scope, name, sdk)
     if result is None:
         abort(404, no_widget(scope, name))
     revision, body = result
@@ -96,6 +139,36 @@ def install(scope: str, name: str) -> Response:
 
 def no_widget(scope: str, name: str) -> str:
     return f"There is no widget {quoted(f'{scope}/{name}')}."
+
+
+@v1.get("/<scope>/<name>/<version>")
+def one_version(scope: str, name: str, version: str) -> Response:
+    sdk = requested_sdk()
+    return respond(
+        ("version", scope, name, version, sdk),
+        revalidate=revalidate_content,
+        render=lambda connection: render_version(connection, scope, name, version, sdk),
+        headers=READ_HEADERS,
+    )
+
+
+def render_version(
+    connection: Connection, scope: str, name: str, version: str, sdk: str | None
+) -> RenderResult:
+    result = find_version(connection, scope, name, version, sdk)
+    if result is None:
+        abort(404, no_widget(scope, name))
+    revision, body = result
+    if body is None:
+        abort(404, no_version(scope, name, version, sdk))
+    return revision, (body,)
+
+
+def no_version(scope: str, name: str, version: str, sdk: str | None) -> str:
+    if version != LATEST:
+        return f"There is no version {quoted(f'{scope}/{name}@{version}')}."
+    condition = f"runs on SDK {sdk}" if sdk else "is available"
+    return f"No version of {quoted(f'{scope}/{name}')} {condition}."
 
 
 FIND_HELD_BUNDLE = """

@@ -8,6 +8,7 @@ from catalog.commands import (  # noqa: F401
     list_show,
     maintenance,
     mirror,
+    outdated,
     publish,
 )
 from catalog.commands.base import commands

@@ -229,8 +229,17 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
+def check_service_url(url: str) -> str:
+    """Return the base URL of a service; raise ValueError with the rule."""
+    # Few commands need urllib3, which the imported module needs.
+    from catalog.mirror.upstream import upstream_url
+
+    return upstream_url(url)
+
+
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
 WIDGET = WidgetNameType("scope/name", with_version=False)
 VERSION = WidgetNameType("scope/name@version", with_version=True)
 WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
+SERVICE_URL = ValidatedType("url", check_service_url)

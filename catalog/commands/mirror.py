@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalog.commands.base import (
+    SERVICE_URL,
     CommandError,
     ValidatedType,
     bundles,
@@ -31,15 +32,8 @@ if TYPE_CHECKING:
 INTERRUPTED_EXIT_CODE = 130
 
 
-def check_upstream(url: str) -> str:
-    """Return the base URL of a server; raise ValueError with the rule."""
-    from catalog.mirror.upstream import upstream_url
-
-    return upstream_url(url)
-
-
 @command("mirror")
-@click.argument("url", type=ValidatedType("url", check_upstream))
+@click.argument("url", type=SERVICE_URL)
 @click.option(
     "--scope",
     "scopes",

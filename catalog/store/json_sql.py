@@ -57,6 +57,12 @@ ADMITS = """
 """
 VERSION_ADMITS = ADMITS.format(range_id="(SELECT id FROM sdk_range WHERE range = sdk_version)")
 
+# The newest version of a widget that is not yanked and runs on the SDK, as JSON; NULL if none does.
+LATEST_COMPATIBLE_ENTRY = f"""(
+    SELECT entry FROM version_entry WHERE id = (
+        SELECT id FROM version WHERE widget_id = {{widget_id}} AND yanked = 0 AND {VERSION_ADMITS}
+        ORDER BY {NEWEST_FIRST} LIMIT 1))"""
+
 # trim() removes only the outer braces, because no member of the widget is an object.
 REGISTRY_WIDGET = f"""'{{'
     || trim(json_object({_WIDGET_MEMBERS}, 'createdAt', widget.created_at), '{{}}')

@@ -9,6 +9,7 @@ from catalog.text import fold, quoted
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 MAX_Q_LENGTH = 1000  # characters
+SORTS = ("installs", "updated", "created", "name")
 
 
 class ParameterError(ValueError):
@@ -26,6 +27,10 @@ class SearchQuery:
     compat_sdk: str | None
     page: int
     limit: int
+    # Only widgets with a version that runs on compat_sdk.
+    compatible: bool = False
+    # One of SORTS; None for the default order.
+    sort: str | None = None
     # Only for the browse page, no parameter of the API: find the widgets whose name or scope/name
     # is this one, except those that q finds.
     name: str | None = None
@@ -43,14 +48,19 @@ class SearchQuery:
 
 def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
     """Return the search that the query string describes; raise ParameterError."""
-    return SearchQuery(
+    query = SearchQuery(
         q=_parse_q(parameters.get("q", "")),
         scope=parameters.get("scope") or None,
-        official=_parse_official(parameters.get("official")),
-        compat_sdk=_parse_compat_sdk(parameters.get("compatSdk")),
+        official=_parse_boolean("official", parameters.get("official")),
+        compat_sdk=parse_compat_sdk(parameters.get("compatSdk")),
         page=_parse_positive("page", parameters.get("page"), 1),
         limit=min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT),
+        compatible=_parse_boolean("compatible", parameters.get("compatible")) or False,
+        sort=_parse_sort(parameters.get("sort")),
     )
+    if query.compatible and query.compat_sdk is None:
+        raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
+    return query
 
 
 def _parse_q(value: str) -> str:
@@ -60,15 +70,24 @@ def _parse_q(value: str) -> str:
     return " ".join(fold(value).split())
 
 
-def _parse_official(value: str | None) -> bool | None:
+def _parse_boolean(name: str, value: str | None) -> bool | None:
     if not value:
         return None
     if value.lower() not in ("true", "false"):
-        raise ParameterError(f"official must be true or false, not {quoted(value)}.")
+        raise ParameterError(f"{name} must be true or false, not {quoted(value)}.")
     return value.lower() == "true"
 
 
-def _parse_compat_sdk(value: str | None) -> str | None:
+def _parse_sort(value: str | None) -> str | None:
+    if value and value not in SORTS:
+        *others, last = SORTS
+        allowed = f"{', '.join(others)} or {last}"
+        raise ParameterError(f"sort must be {allowed}, not {quoted(value)}.")
+    return value or None
+
+
+def parse_compat_sdk(value: str | None) -> str | None:
+    """Return compatSdk if it is absent or a valid version; raise ParameterError."""
     if value is not None and not is_version(value):
         raise ParameterError(
             f"compatSdk must be a valid semver string such as 1.4.0, not {quoted(value)}; "

@@ -13,10 +13,11 @@ from catalog import V1_PREFIX
 from catalog.documents import Json
 from catalog.routing import public_url
 from catalog.store.database import Database
+from catalog.store.detail import LATEST
 from catalog.store.sqlite import Connection, DatabaseError
 from catalog.web import openapi
 from catalog.web.openapi import Operation
-from catalog.web.queries import load_results, load_widget
+from catalog.web.queries import load_results, load_updates, load_widget
 
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
@@ -93,20 +94,28 @@ def load_examples(connection: Connection) -> CatalogExamples | None:
         # It was removed after the search.
         return None
     version, is_held = _example_bundle(detail)
+    updates_query, updates = _example_updates(connection, detail, query["compatSdk"])
     return CatalogExamples(
         values={
             "searchWidgets": query,
+            "getUpdates": updates_query,
             "getWidget": widget,
+            "getWidgetVersion": {**widget, "version": LATEST},
             "countInstall": widget,
             "getBundle": {**widget, "version": version},
             "getRegistry": {"scope": first["scope"]},
         },
         responses={
             "searchWidgets": results,
+            "getUpdates": updates,
             "getWidget": detail,
+            "getWidgetVersion": first["latestVersion"],
             "getRegistry": _example_registry(detail),
         },
-        unavailable=set() if is_held else {"getBundle"},
+        unavailable={
+            *(() if is_held else ("getBundle",)),
+            *(() if first["latestVersion"] else ("getWidgetVersion",)),
+        },
         entry=first["latestCompatibleVersion"],
     )
 
@@ -117,6 +126,15 @@ def _example_bundle(detail: Json) -> tuple[str, bool]:
     entries: list[Json] = detail["versions"]
     held = [entry for entry in entries if entry["bundleUrl"].startswith(own_prefix)]
     return str((held or entries)[0]["version"]) if entries else "1.0.0", bool(held)
+
+
+def _example_updates(connection: Connection, detail: Json, sdk: str) -> tuple[dict[str, str], Json]:
+    """Return the parameters and the response for the oldest version of the widget."""
+    path = "{scope}/{name}".format(**detail["widget"])
+    numbers = [str(entry["version"]) for entry in detail["versions"]] or ["1.0.0"]
+    installed = f"{path}@{numbers[-1]}"
+    response = load_updates(connection, sdk, installed, public_url())
+    return {"compatSdk": sdk, "installed": installed}, response
 
 
 def _example_registry(detail: Json) -> Json:

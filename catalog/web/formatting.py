@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from catalog.documents import Json
+from catalog.text import shorten
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MAX_BARS = 40
@@ -48,15 +49,6 @@ def format_day(timestamp: str) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun, such as 1 release or 1,060 releases."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
-
-
-def shorten(text: str, length: int) -> str:
-    """Return the text, cut between words if it is longer than the length."""
-    if len(text) <= length:
-        return text
-    cut = text[:length]
-    words = cut.rsplit(None, 1) if " " in cut[length // 2 :] else []
-    return (words[0] if words else cut) + "…"
 
 
 def is_prerelease(version: str) -> bool:

@@ -231,9 +231,14 @@ def _load_parameter(parameter: Json) -> Parameter:
     return Parameter(
         *_load_field(parameter["name"], schema, required=required),
         location=parameter["in"],
-        choices=["true", "false"] if schema["type"] == "boolean" else [],
-        example=str(parameter["example"]) if "example" in parameter else None,
+        choices=["true", "false"] if schema["type"] == "boolean" else schema.get("enum", []),
+        example=_example_text(parameter["example"]) if "example" in parameter else None,
     )
+
+
+def _example_text(example: object) -> str:
+    # The page has one field for each parameter, also for one that can be repeated.
+    return str(example[0] if isinstance(example, list) else example)
 
 
 def _load_response(status: str, response: Json) -> OperationResponse:

@@ -13,7 +13,7 @@ from catalog.store.database import Database
 from catalog.store.detail import compatible_versions
 from catalog.store.search_params import ParameterError, parse_search
 from catalog.store.sqlite import Connection
-from catalog.text import quoted
+from catalog.text import quoted, shorten
 from catalog.web import formatting
 from catalog.web.icons import icon_svg
 from catalog.web.queries import load_results, load_scopes, load_widget, load_widgets_named
@@ -56,7 +56,7 @@ for template_filter in (
     formatting.format_bytes,
     formatting.format_day,
     formatting.format_count,
-    formatting.shorten,
+    shorten,
     formatting.is_prerelease,
     formatting.sri_hash,
     formatting.fetch_command,

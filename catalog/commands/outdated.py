@@ -1,0 +1,125 @@
+"""flask outdated: the updates of installed versions, from this catalog or from another service."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlencode
+
+import click
+
+from catalog import V1_PREFIX
+from catalog.commands.base import (
+    SERVICE_URL,
+    CommandError,
+    ValidatedType,
+    command,
+    database,
+    print_status,
+)
+from catalog.commands.terminal import format_table, replace_unprintable
+from catalog.documents import Json, parse_json
+from catalog.store.search_params import ParameterError
+from catalog.store.updates import Installed, UpdatesQuery, find_updates, parse_installed
+from catalog.text import plural, quoted
+from catalog.validators import check_version
+
+# Only --url needs urllib3, so the functions for it import what needs it.
+if TYPE_CHECKING:
+    from catalog.mirror.upstream import Upstream
+
+# The longest names of so many widgets fit into the request line that a service accepts.
+BATCH = 20
+
+FindUpdates = Callable[[UpdatesQuery], list[Json]]
+
+
+@command("outdated")
+@click.argument("file", type=click.File("rb"))
+@click.option("--sdk", type=ValidatedType("version", check_version), required=True, help="The SDK.")
+@click.option("--url", type=SERVICE_URL, help="Ask the service at this address.")
+def outdated(file: BinaryIO, sdk: str, url: str | None) -> None:
+    """List the updates of installed versions.
+
+    FILE has one scope/name@version per line, or is - for standard input. Empty lines and lines
+    that begin with # are ignored.
+    """
+    installed = read_installed(file)
+    items: list[Json] = []
+    with updates_from(url) as find:
+        for start in range(0, len(installed), BATCH):
+            items += find(UpdatesQuery(sdk, tuple(installed[start : start + BATCH])))
+    rows = [format_row(item) for item in items if item["status"] != "current" or item["yanked"]]
+    if rows:
+        headings = ("WIDGET", "INSTALLED", "STATUS", "UPDATE", "REASON")
+        click.echo("\n".join(format_table(headings, rows, shrink_first=4)))
+    count = sum(item["update"] is not None for item in items)
+    print_status(f"{plural(count, 'update')} for {plural(len(items), 'installed version')}.")
+
+
+def read_installed(file: BinaryIO) -> list[Installed]:
+    """Return the versions that the file names, each once; raise CommandError if one is invalid."""
+    installed: dict[Installed, None] = {}
+    for number, line in enumerate(file, start=1):
+        text = line.decode("utf-8-sig", errors="replace").strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            installed[parse_installed(text)] = None
+        except ParameterError:
+            form = f"{quoted(text)} is not of the form scope/name@version"
+            raise CommandError(f"Line {number}: {form}.") from None
+    return list(installed)
+
+
+@contextmanager
+def updates_from(url: str | None) -> Iterator[FindUpdates]:
+    """Yield a function that returns the updates of a query."""
+    if url is None:
+        yield find_local_updates
+        return
+    from catalog.mirror.upstream import Upstream, UpstreamError
+
+    try:
+        with closing(Upstream(url, connections=1)) as upstream:
+            yield lambda query: request_updates(upstream, query)
+    except UpstreamError as error:
+        raise CommandError(f"{url} has no updates: {replace_unprintable(str(error))}.") from error
+
+
+def find_local_updates(query: UpdatesQuery) -> list[Json]:
+    """Return the updates that this catalog has."""
+    _, body = find_updates(database().reader(), query)
+    items: list[Json] = json.loads(body)["updates"]
+    return items
+
+
+def request_updates(upstream: "Upstream", query: UpdatesQuery) -> list[Json]:
+    """Return the updates that the service has; raise UpstreamError."""
+    from catalog.mirror.upstream import UpstreamError
+
+    parameters = [("compatSdk", query.sdk), *(("installed", str(each)) for each in query.installed)]
+    response = upstream.get(f"{V1_PREFIX}updates?{urlencode(parameters)}")
+    if response.status != 200:
+        raise UpstreamError("the response status is 404, so its release is older than 1.1.0")
+    try:
+        items = parse_json(response.body)["updates"]  # type: ignore[index]
+        # Each key that is used must be there.
+        for item in items:
+            format_row(item)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UpstreamError("the response is not a list of updates") from error
+    checked: list[Json] = items
+    return checked
+
+
+def format_row(item: Json) -> Sequence[str]:
+    """Return the cells of an installed version."""
+    update = item["update"]
+    return (
+        f"{item['scope']}/{item['name']}",
+        str(item["installed"]),
+        "yanked" if item["yanked"] else str(item["status"]),
+        "none" if update is None else str(update["version"]),
+        str(item["reason"]),
+    )

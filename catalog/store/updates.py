@@ -1,0 +1,148 @@
+"""Updates of installed versions: the parameters, the statements and the JSON of the response."""
+
+import json
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from catalog.documents import Json
+from catalog.semver_ranges import is_version
+from catalog.store.json_sql import VERSION_ADMITS
+from catalog.store.sdk_intervals import sdk_key
+from catalog.store.search_params import ParameterError, parse_compat_sdk
+from catalog.store.sqlite import Connection, snapshot
+from catalog.store.update_rule import Release, advise
+from catalog.text import quoted
+
+MAX_INSTALLED = 100
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
+
+
+class Installed(NamedTuple):
+    """A version that a dashboard has installed."""
+
+    scope: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}@{self.version}"
+
+
+class UpdatesQuery(NamedTuple):
+    """Installed versions, and the SDK of the dashboard."""
+
+    sdk: str
+    installed: tuple[Installed, ...]
+
+
+def parse_updates(sdk: str | None, installed: Sequence[str]) -> UpdatesQuery:
+    """Return the query of these parameters; raise ParameterError."""
+    if sdk is None:
+        raise ParameterError("compatSdk is missing: the SDK of the dashboard, such as 1.4.0.")
+    parse_compat_sdk(sdk)
+    if not 1 <= len(installed) <= MAX_INSTALLED:
+        raise ParameterError(
+            f"installed must be given 1 to {MAX_INSTALLED} times, not {len(installed)}."
+        )
+    parsed = tuple(map(parse_installed, installed))
+    if len(set(parsed)) < len(parsed):
+        repeated = next(each for each in parsed if parsed.count(each) > 1)
+        raise ParameterError(f"installed has {quoted(str(repeated))} more than once.")
+    return UpdatesQuery(sdk, parsed)
+
+
+def parse_installed(text: str) -> Installed:
+    """Return the version that scope/name@version names; raise ParameterError."""
+    path, _, version = text.rpartition("@")
+    scope, _, name = path.partition("/")
+    if not scope or not name or "/" in name or not is_version(version):
+        raise ParameterError(
+            f"installed must be scope/name@version such as acme/clock@1.0.0, not {quoted(text)}; "
+            "a + in it must be sent as %2B."
+        )
+    return Installed(scope, name, version)
+
+
+# The versions of each installed widget, as a JSON array of the fields of Release; NULL if it is not
+# listed. One row for each widget: a row for each version takes twice as long, and one row for all
+# widgets could take too much memory.
+VERSIONS = f"""
+SELECT item.key, (
+    SELECT json_group_array(json_array(
+        version.id, published_at, precedence, version, json(iif(yanked, 'true', 'false')),
+        yanked_reason, deprecation_message, sdk_version,
+        json(iif({VERSION_ADMITS}, 'true', 'false'))))
+    FROM version WHERE widget_id = widget.id) AS versions,
+    widget.id IS NOT NULL AS is_listed
+FROM json_each(:installed) AS item
+LEFT JOIN widget
+    ON scope = json_extract(item.value, '$[0]') AND name = json_extract(item.value, '$[1]')
+    AND listed
+"""
+
+ENTRIES = """
+SELECT id, entry FROM version_entry WHERE id IN (SELECT value FROM json_each(:ids))
+"""
+
+
+def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, bytes]:
+    """Return the revision of the catalog, and the JSON of the response."""
+    # Both statements must see the same versions.
+    with snapshot(connection):
+        (content,) = connection.execute("SELECT content FROM revision").fetchone()
+        items = list(_read_items(connection, query))
+        ids = json.dumps([update_id for _, update_id in items if update_id])
+        entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
+    bodies = [_render(item, entries.get(update_id, "null")) for item, update_id in items]
+    return content, f'{{"updates":[{",".join(bodies)}]}}\n'.encode()
+
+
+def _read_items(connection: Connection, query: UpdatesQuery) -> Iterator[tuple[Json, int | None]]:
+    """Yield each installed version as JSON without its update, and the id of that version."""
+    installed = json.dumps([each[:2] for each in query.installed])
+    values = {"installed": installed, "sdk": sdk_key(query.sdk)}
+    for key, versions, is_listed in connection.execute(VERSIONS, values):
+        # The deadline of the thread also bounds the work in Python.
+        connection.check_deadline()
+        releases = [Release(*fields) for fields in json.loads(versions)] if is_listed else None
+        yield _describe(query.installed[key], releases, query.sdk)
+
+
+def _describe(
+    installed: Installed, releases: list[Release] | None, sdk: str
+) -> tuple[Json, int | None]:
+    item: Json = {
+        **{"scope": installed.scope, "name": installed.name, "installed": installed.version},
+        **{"status": UNAVAILABLE, "yanked": None, "yankedReason": None},
+        **{"deprecationMessage": None, "compatible": None, "update": None},
+    }
+    if releases is None:
+        path = f"{installed.scope}/{installed.name}"
+        return {**item, "reason": f"There is no widget {quoted(path)}."}, None
+    own = next((each for each in releases if each.number == installed.version), None)
+    if own is None:
+        reason = f"There is no version {quoted(str(installed))}."
+        return {**item, "status": UNKNOWN, "reason": reason}, None
+    oldest_first = sorted(releases, key=attrgetter("published_at", "precedence", "number"))
+    advice = advise(own, oldest_first[::-1], sdk)
+    item |= {
+        "status": UPDATE if advice.update else CURRENT,
+        "yanked": own.is_yanked,
+        "yankedReason": own.yanked_reason,
+        "deprecationMessage": own.deprecation_message,
+        "compatible": own.is_compatible,
+        **({"downgrade": True} if advice.is_downgrade else {}),
+        "reason": advice.reason,
+    }
+    return item, advice.update.id if advice.update else None
+
+
+def _render(item: Json, entry: str) -> str:
+    """Return the JSON of an item; the entry of its update is JSON already."""
+    text = _encoder.encode(item)
+    # Quotes inside a JSON string are escaped, so no text can contain it.
+    return text.replace('"update":null', f'"update":{entry}')

@@ -1,0 +1,119 @@
+"""flask outdated: the updates of installed versions, as a table."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import document, version
+from conftest import Server, create_catalog, error_message, run
+from flask import Flask
+from upstreams import FakeUpstream, body
+
+AppWith = Callable[..., Flask]
+CLOCK = document(
+    "acme/clock",
+    version("1.0.0", publishedAt="2025-01-01T00:00:00Z"),
+    version("1.1.0", publishedAt="2025-02-01T00:00:00Z"),
+    version("2.0.0", publishedAt="2025-03-01T00:00:00Z", yanked=True, yankedReason="It stops."),
+)
+INSTALLED = """
+# Dashboard in the hall
+acme/clock@1.0.0
+acme/clock@1.1.0
+
+acme/clock@2.0.0
+acme/clock@1.0.0
+acme/notes@1.0.0
+acme/clock@9.0.0
+"""
+TABLE = """\
+WIDGET      INSTALLED  STATUS       UPDATE  REASON
+acme/clock  1.0.0      update       1.1.0   1.1.0 is the newest version above 1.0.0 that runs on \
+SDK 1.4.0; 2.0.0 was yanked: It stops.
+acme/clock  2.0.0      yanked       1.1.0   2.0.0 was yanked: It stops; 1.1.0 is the highest \
+version below 2.0.0 that runs on SDK 1.4.0.
+acme/notes  1.0.0      unavailable  none    There is no widget 'acme/notes'.
+acme/clock  9.0.0      unknown      none    There is no version 'acme/clock@9.0.0'.
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "installed.txt"
+    path.write_text(INSTALLED, encoding="utf-8")
+    return path
+
+
+def test_table_has_every_version_that_is_not_current(app_with: AppWith, file: Path) -> None:
+    result = run(app_with(CLOCK), "outdated", file, "--sdk", "1.4.0")
+    assert (result.exit_code, result.stdout) == (0, TABLE)
+    assert result.stderr == "2 updates for 5 installed versions.\n"
+
+
+def test_current_versions_are_only_counted(app_with: AppWith) -> None:
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin="acme/clock@1.1.0")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "0 updates for 1 installed version.\n"
+
+
+def test_empty_file_has_no_updates(app_with: AppWith) -> None:
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin="")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "0 updates for 0 installed versions.\n"
+
+
+def test_file_may_have_more_versions_than_one_request(app_with: AppWith) -> None:
+    lines = "".join(f"acme/clock@1.0.{patch}\n" for patch in range(150))
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin=lines)
+    assert result.stdout.count("\n") == 151
+    assert result.stderr == "1 update for 150 installed versions.\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["acme/clock", "clock@1.0.0", "acme/clock@1", "\udcff", "a/b/c@1.0.0"]
+)
+def test_invalid_line_is_an_error_with_its_number(app_with: AppWith, line: str) -> None:
+    content = f"acme/clock@1.0.0\n{line}\n".encode(errors="surrogateescape")
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin=content)
+    message = error_message(result)
+    assert message.startswith("Line 2: '")
+    assert message.endswith("' is not of the form scope/name@version.")
+
+
+@pytest.mark.parametrize("options", [(), ("--sdk", "1.4"), ("--sdk", "1.4.0", "--url", "x")])
+def test_missing_or_invalid_option_is_wrong_usage(
+    app_with: AppWith, options: tuple[str, ...]
+) -> None:
+    assert run(app_with(CLOCK), "outdated", "-", *options, stdin="").exit_code == 2
+
+
+def test_url_gives_the_same_table_without_a_local_catalog(
+    mirror_app: Flask, file: Path, tmp_path: Path
+) -> None:
+    with Server(create_catalog(tmp_path / "served.db", CLOCK)) as server:
+        result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", server.url)
+    assert (result.exit_code, result.stdout) == (0, TABLE)
+    assert not mirror_app.extensions["database"].exists()
+
+
+def test_service_without_updates_is_an_error(
+    mirror_app: Flask, file: Path, upstream: FakeUpstream
+) -> None:
+    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", upstream.url)
+    assert error_message(result) == (
+        f"{upstream.url} has no updates: the response status is 404, "
+        "so its release is older than 1.1.0."
+    )
+
+
+RESPONSES = [b"", b"no JSON", b"[]", b"{}", b'{"updates": 5}', b'{"updates": [{}]}']
+
+
+@pytest.mark.parametrize("content", RESPONSES)
+def test_invalid_response_is_an_error(
+    mirror_app: Flask, file: Path, upstream: FakeUpstream, content: bytes
+) -> None:
+    upstream.faults["/api/v1/widgets/updates"].append(body(content))
+    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", upstream.url)
+    problem = "the response is not a list of updates"
+    assert error_message(result) == f"{upstream.url} has no updates: {problem}."

@@ -1,0 +1,330 @@
+"""GET /api/v1/widgets/updates: what to install instead of installed versions."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from semver import Version
+
+from catalog.semver_ranges import satisfies
+
+UPDATES = "/api/v1/widgets/updates"
+ClientWith = Callable[..., FlaskClient]
+KEYS = [
+    *("scope", "name", "installed", "status", "yanked", "yankedReason", "deprecationMessage"),
+    *("compatible", "update", "reason"),
+]
+
+
+def dated(number: str, month: int, **fields: Any) -> Json:
+    return version(number, publishedAt=f"2025-{month:02}-01T00:00:00.000Z", **fields)
+
+
+def updates(client: FlaskClient, *installed: str, sdk: str = "1.4.0") -> list[Json]:
+    query = {"compatSdk": sdk, "installed": list(installed)}
+    response = client.get(UPDATES, query_string=query)
+    assert response.status_code == 200, response.text
+    items: list[Json] = response.get_json()["updates"]
+    return items
+
+
+def clock_update(client: FlaskClient, installed: str, sdk: str = "1.4.0") -> Json:
+    (item,) = updates(client, f"acme/clock@{installed}", sdk=sdk)
+    return item
+
+
+def number(item: Json) -> str | None:
+    return item["update"] and str(item["update"]["version"])
+
+
+def test_update_is_the_whole_version_entry(client_with: ClientWith) -> None:
+    client = client_with(
+        document("acme/clock", dated("1.0.0", 1), dated("1.1.0", 2, permissions=["network"]))
+    )
+    item = clock_update(client, "1.0.0")
+    assert list(item) == KEYS
+    detail = client.get("/api/v1/widgets/acme/clock").get_json()
+    assert json.dumps(item["update"]) == json.dumps(detail["versions"][0])
+    del item["update"]
+    assert item == {
+        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "update"},
+        **{"yanked": False, "yankedReason": None, "deprecationMessage": None, "compatible": True},
+        "reason": "1.1.0 is the newest version above 1.0.0 that runs on SDK 1.4.0.",
+    }
+
+
+def test_highest_version_is_current(client_with: ClientWith) -> None:
+    item = clock_update(client_with(document("acme/clock", version("1.0.0"))), "1.0.0")
+    assert list(item) == KEYS
+    assert (item["status"], item["update"]) == ("current", None)
+    assert item["reason"] == "There is no version above 1.0.0."
+
+
+def test_marks_are_those_of_the_installed_version(client_with: ClientWith) -> None:
+    marks = {"yanked": True, "yankedReason": "It stops.", "deprecationMessage": "Please update."}
+    client = client_with(
+        document("acme/clock", dated("1.0.0", 1, sdkVersion="^0.9.0", **marks), dated("1.1.0", 2))
+    )
+    item = clock_update(client, "1.0.0")
+    assert {key: item[key] for key in marks} == marks
+    assert item["compatible"] is False
+    assert number(item) == "1.1.0"
+
+
+def test_incompatible_and_yanked_versions_are_skipped_with_a_reason(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.4.0", 1),
+            dated("1.4.1", 2, yanked=True, yankedReason="It loses\nan hour."),
+            dated("1.4.2", 3, yanked=True),
+            dated("2.0.0", 4, sdkVersion="^2.0.0"),
+        )
+    )
+    assert clock_update(client, "1.4.0")["reason"] == (
+        "1.4.0 has no update for SDK 1.4.0; 2.0.0 needs SDK ^2.0.0; 1.4.2 was yanked; "
+        "1.4.1 was yanked: It loses an hour."
+    )
+
+
+def test_reason_of_an_update_names_the_newer_versions_that_it_is_not(
+    client_with: ClientWith,
+) -> None:
+    newer = (dated(f"2.{minor}.0", 3 + minor, sdkVersion="^2.0.0") for minor in range(5))
+    client = client_with(document("acme/clock", dated("1.0.0", 1), dated("1.1.0", 2), *newer))
+    assert clock_update(client, "1.0.0")["reason"] == (
+        "1.1.0 is the newest version above 1.0.0 that runs on SDK 1.4.0; 2.4.0 needs SDK ^2.0.0; "
+        "2.3.0 needs SDK ^2.0.0; 2.2.0 needs SDK ^2.0.0; and 2 more."
+    )
+
+
+def test_reason_does_not_repeat_long_texts(client_with: ClientWith) -> None:
+    ranges = " || ".join(f"^{major}.0.0" for major in range(2, 200))
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.0.0", 1),
+            dated("1.1.0", 2, yanked=True, yankedReason="because " * 1000),
+            dated("1.2.0", 3, sdkVersion=ranges),
+        )
+    )
+    assert len(clock_update(client, "1.0.0")["reason"]) < 400
+
+
+def test_backport_is_not_offered_to_a_higher_version(client_with: ClientWith) -> None:
+    client = client_with(
+        document("acme/clock", dated("1.0.0", 1), dated("2.0.0", 2), dated("1.9.5", 3))
+    )
+    assert number(clock_update(client, "2.0.0")) is None
+    # It is the newest for those below it, as in a search.
+    assert number(clock_update(client, "1.0.0")) == "1.9.5"
+    assert number(clock_update(client, "1.9.5")) == "2.0.0"
+
+
+def test_prerelease_is_offered_only_to_a_prerelease_of_the_same_version(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            *(dated("1.0.0", 1), dated("1.1.0-rc.1", 2), dated("2.0.0-beta.1", 3)),
+            *(dated("2.0.0-beta.2", 4), dated("2.0.1-beta.1", 5)),
+        )
+    )
+    assert number(clock_update(client, "1.0.0")) is None
+    assert number(clock_update(client, "1.1.0-rc.1")) is None
+    assert number(clock_update(client, "2.0.0-beta.1")) == "2.0.0-beta.2"
+    assert number(clock_update(client, "2.0.0-beta.2")) is None
+    assert "2.0.1-beta.1 is a prerelease" in clock_update(client, "2.0.0-beta.2")["reason"]
+
+
+def test_release_is_an_update_of_its_prerelease(client_with: ClientWith) -> None:
+    client = client_with(document("acme/clock", dated("2.0.0-beta.1", 1), dated("2.0.0", 2)))
+    assert number(clock_update(client, "2.0.0-beta.1")) == "2.0.0"
+
+
+def test_other_build_of_the_same_version_is_no_update(client_with: ClientWith) -> None:
+    client = client_with(document("acme/clock", dated("1.0.0+a", 1), dated("1.0.0+b", 2)))
+    assert clock_update(client, "1.0.0+a")["status"] == "current"
+
+
+def test_yanked_version_without_update_gets_the_highest_version_below(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("2.0.0", 1),
+            dated("2.1.0", 2, yanked=True, yankedReason="It stops."),
+            dated("1.9.5", 3),
+            dated("3.0.0", 4, sdkVersion="^2.0.0"),
+        )
+    )
+    item = clock_update(client, "2.1.0")
+    assert list(item) == [*KEYS[:-1], "downgrade", "reason"]
+    assert (item["status"], number(item), item["downgrade"]) == ("update", "2.0.0", True)
+    assert item["reason"] == (
+        "2.1.0 was yanked: It stops; 3.0.0 needs SDK ^2.0.0; "
+        "2.0.0 is the highest version below 2.1.0 that runs on SDK 1.4.0."
+    )
+
+
+def test_yanked_version_without_any_other_has_no_update(client_with: ClientWith) -> None:
+    item = clock_update(client_with(document("acme/clock", version(yanked=True))), "1.0.0")
+    assert (item["status"], item["yanked"], item["update"]) == ("current", True, None)
+    assert item["reason"] == "1.0.0 was yanked; no other version to change to runs on SDK 1.4.0."
+
+
+def test_incompatible_version_is_not_downgraded(client_with: ClientWith) -> None:
+    client = client_with(
+        document("acme/clock", dated("1.0.0", 1), dated("2.0.0", 2, sdkVersion="^2.0.0"))
+    )
+    item = clock_update(client, "2.0.0")
+    assert (item["status"], item["compatible"], item["update"]) == ("current", False, None)
+
+
+def test_version_that_the_widget_does_not_have_is_unknown(client_with: ClientWith) -> None:
+    item = clock_update(client_with(document("acme/clock", version("1.1.0"))), "1.0.0")
+    assert item == {
+        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "unknown"},
+        **dict.fromkeys(KEYS[4:-1]),
+        "reason": "There is no version 'acme/clock@1.0.0'.",
+    }
+
+
+def test_unlisted_and_missing_widgets_are_unavailable_alike(client_with: ClientWith) -> None:
+    unlisted = clock_update(client_with(document("acme/clock", version(), listed=False)), "1.0.0")
+    missing = clock_update(client_with(), "1.0.0")
+    assert unlisted == missing
+    assert missing == {
+        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "unavailable"},
+        **dict.fromkeys(KEYS[4:-1]),
+        "reason": "There is no widget 'acme/clock'.",
+    }
+
+
+def test_items_are_in_the_order_of_the_request(client_with: ClientWith) -> None:
+    client = client_with(
+        *(document(f"acme/{name}", version("1.0.0"), version("1.1.0")) for name in "abc")
+    )
+    installed = ["acme/c@1.0.0", "acme/none@1.0.0", "acme/a@1.1.0", "acme/c@1.1.0", "acme/a@9.0.0"]
+    items = updates(client, *installed)
+    assert ["{scope}/{name}@{installed}".format(**item) for item in items] == installed
+
+
+def test_names_may_contain_at_signs_and_any_script(client_with: ClientWith) -> None:
+    client = client_with(document("@acme/天気@home", version("1.0.0+a"), version("1.1.0")))
+    (item,) = updates(client, "@acme/天気@home@1.0.0+a")
+    assert (item["name"], number(item)) == ("天気@home", "1.1.0")
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_1_to_100_installed_versions_are_allowed(client_with: ClientWith, count: int) -> None:
+    installed = [f"acme/clock@1.{minor}.0" for minor in range(count)]
+    assert len(updates(client_with(document()), *installed)) == count
+
+
+REPEATED = [("compatSdk", "1.4.0"), *[("installed", "acme/clock@1.0.0")] * 2]
+TOO_MANY = [("installed", f"acme/clock@1.{minor}.0") for minor in range(101)]
+INVALID = {
+    "no SDK": ([("installed", "acme/clock@1.0.0")], "compatSdk is missing"),
+    "invalid SDK": ([("compatSdk", "1.4"), *REPEATED[1:2]], "compatSdk must be a valid semver"),
+    "nothing": (REPEATED[:1], "installed must be given 1 to 100 times, not 0."),
+    "too many": ([*REPEATED[:1], *TOO_MANY], "installed must be given 1 to 100 times, not 101."),
+    "twice": (REPEATED, "installed has 'acme/clock@1.0.0' more than once."),
+    **{
+        text: ([*REPEATED[:1], ("installed", text)], "installed must be scope/name@version")
+        for text in (
+            *("", "acme/clock", "clock@1.0.0", "acme/clock@1.0", "acme/clock@", "@1.0.0"),
+            *("/clock@1.0.0", "acme/@1.0.0", "acme/clock/x@1.0.0", "acme/clock@1.0.0 "),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(("query", "message"), INVALID.values(), ids=INVALID)
+def test_invalid_parameters_are_400_and_named(
+    demo: FlaskClient, query: list[tuple[str, str]], message: str
+) -> None:
+    response = demo.get(UPDATES, query_string=dict_of_lists(query))
+    assert response.status_code == 400
+    assert response.get_json()["error"].startswith(message)
+
+
+def dict_of_lists(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    return {name: [value for key, value in pairs if key == name] for name, _ in pairs}
+
+
+def expected_update(installed: str, versions: dict[str, Json], sdk: str) -> str | None:
+    """Return the number of the update by the rule of the documentation; versions by number."""
+    own = Version.parse(installed)
+
+    def is_offered(text: str) -> bool:
+        other, fields = Version.parse(text), versions[text]
+        is_same = (other.major, other.minor, other.patch) == (own.major, own.minor, own.patch)
+        allowed = not other.prerelease or (bool(own.prerelease) and is_same)
+        return allowed and not fields["yanked"] and satisfies(sdk, fields["sdkVersion"])
+
+    def age(text: str) -> tuple[str, Version, str]:
+        return versions[text]["publishedAt"], Version.parse(text), text
+
+    offered = [text for text in versions if is_offered(text)]
+    above = [text for text in offered if Version.parse(text).compare(own) > 0]
+    if above:
+        return max(above, key=age)
+    below = [text for text in offered if Version.parse(text).compare(own) < 0]
+    if not versions[installed]["yanked"] or not below:
+        return None
+    highest = max(map(Version.parse, below))
+    return max((text for text in below if Version.parse(text).compare(highest) == 0), key=age)
+
+
+cores = st.sampled_from(["0.9.0", "1.0.0", "1.9.5", "1.10.0", "2.0.0", "2.0.1"])
+suffixes = st.sampled_from(["", "", "", "-rc.1", "-rc.2", "-rc.10", "-beta", "+a", "+b", "-rc.1+a"])
+numbers = st.builds(str.__add__, cores, suffixes)
+ranges = st.sampled_from(
+    ["^1.0.0", "^2.0.0", ">=1.2.0", "1.4.0 || ^3.0.0-beta.1", "*", "none", "~1.4"]
+)
+histories = st.dictionaries(
+    numbers, st.tuples(st.integers(1, 6), st.booleans(), ranges), min_size=1, max_size=9
+)
+SDKS = ["1.4.0", "2.0.0", "3.0.0-beta.2", "0.1.0"]
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=12,
+    # No shrinking: it would create catalogs for minutes.
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(histories=st.lists(histories, min_size=10, max_size=10))
+def test_updates_are_those_of_the_rule_for_any_history(
+    client_with: ClientWith, histories: list[dict[str, tuple[int, bool, str]]]
+) -> None:
+    widgets = {
+        f"acme/{index}": {
+            number: dated(number, month, yanked=yanked, sdkVersion=range_)
+            for number, (month, yanked, range_) in history.items()
+        }
+        for index, history in enumerate(histories)
+    }
+    client = client_with(*(document(path, *each.values()) for path, each in widgets.items()))
+    for sdk in SDKS:
+        installed = [(path, number) for path, each in widgets.items() for number in each]
+        items = updates(client, *(f"{path}@{number}" for path, number in installed), sdk=sdk)
+        for (path, own), item in zip(installed, items, strict=True):
+            update = expected_update(own, widgets[path], sdk)
+            assert number(item) == update, (own, sdk, widgets[path])
+            assert item["status"] == ("update" if update else "current")
+            assert item["compatible"] == satisfies(sdk, widgets[path][own]["sdkVersion"])
+            is_downgrade = bool(update) and Version.parse(update) < Version.parse(own)
+            assert item.get("downgrade", False) == is_downgrade

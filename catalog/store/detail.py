@@ -14,10 +14,13 @@ class DetailRevision(NamedTuple):
     download_count: int | None
 
 
-DETAIL = f"""
-SELECT content, download_count, CAST(
+# The body of the response for a row of widget.
+DETAIL_JSON = f"""CAST(
     '{{"widget":' || {json_sql.WIDGET} || ',"versions":' || {json_sql.VERSION_ENTRIES}
-    || ',"latestVersion":' || {json_sql.LATEST_VERSION} || '}}' || char(10) AS BLOB)
+    || ',"latestVersion":' || {json_sql.LATEST_VERSION} || '}}' || char(10) AS BLOB)"""
+
+DETAIL = f"""
+SELECT content, download_count, {DETAIL_JSON}
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """

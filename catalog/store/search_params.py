@@ -49,8 +49,13 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         official=_parse_official(parameters.get("official")),
         compat_sdk=_parse_compat_sdk(parameters.get("compatSdk")),
         page=_parse_positive("page", parameters.get("page"), 1),
-        limit=min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT),
+        limit=parse_limit(parameters),
     )
+
+
+def parse_limit(parameters: Mapping[str, str]) -> int:
+    """Return the size of a page; raise ParameterError."""
+    return min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
 
 
 def _parse_q(value: str) -> str:

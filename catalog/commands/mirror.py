@@ -19,7 +19,8 @@ from catalog.commands.base import (
 from catalog.commands.terminal import replace_unprintable
 from catalog.documents import MAX_PROBLEMS
 from catalog.mirror.bundles import BundleReport, download_bundles
-from catalog.mirror.sync import MirrorError, MirrorOptions, MirrorReport, mirror
+from catalog.mirror.fetch import MirrorError
+from catalog.mirror.sync import MirrorOptions, MirrorReport, mirror
 from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
 from catalog.text import plural
 from catalog.validators import check_identifier

@@ -62,6 +62,9 @@ CREATE INDEX version_newest_available
     ON version (widget_id, published_at DESC, precedence DESC, version DESC, sdk_version, yanked)
     WHERE yanked = 0;
 
+-- For the feed of new releases.
+CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
+
 -- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
 -- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
 -- every host name; with_bundle_urls() in catalog/store/json_sql.py inserts the host.

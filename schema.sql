@@ -62,6 +62,9 @@ CREATE INDEX version_newest_available
     ON version (widget_id, published_at DESC, precedence DESC, version DESC, sdk_version, yanked)
     WHERE yanked = 0;
 
+-- For the feed of new releases.
+CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
+
 -- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
 -- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
 -- every host name; with_bundle_urls() in catalog/store/json_sql.py inserts the host.
@@ -128,6 +131,16 @@ CREATE TABLE mirrored (
     -- The downloadCount at the upstream, at the last refresh.
     upstream_count INTEGER CHECK (upstream_count >= 0)
 ) STRICT;
+
+-- How far the changes of an upstream were read: the token for its /api/v1/widgets/changes. Every copy from
+-- there is at least as recent, or has no etag and is fetched by the next refresh.
+CREATE TABLE mirror_position (
+    source TEXT NOT NULL,
+    -- The scopes that are mirrored, sorted, as a JSON array; empty for all of them.
+    scopes TEXT NOT NULL CHECK (json_valid(scopes)),
+    token  TEXT NOT NULL,
+    PRIMARY KEY (source, scopes)
+) STRICT, WITHOUT ROWID;
 
 -- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so flask publish
 -- must not publish the same version with other bytes. Triggers fill the table on every delete.
@@ -307,15 +320,74 @@ ON widget BEGIN
 END;
 
 -- Counts the changes of the catalog (content) and of its counters (downloads). A response that was rendered
--- at a revision is valid while the revision is current, whichever process writes.
+-- at a revision is valid while the revision is current, whichever process writes. The column history is a
+-- random name, new after every restore: the numbers in change are comparable within one history only.
 
 CREATE TABLE revision (
     id        INTEGER PRIMARY KEY CHECK (id = 1),
     content   INTEGER NOT NULL,
-    downloads INTEGER NOT NULL
+    downloads INTEGER NOT NULL,
+    history   TEXT    NOT NULL
 ) STRICT;
 
-INSERT INTO revision VALUES (1, 0, 0);
+INSERT INTO revision VALUES (1, 0, 0, lower(hex(randomblob(8))));
+
+-- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs are no
+-- change, nor is anything about a widget while it is unlisted: sequence numbers public changes only, so its
+-- gaps tell nothing else. A widget that was never listed has no row. Only triggers write the table: those
+-- below, and those of revision for versions, since three triggers more made an import 9 % slower.
+CREATE TABLE change (
+    widget_id INTEGER PRIMARY KEY,
+    sequence  INTEGER NOT NULL UNIQUE,
+    -- As in widget; 0 if the widget was deleted.
+    listed    INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    -- Of a deleted widget; otherwise they are null, and those of the widget count.
+    scope     TEXT,
+    name      TEXT,
+    CHECK ((scope IS NULL) = (name IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX change_deleted ON change (scope, name) WHERE scope IS NOT NULL;
+
+-- A new widget may have the name of a deleted one. That row is deleted last, since it may have the highest
+-- number, which must not be used again.
+CREATE TRIGGER change_widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
+    INSERT INTO change (widget_id, sequence, listed)
+        SELECT new.id, coalesce(max(sequence), 0) + 1, 1 FROM change;
+    DELETE FROM change WHERE scope = new.scope AND name = new.name;
+END;
+
+CREATE TRIGGER change_widget_removed AFTER DELETE ON widget BEGIN
+    UPDATE change
+    SET listed = 0, scope = old.scope, name = old.name,
+        sequence = iif(old.listed, (SELECT max(sequence) + 1 FROM change), sequence)
+    WHERE widget_id = old.id;
+END;
+
+-- The values are compared, because an import sets every column, also to the same value.
+CREATE TRIGGER change_widget_changed AFTER UPDATE OF
+    display_name, description, icon, is_official, created_at, listed
+ON widget WHEN (old.listed OR new.listed)
+    AND (old.id, old.scope, old.name) IS (new.id, new.scope, new.name)
+    AND (old.display_name, old.description, old.icon, old.is_official, old.created_at, old.listed)
+        IS NOT (new.display_name, new.description, new.icon, new.is_official, new.created_at, new.listed)
+BEGIN
+    INSERT INTO change (widget_id, sequence, listed)
+        SELECT new.id, coalesce(max(sequence), 0) + 1, new.listed FROM change WHERE true
+        ON CONFLICT (widget_id) DO UPDATE SET sequence = excluded.sequence, listed = excluded.listed;
+    DELETE FROM change WHERE scope = new.scope AND name = new.name;
+END;
+
+-- No command renames a widget. After a rename no row would say that the old name is gone, so a new history
+-- begins, in which the old name does not occur.
+CREATE TRIGGER change_widget_renamed AFTER UPDATE OF id, scope, name ON widget
+WHEN (old.id, old.scope, old.name) IS NOT (new.id, new.scope, new.name) BEGIN
+    UPDATE revision SET history = lower(hex(randomblob(8)));
+    DELETE FROM change
+        WHERE widget_id IN (old.id, new.id) OR new.listed AND scope = new.scope AND name = new.name;
+    INSERT INTO change (widget_id, sequence, listed)
+        SELECT new.id, coalesce(max(sequence), 0) + 1, 1 FROM change HAVING new.listed;
+END;
 
 CREATE TRIGGER content_widget_added AFTER INSERT ON widget BEGIN
     UPDATE revision SET content = content + 1;
@@ -333,14 +405,22 @@ END;
 
 CREATE TRIGGER content_version_added AFTER INSERT ON version BEGIN
     UPDATE revision SET content = content + 1;
+    UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)
+        WHERE widget_id = new.widget_id AND listed;
 END;
 
 CREATE TRIGGER content_version_removed AFTER DELETE ON version BEGIN
     UPDATE revision SET content = content + 1;
+    UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)
+        WHERE widget_id = old.widget_id AND listed;
 END;
 
 CREATE TRIGGER content_version_changed AFTER UPDATE ON version BEGIN
     UPDATE revision SET content = content + 1;
+    UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)
+        WHERE widget_id = new.widget_id AND listed;
+    UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)
+        WHERE widget_id = old.widget_id AND listed AND old.widget_id <> new.widget_id;
 END;
 
 -- The last hundred installs, a ring buffer. A cached page that shows none of their widgets stays valid;

@@ -36,6 +36,7 @@ from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 from catalog.web.docs import docs
+from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
 
 # In place of Werkzeug's default descriptions.
@@ -127,7 +128,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
-    for blueprint in (v1, registry, operations, internal, pages, docs, commands):
+    for blueprint in (v1, registry, operations, internal, pages, docs, feed, commands):
         app.register_blueprint(blueprint)
     app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_response)

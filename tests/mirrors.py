@@ -19,11 +19,14 @@ class AppServer:
     def __init__(self, app: Flask) -> None:
         self.app = app
         self.responses: list[tuple[str, int]] = []
+        self.on_request: Callable[[str], None] = lambda path: None
         self.server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
 
     def __call__(self, environ: Json, start_response: Callable[..., Any]) -> Any:
+        self.on_request(environ["PATH_INFO"])
+
         def record(status: str, *arguments: Any) -> Any:
             self.responses.append((environ["PATH_INFO"], int(status[:3])))
             return start_response(status, *arguments)

@@ -145,8 +145,8 @@ def test_examples_are_links_without_scripts(
 ) -> None:
     page = tab_without_scripts
     page.goto(f"{own_server.url}/docs")
-    assert page.locator("form.try").count() == 11
+    assert page.locator("form.try").count() == 12
     assert page.locator("form.try:visible").count() == 0
-    page.get_by_role("link", name="Open this response").nth(2).click()
+    page.get_by_role("link", name="Open this response").nth(3).click()
     assert page.url == f"{own_server.url}{WEATHER}"
     assert json.loads(page.locator("pre").inner_text())["latestVersion"] == "3.1.0"

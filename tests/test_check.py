@@ -82,6 +82,7 @@ NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or http
 CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
 WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
+CHANGE = "its last change does not say whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
@@ -117,6 +118,19 @@ DAMAGES = {
     "summary of no widget": (
         ["INSERT INTO summary SELECT 9, head, latest, sdk_range_id FROM summary"],
         ["Search has a summary for widget 9, which is not listed."],
+    ),
+    "change missing": (["DELETE FROM change"], [f"acme/clock: {CHANGE}"]),
+    "change of a listed widget wrong": (
+        ["UPDATE change SET listed = 0"],
+        [f"acme/clock: {CHANGE}"],
+    ),
+    "change of an unlisted widget": (
+        ["INSERT INTO change (widget_id, sequence, listed) VALUES (2, 99, 1)"],
+        [f"acme/notes: {CHANGE}"],
+    ),
+    "change of no widget": (
+        ["INSERT INTO change (widget_id, sequence, listed) VALUES (9, 99, 0)"],
+        ["There is a change of widget 9, which does not exist."],
     ),
     "range missing": (
         ["UPDATE sdk_range SET range = '^1'"],

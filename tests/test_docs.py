@@ -119,7 +119,7 @@ def test_every_field_of_a_form_has_a_label(page: str) -> None:
     fields = [*elements(page, "input"), *elements(page, "select")]
     labelled = {label.attributes["for"] for label in elements(page, "label")}
     assert labelled == {field.attributes["id"] for field in fields}
-    assert len(fields) == 8 + 2 + 3 + 2 + 4 + 1
+    assert len(fields) == 8 + 2 + 2 + 3 + 2 + 4 + 1
 
 
 def test_page_has_no_inline_script_or_style(page: str) -> None:

@@ -10,6 +10,7 @@ from builders import document, version
 from flask import Flask
 from mirrors import exported, mirror_summary
 from upstreams import (
+    CHANGES,
     SEARCH,
     FakeUpstream,
     detail,
@@ -72,8 +73,11 @@ def test_refresh_without_changes_sends_etags_and_writes_nothing(
     assert file_contents(mirror_app) == before
     requests = [(path, "If-None-Match" in headers) for path, headers in upstream.requests]
     count = (f"{SEARCH}?page=1&limit=1", False)
+    # This upstream does not list its changes.
+    changes = (f"{CHANGES}?limit=100", False)
     details = [(detail(path), True) for path in upstream.documents]
-    assert (requests[0], sorted(requests[1:-1]), requests[-1]) == (count, details, count)
+    assert requests[:2] == [count, changes]
+    assert (sorted(requests[2:-1]), requests[-1]) == (details, count)
 
 
 def test_refresh_from_an_upstream_without_etags_writes_nothing_either(
@@ -185,7 +189,7 @@ def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstr
     four_requests = threading.Barrier(4, timeout=10)
 
     def wait_for_others(path: str) -> None:
-        if "search" not in path:
+        if path.removeprefix("/api/v1/widgets/") in upstream.documents:
             four_requests.wait()
 
     upstream.on_request = wait_for_others

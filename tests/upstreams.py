@@ -18,6 +18,7 @@ import pytest
 from builders import Json, document, version
 
 SEARCH = "/api/v1/widgets/search"
+CHANGES = "/api/v1/widgets/changes"
 Fault = Callable[["Handler"], None]
 
 

@@ -84,9 +84,7 @@ class CachedResponse:
 
     def etag_for(self, url: str) -> str:
         """Return the strong ETag of the body with this base URL."""
-        if not self.held_bundles:
-            return self.digest
-        return sha1(f"{self.digest} {url}".encode(), usedforsecurity=False).hexdigest()
+        return self.digest if not self.held_bundles else _etag_with_url(self.digest, url)
 
     def length_for(self, url: str) -> int:
         """Return the length of the body with this base URL."""
@@ -107,6 +105,16 @@ class CachedResponse:
             last_body = url, tuple(with_bundle_urls(piece, url) for piece in self.pieces)
             self.last_body = last_body
         return last_body[1]
+
+
+def etag_of(body: bytes, url: str) -> str:
+    """Return what CachedResponse.etag_for() would return for a response with this body."""
+    digest = sha1(body, usedforsecurity=False).hexdigest()
+    return _etag_with_url(digest, url) if HELD_BUNDLE_URL in body else digest
+
+
+def _etag_with_url(digest: str, url: str) -> str:
+    return sha1(f"{digest} {url}".encode(), usedforsecurity=False).hexdigest()
 
 
 class ResponseCache:

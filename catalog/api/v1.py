@@ -4,6 +4,7 @@ Each GET hands respond() a cache key and two functions: revalidate() decides whe
 response is still valid, render() runs the SQL that writes the JSON. See response_cache.py.
 """
 
+import json
 from pathlib import Path
 from typing import IO, cast
 
@@ -15,10 +16,11 @@ from werkzeug.wsgi import wrap_file
 
 from catalog import V1_PREFIX
 from catalog.api.byte_ranges import FilePart, parse_range
-from catalog.api.response_cache import RenderResult, respond
-from catalog.routing import catch_all, known_methods, options_or_405
+from catalog.api.response_cache import RenderResult, etag_of, respond
+from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store import writes
 from catalog.store.bundles import Bundles
+from catalog.store.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
 from catalog.store.database import Database
 from catalog.store.detail import (
     LATEST,
@@ -44,6 +46,10 @@ CORS_HEADERS = {"Access-Control-Allow-Origin": "*"}
 READ_HEADERS = {"Cache-Control": "no-cache", **CORS_HEADERS}
 # The longest max-age in use.
 YEAR = 31_536_000  # seconds
+NO_SUCH_HISTORY = (
+    "The token in since does not belong to the history of this catalog, which was restored or "
+    "replaced in the meantime; start again without since."
+)
 
 v1 = Blueprint("v1", __name__, url_prefix=V1_PREFIX.rstrip("/"))
 CORS(v1, send_wildcard=True, methods=["GET", "HEAD", "POST", "OPTIONS"], max_age=7200)
@@ -76,6 +82,35 @@ def search() -> Response:
 def render_search(connection: Connection, query: SearchQuery) -> RenderResult:
     revision, body = find_widgets(connection, query)
     return revision, (body,)
+
+
+@v1.get("/changes")
+def changes() -> Response:
+    try:
+        query = parse_changes(request.args.to_dict())
+    except ParameterError as error:
+        abort(400, str(error))
+    # The ETag of a detail with held bundles depends on it.
+    url = public_url()
+    return respond(
+        ("changes", query, url),
+        revalidate=revalidate_changes,
+        render=lambda connection: render_changes(connection, query, url),
+        headers=READ_HEADERS,
+    )
+
+
+def render_changes(connection: Connection, query: ChangesQuery, url: str) -> RenderResult:
+    page = find_changes(connection, query, lambda detail: f'"{etag_of(detail, url)}"')
+    if page is None:
+        abort(410, NO_SUCH_HISTORY)
+    entries = [
+        {"scope": scope, "name": name, "kind": "changed" if etag else "removed", "etag": etag}
+        for scope, name, etag in page.changes
+    ]
+    result = {"changes": entries, "next": str(page.next), "more": page.has_more}
+    text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+    return page.revision, (f"{text}\n".encode(),)
 
 
 @v1.get("/updates")

@@ -1,35 +1,31 @@
 """Copies the widgets of an upstream catalog through its public API, and refreshes the copies.
 
-mirror() is the whole run. It refreshes the copies that are here, each with its ETag, then fetches
-the other widgets that the upstream lists, writes both in batches, and unlists what is gone if asked
-to. Bundles come afterwards: see bundles.download_bundles().
+mirror() is the whole run. If the upstream lists its changes, it fetches the widgets that changed
+since the last run, and takes the download counts of the others from the list of widgets. Otherwise
+it refreshes each copy that is here with its ETag. Then it fetches the other widgets that the
+upstream lists, and unlists what is gone if asked to. All of it is written in batches. Bundles come
+afterwards: see bundles.download_bundles().
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
-from urllib.parse import quote
+from typing import NamedTuple, TypeGuard
 
-from catalog import V1_PREFIX
-from catalog.documents import Document, DocumentError, check_document, parse_json
-from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
+from catalog.documents import Document
+from catalog.mirror.changes import UpstreamChanges, read_changes
+from catalog.mirror.fetch import FetchResult, MirrorError, fetch_widget, stop_if_unavailable
+from catalog.mirror.upstream import Upstream
 from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
 from catalog.store.mirror_writes import MirroredWidget
 from catalog.store.search_params import MAX_LIMIT
 from catalog.store.sqlite import Statement
-from catalog.text import quoted
-from catalog.validators import check_identifier
 
 MAX_LIST_READS = 5
-MAX_FAILURES_IN_A_ROW = 25
-
-
-class MirrorError(Exception):
-    """The run cannot continue; the message says why, without a full stop."""
 
 
 class MirrorOptions(NamedTuple):
@@ -68,22 +64,12 @@ class LocalWidget(NamedTuple):
     listed: bool
     source: str | None
     etag: str | None
-
-
-class FetchResult(NamedTuple):
-    """The outcome of fetching one widget: a document, not found, a failure, or else unchanged."""
-
-    key: WidgetKey
-    document: Document | None = None
-    etag: str | None = None
-    is_not_found: bool = False
-    failure: str | None = None
-    # The request failed without a response that could be used.
-    is_unavailable: bool = False
+    upstream_count: int | None
 
 
 LOCAL_WIDGETS = """
-SELECT scope, name, id, listed, source, etag FROM widget LEFT JOIN mirrored ON widget_id = id
+SELECT scope, name, id, listed, source, etag, upstream_count
+FROM widget LEFT JOIN mirrored ON widget_id = id
 ORDER BY scope, name
 """
 
@@ -112,12 +98,33 @@ def mirror(
         )
     with thread_pool(upstream.connections) as threads:
         sync = WidgetSync(database, upstream, options, threads, on_progress, local, total)
-        sync.fetch_and_write(copies)
-        # If the upstream lists just as many widgets as there are copies of, it has no others.
-        if len(copies) - len(sync.not_found) != count_widgets(upstream, options.scopes):
+        token = find_token(database, upstream, options)
+        changes = read_changes(upstream, token)
+        if changes is None:
+            sync.fetch_and_write(copies)
+        else:
+            sync.fetch_changed(copies, changes)
+        # If the upstream lists just as many widgets as were found there, it has no others.
+        found = len(sync.processed) - len(sync.not_found)
+        if found != count_widgets(upstream, options.scopes):
             sync.fetch_listed()
     sync.finish(copies)
+    if changes and changes.token != token and not options.dry_run:
+        # Last: everything before the token must have been written.
+        database.write(mirror_writes.put_position(upstream.base_url, options.scopes, changes.token))
     return sync.report
+
+
+POSITION = "SELECT token FROM mirror_position WHERE source = :source AND scopes = :scopes"
+
+
+def find_token(database: Database, upstream: Upstream, options: MirrorOptions) -> str | None:
+    """Return the token after the changes that earlier runs with these options have read."""
+    if not database.exists():
+        return None
+    key = {"source": upstream.base_url, "scopes": mirror_writes.scopes_key(options.scopes)}
+    row = database.reader().execute(POSITION, key).fetchone()
+    return row["token"] if row else None
 
 
 @dataclass
@@ -147,12 +154,45 @@ class WidgetSync:
             self.write_batch(batch)
         self.processed.update(new)
 
+    def fetch_changed(self, copies: list[WidgetKey], changes: UpstreamChanges) -> None:
+        """Fetch the widgets whose copies are not current, and write the counts of the others."""
+        # The first run has no copies, and reads the changes from the beginning.
+        listed = list_widgets(self.upstream, *self.list_limits)[0] if copies else {}
+        counts: dict[WidgetKey, int | None] = {}
+        for key in copies:
+            etag, count = self.local[key].etag, listed.get(key)
+            # A copy whose last fetch failed has no ETag.
+            is_current = etag is not None and changes.etags.get(key, etag) == etag
+            if key in listed and is_current and is_count(count):
+                counts[key] = count
+        self.processed.update(counts)
+        self.write_counts(counts)
+        changed = [key for key, etag in changes.etags.items() if etag is not None]
+        self.fetch_and_write(dict.fromkeys([*copies, *changed, *listed]))
+
+    def write_counts(self, counts: Mapping[WidgetKey, int | None]) -> None:
+        """Write the upstream's counts of copies that are current otherwise."""
+        self.on_progress(len(counts), max(self.total, len(counts)))
+        changed = [
+            MirroredWidget(*key, self.upstream.base_url, self.local[key].etag, count)
+            for key, count in counts.items()
+            if count != self.local[key].upstream_count
+        ]
+        self.report.changed += len(changed)
+        self.report.unchanged += len(counts) - len(changed)
+        if not self.options.dry_run:
+            for batch in batched(changed):
+                self.database.write(mirror_writes.put_upstream_counts(batch))
+
+    @property
+    def list_limits(self) -> tuple[Collection[str], int]:
+        """The scopes to list, and the highest total to trust: it may have grown since the start."""
+        return self.options.scopes, 2 * self.total + MAX_LIMIT
+
     def fetch_listed(self) -> None:
         """Fetch what the upstream lists, and read the list again until it does not change."""
-        # A total that has grown beyond this since the run began is not trusted.
-        max_total = 2 * self.total + MAX_LIMIT
         for _ in range(MAX_LIST_READS):
-            listed, is_complete = list_widgets(self.upstream, self.options.scopes, max_total)
+            listed, is_complete = list_widgets(self.upstream, *self.list_limits)
             self.fetch_and_write(listed)
             if is_complete:
                 break
@@ -190,6 +230,7 @@ class WidgetSync:
         for key, document, etag, is_not_found, failure, _ in results:
             if failure is not None:
                 self.report.failures[str(key)] = failure
+                mirrored += self.without_etag(key)
             elif is_not_found:
                 self.not_found.add(key)
             elif document is None:
@@ -211,6 +252,13 @@ class WidgetSync:
         if mirrored and not self.options.dry_run:
             statements = [statement for widget in added + changed for statement in widget]
             self.database.write([*statements, *mirror_writes.put_mirrored(mirrored)])
+
+    def without_etag(self, key: WidgetKey) -> list[MirroredWidget]:
+        """Return the copy, if it is one, without its ETag, so that the next refresh fetches it."""
+        local = self.local.get(key)
+        if not local or local.source != self.upstream.base_url or local.etag is None:
+            return []
+        return [MirroredWidget(*key, local.source, None, local.upstream_count)]
 
     def find_changes(self, widgets: list[list[Statement]]) -> list[list[Statement]]:
         """Return those lists of statements that would change a row.
@@ -236,41 +284,6 @@ class WidgetSync:
             self.database.write([each for id in ids for each in writes.set_listed(id, False)])
 
 
-def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchResult:
-    """Fetch the detail of a widget, unless it still has this ETag, and validate it."""
-    try:
-        path = "/".join(quote(check_identifier(part), safe="") for part in key)
-    except ValueError as rule:
-        return FetchResult(key, failure=f"scope and name must be {rule}")
-    try:
-        response = upstream.get(f"{V1_PREFIX}{path}", etag)
-        if response.status == 404:
-            return FetchResult(key, is_not_found=True)
-        if response.status == 304:
-            return FetchResult(key)
-        document = check_document(parse_json(response.body))
-    except UpstreamError as error:
-        is_unavailable = not isinstance(error, UnexpectedStatusError)
-        return FetchResult(key, failure=str(error), is_unavailable=is_unavailable)
-    except DocumentError as error:
-        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return FetchResult(key, failure=f"{error.problems[0]}{more}")
-    except RecursionError:
-        return FetchResult(key, failure="the response is nested too deeply")
-    except ValueError as error:
-        return FetchResult(key, failure=f"the response is not JSON in UTF-8 ({error})")
-    if document.path != str(key):
-        return FetchResult(key, failure=f"the response is about {quoted(document.path)}")
-    return FetchResult(key, document, response.etag)
-
-
-def stop_if_unavailable(results: Iterable[FetchResult]) -> Iterator[FetchResult]:
-    """Yield the results; raise MirrorError after too many requests in a row without a response."""
-    failures = 0
-    for result in results:
-        failures = failures + 1 if result.is_unavailable else 0
-        if failures == MAX_FAILURES_IN_A_ROW:
-            raise MirrorError(
-                f"{failures} requests in a row failed, the last one because {result.failure}"
-            )
-        yield result
+def is_count(value: object) -> TypeGuard[int | None]:
+    """Return whether the value is a valid download count."""
+    return value is None or (type(value) is int and 0 <= value <= MAX_SAFE_INTEGER)

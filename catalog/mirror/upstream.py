@@ -52,6 +52,10 @@ class UpstreamError(Exception):
 class UnexpectedStatusError(UpstreamError):
     """The server responded, but with another status than 200, 304 or 404."""
 
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the response status is {status}, not 200")
+        self.status = status
+
 
 class BodyTooLargeError(UpstreamError):
     """The body of a response exceeds its limit."""
@@ -254,7 +258,7 @@ def _describe(error: HTTPError) -> str:
 
 def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
     if response.status not in (200, 304, 404):
-        raise UnexpectedStatusError(f"the response status is {response.status}, not 200")
+        raise UnexpectedStatusError(response.status)
     body = b"".join(_read_chunks(response, MAX_RESPONSE_BYTES))
     etag = response.headers.get("ETag", "")
     # Other ETags could not be stored or sent back.
@@ -298,7 +302,7 @@ def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             partial.unlink(missing_ok=True)
             raise ProtocolError("the response is not the requested range")
     else:
-        raise UnexpectedStatusError(f"the response status is {response.status}, not 200")
+        raise UnexpectedStatusError(response.status)
     with open(partial, "ab" if start else "wb", opener=open_private) as file:
         try:
             file.writelines(_read_chunks(response, size - start))

@@ -32,29 +32,31 @@ def _filters(scopes: Collection[str]) -> list[str | None]:
     return [*scopes] or [None]
 
 
+# The downloadCount of each widget in the list, as it was received.
+Counts = dict[WidgetKey, object]
+
+
 def list_widgets(
     upstream: Upstream, scopes: Collection[str], max_total: int
-) -> tuple[list[WidgetKey], bool]:
-    """Return the widgets that the upstream lists, each once, and whether they are all of them."""
-    keys: dict[WidgetKey, None] = {}
+) -> tuple[Counts, bool]:
+    """Return the widgets that the upstream lists, and whether they are all of them."""
+    counts: Counts = {}
     is_complete = True
     for scope in _filters(scopes):
-        scope_keys, total = _list_scope(upstream, scope, max_total)
-        keys |= scope_keys
-        is_complete = is_complete and total == len(scope_keys)
-    return list(keys), is_complete
+        scope_counts, total = _list_scope(upstream, scope, max_total)
+        counts |= scope_counts
+        is_complete = is_complete and total == len(scope_counts)
+    return counts, is_complete
 
 
-def _list_scope(
-    upstream: Upstream, scope: str | None, max_total: int
-) -> tuple[dict[WidgetKey, None], int | None]:
+def _list_scope(upstream: Upstream, scope: str | None, max_total: int) -> tuple[Counts, int | None]:
     """Return the widgets on the pages of one list, and their total if every page states the same.
 
     A widget that moves to a page already read is missed, and another one is read twice. Reading
     ends at the total, at a page without a new widget, or after the pages that the first total (at
     most max_total) fills and a tenth more, since a list may grow while it is read.
     """
-    keys: dict[WidgetKey, None] = {}
+    counts: Counts = {}
     totals: set[int] = set()
     received, page, last_page = 0, 0, 1
     while page < last_page:
@@ -66,33 +68,41 @@ def _list_scope(
             last_page = pages * 11 // 10 + 10
         totals.add(total)
         received += len(entries)
-        length_before = len(keys)
-        keys.update(dict.fromkeys(entries))
-        if received >= total or len(keys) == length_before:
+        length_before = len(counts)
+        counts.update(entries)
+        if received >= total or len(counts) == length_before:
             break
-    return keys, totals.pop() if len(totals) == 1 else None
+    return counts, totals.pop() if len(totals) == 1 else None
 
 
 def _search(
     upstream: Upstream, scope: str | None, page: int, limit: int
-) -> tuple[list[WidgetKey], int]:
+) -> tuple[list[tuple[WidgetKey, object]], int]:
     """Return the widgets of one page, and the total that it states."""
     query = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
     response = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}")
     try:
         result: Any = parse_json(response.body)
-        keys = [WidgetKey(entry["scope"], entry["name"]) for entry in result["widgets"]]
+        entries = [
+            (check_key(entry["scope"], entry["name"]), entry.get("downloadCount"))
+            for entry in result["widgets"]
+        ]
         total = result["total"]
-        if type(total) is not int or not all(map(_is_text, keys)):
+        if type(total) is not int:
             raise TypeError
     except (ValueError, RecursionError, LookupError, TypeError):
         raise UpstreamError("the search response is not that of a widget catalog") from None
-    if len(keys) > MAX_LIMIT:
-        raise UpstreamError(f"a page of the list has {len(keys)} widgets, more than {MAX_LIMIT}")
+    if len(entries) > MAX_LIMIT:
+        raise UpstreamError(f"a page of the list has {len(entries)} widgets, more than {MAX_LIMIT}")
     if total > MAX_WIDGETS:
         raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
-    return keys, total
+    return entries, total
 
 
-def _is_text(key: WidgetKey) -> bool:
-    return all(isinstance(part, str) and len(part) <= MAX_NAME_LENGTH for part in key)
+def check_key(scope: object, name: object) -> WidgetKey:
+    """Return the key of a widget in a response; raise TypeError."""
+    if not isinstance(scope, str) or not isinstance(name, str):
+        raise TypeError
+    if max(len(scope), len(name)) > MAX_NAME_LENGTH:
+        raise TypeError
+    return WidgetKey(scope, name)

@@ -22,13 +22,16 @@ NEWEST_FOR_SDK = json_sql.LATEST_COMPATIBLE_ENTRY.format(widget_id="widget.id")
 SDK_MEMBER = f"""
     || ',"latestCompatibleVersion":' || coalesce({NEWEST_FOR_SDK}, 'null')
 """
+BODY = "CAST({members} || '}}' || char(10) AS BLOB)"
+# The body of the response for a row of widget.
+DETAIL_JSON = BODY.format(members=DETAIL_MEMBERS)
 _DETAIL = """
-SELECT content, download_count, CAST({members} || '}}' || char(10) AS BLOB)
+SELECT content, download_count, {body}
 FROM revision JOIN widget ON scope = :scope AND name = :name AND listed
 WHERE revision.id = 1
 """
-DETAIL = _DETAIL.format(members=DETAIL_MEMBERS)
-DETAIL_WITH_SDK = _DETAIL.format(members=DETAIL_MEMBERS + SDK_MEMBER)
+DETAIL = _DETAIL.format(body=DETAIL_JSON)
+DETAIL_WITH_SDK = _DETAIL.format(body=BODY.format(members=DETAIL_MEMBERS + SDK_MEMBER))
 
 
 def find_detail(

@@ -30,6 +30,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
             yield from _check_search_tables(connection)
+            yield from _check_changes(connection)
             for row in connection.execute(EXPORT_WIDGETS).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
@@ -90,6 +91,25 @@ def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
             yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
+
+
+WRONG_CHANGES = """
+SELECT widget.scope || '/' || widget.name FROM widget LEFT JOIN change ON widget_id = widget.id
+WHERE widget.listed <> coalesce(change.listed, 0) OR change.scope IS NOT NULL
+ORDER BY 1
+"""
+
+CHANGES_OF_NO_WIDGET = """
+SELECT widget_id FROM change
+WHERE widget_id NOT IN (SELECT id FROM widget) AND (listed OR scope IS NULL)
+"""
+
+
+def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
+    for (path,) in connection.execute(WRONG_CHANGES):
+        yield f"{path}: its last change does not say whether it is listed."
+    for (widget_id,) in connection.execute(CHANGES_OF_NO_WIDGET):
+        yield f"There is a change of widget {widget_id}, which does not exist."
 
 
 HELD_BUNDLES = """

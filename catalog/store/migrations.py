@@ -11,7 +11,7 @@ from catalog.store.sqlite import Connection, DatabaseError, connect, copy_to_fil
 from catalog.store.writes import add_ranges
 
 # The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
-COPIED_TABLES = ("widget", "version", "mirrored", "deleted_version")
+COPIED_TABLES = ("widget", "version", "mirrored", "mirror_position", "deleted_version")
 
 logger = logging.getLogger(__name__)
 
@@ -85,10 +85,17 @@ def _add_ranges(connection: sqlite3.Connection) -> None:
     connection.execute(*add_ranges(range_ for (range_,) in rows))
 
 
+SET_NEW_REVISION = """
+UPDATE revision SET content = :now, downloads = :now, history = lower(hex(randomblob(8)))
+"""
+
+
 def set_new_revision(connection: sqlite3.Connection) -> None:
-    """Set a revision that was never used, so that no cached response is taken for a current one."""
-    now = {"now": time.time_ns()}
-    connection.execute("UPDATE revision SET content = :now, downloads = :now", now)
+    """Set a revision and a history that were never used.
+
+    So no cached response is taken for a current one, and no token of a client for a valid one.
+    """
+    connection.execute(SET_NEW_REVISION, {"now": time.time_ns()})
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:

@@ -1,5 +1,6 @@
 """The statements of writes about mirrored widgets and held bundles."""
 
+import json
 from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote
@@ -88,6 +89,15 @@ WHERE widget_id = widget.id AND scope = :scope AND name = :name
 """
 
 
+def put_upstream_counts(widgets: Iterable[MirroredWidget]) -> list[Statement]:
+    """Update the download counts of copies that are current otherwise."""
+    statements: list[Statement] = []
+    for widget in widgets:
+        values = {**widget._asdict(), "download_count": widget.upstream_count}
+        statements += [(UPDATE_MIRRORED_COUNT, values), (PUT_MIRRORED, values)]
+    return statements
+
+
 def put_upstream_document(document: Document, *, replaces: bool) -> list[Statement]:
     """Make a widget equal to its upstream's document: listed, and with exactly its versions.
 
@@ -100,3 +110,19 @@ def put_upstream_document(document: Document, *, replaces: bool) -> list[Stateme
         remove_other_versions(document),
         (UPDATE_MIRRORED_COUNT, widget),
     ]
+
+
+PUT_POSITION = """
+INSERT INTO mirror_position VALUES (:source, :scopes, :token)
+ON CONFLICT (source, scopes) DO UPDATE SET token = :token
+"""
+
+
+def put_position(source: str, scopes: Iterable[str], token: str) -> list[Statement]:
+    """Record how far the changes of an upstream were read for these scopes."""
+    return [(PUT_POSITION, {"source": source, "scopes": scopes_key(scopes), "token": token})]
+
+
+def scopes_key(scopes: Iterable[str]) -> str:
+    """Return the scopes as mirror_position has them."""
+    return json.dumps(sorted(scopes), ensure_ascii=False)

@@ -54,13 +54,18 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         official=_parse_boolean("official", parameters.get("official")),
         compat_sdk=parse_compat_sdk(parameters.get("compatSdk")),
         page=_parse_positive("page", parameters.get("page"), 1),
-        limit=min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT),
+        limit=parse_limit(parameters),
         compatible=_parse_boolean("compatible", parameters.get("compatible")) or False,
         sort=_parse_sort(parameters.get("sort")),
     )
     if query.compatible and query.compat_sdk is None:
         raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")
     return query
+
+
+def parse_limit(parameters: Mapping[str, str]) -> int:
+    """Return the size of a page; raise ParameterError."""
+    return min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
 
 
 def _parse_q(value: str) -> str:

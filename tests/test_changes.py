@@ -1,0 +1,261 @@
+"""GET /api/v1/widgets/changes: each public change once, oldest first, and nothing unlisted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import bundled, document, version
+from conftest import hold, run
+from flask import Flask
+from flask.testing import FlaskClient
+
+from catalog.documents import check_document
+from catalog.store import writes
+
+CHANGES = "/api/v1/widgets/changes"
+UNKNOWN_HISTORY = (
+    "The token in since does not belong to the history of this catalog, which was restored or "
+    "replaced in the meantime; start again without since."
+)
+AppWith = Callable[..., Flask]
+ClientWith = Callable[..., FlaskClient]
+
+
+def read(client: FlaskClient, since: str = "", limit: int = 100) -> dict[str, Any]:
+    response = client.get(f"{CHANGES}?since={since}&limit={limit}")
+    assert response.status_code == 200, response.text
+    page: dict[str, Any] = response.json
+    return page
+
+
+def names(page: dict[str, Any]) -> list[str]:
+    """Return the changes of a page, such as "acme/clock changed"."""
+    return [f"{each['scope']}/{each['name']} {each['kind']}" for each in page["changes"]]
+
+
+def command(app: Flask, *arguments: object) -> None:
+    result = run(app, *arguments)
+    assert result.exit_code == 0, result.output
+
+
+def put(app: Flask, *documents: dict[str, Any]) -> None:
+    app.extensions["database"].write(writes.put_documents(map(check_document, documents)))
+
+
+def test_without_since_every_listed_widget_is_returned_with_the_etag_of_its_detail(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(document("acme/clock", version()), document("odd 天/気"))
+    page = read(client)
+    etags = [
+        client.get(f"/api/v1/widgets/{path}").headers["ETag"]
+        for path in ("acme/clock", "odd 天/気")
+    ]
+    assert page["changes"] == [
+        {"scope": "acme", "name": "clock", "kind": "changed", "etag": etags[0]},
+        {"scope": "odd 天", "name": "気", "kind": "changed", "etag": etags[1]},
+    ]
+    assert list(page) == ["changes", "next", "more"]
+    assert page["more"] is False
+
+
+def test_etag_of_a_widget_with_a_held_bundle_depends_on_the_host(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", bundled("1.0.0", b"x")))
+    hold(app, b"x")
+    client = app.test_client()
+    etags = set()
+    for url in ("http://a.example", "http://b.example", "http://a.example"):
+        (change,) = client.get(CHANGES, base_url=url).json["changes"]
+        detail = client.get("/api/v1/widgets/acme/clock", base_url=url)
+        assert change["etag"] == detail.headers["ETag"]
+        etags.add(change["etag"])
+    assert len(etags) == 2
+
+
+def test_etag_is_current_after_an_install(client_with: ClientWith) -> None:
+    client = client_with(document("acme/clock"))
+    before = read(client)
+    client.post("/api/v1/widgets/acme/clock")
+    after = read(client)
+    etag = client.get("/api/v1/widgets/acme/clock").headers["ETag"]
+    assert [page["changes"][0]["etag"] == etag for page in (before, after)] == [False, True]
+    assert after["next"] == before["next"]
+
+
+EDITS = {
+    "publish": ["import"],
+    "yank": ["yank", "acme/clock@1.0.0"],
+    "deprecate": ["deprecate", "acme/clock@1.0.0", "Old."],
+    "describe": ["describe", "acme/clock", "--icon", "mdi:clock"],
+    "official": ["official", "acme/clock"],
+    "delete a version": ["delete", "acme/clock@1.0.0", "--yes"],
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_changed_widget_is_returned_once_at_its_last_change(
+    app_with: AppWith, edit: list[str]
+) -> None:
+    app = app_with(document("acme/clock", version()), document("acme/notes"))
+    client = app.test_client()
+    since = read(client)["next"]
+    if edit == ["import"]:
+        put(app, document("acme/clock", version(), version("2.0.0"), version("3.0.0")))
+    else:
+        command(app, *edit)
+    assert names(read(client, since)) == ["acme/clock changed"]
+    assert names(read(client)) == ["acme/notes changed", "acme/clock changed"]
+    assert names(read(client, read(client, since)["next"])) == []
+
+
+REMOVALS = {"unlist": ["unlist", "acme/clock"], "delete": ["delete", "acme/clock", "--yes"]}
+
+
+@pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
+def test_widget_that_stops_being_public_is_removed(app_with: AppWith, removal: list[str]) -> None:
+    app = app_with(document("acme/clock", version()), document("acme/notes"))
+    client = app.test_client()
+    since = read(client)["next"]
+    command(app, *removal)
+    page = read(client, since)
+    assert page["changes"] == [{"scope": "acme", "name": "clock", "kind": "removed", "etag": None}]
+    put(app, document("acme/clock", version(), listed=True))
+    assert names(read(client, page["next"])) == ["acme/clock changed"]
+    assert names(read(client)) == ["acme/notes changed", "acme/clock changed"]
+
+
+NO_CHANGES = {
+    "install": lambda app: app.test_client().post("/api/v1/widgets/acme/clock"),
+    "the same import": lambda app: put(app, document("acme/clock", version())),
+    "an import of a count": lambda app: put(
+        app, document("acme/clock", version(), downloadCount=9)
+    ),
+    "an unlisted widget": lambda app: put(app, document("acme/secret", version(), listed=False)),
+    "a change of an unlisted widget": lambda app: command(app, "official", "acme/hidden"),
+    "a version of an unlisted widget": lambda app: command(app, "yank", "acme/hidden@1.0.0"),
+    "the end of an unlisted widget": lambda app: command(app, "delete", "acme/hidden", "--yes"),
+    "a change of a removed widget": lambda app: command(app, "yank", "acme/gone@1.0.0"),
+    "the end of a removed widget": lambda app: command(app, "delete", "acme/gone", "--yes"),
+}
+
+
+@pytest.mark.parametrize("action", NO_CHANGES.values(), ids=NO_CHANGES)
+def test_what_is_not_public_is_no_change(
+    app_with: AppWith, action: Callable[[Flask], object]
+) -> None:
+    app = app_with(
+        document("acme/clock", version()),
+        document("acme/hidden", version(), listed=False),
+        document("acme/gone", version()),
+    )
+    command(app, "unlist", "acme/gone")
+    before = read(app.test_client())
+    assert names(before) == ["acme/clock changed", "acme/gone removed"]
+    action(app)
+    after = read(app.test_client())
+    assert (names(after), after["next"]) == (names(before), before["next"])
+
+
+def test_unlisted_widgets_leave_no_gap_in_the_tokens(app_with: AppWith) -> None:
+    positions = []
+    for is_mixed in (False, True):
+        app = app_with(document("acme/clock", version()))
+        if is_mixed:
+            put(app, *(document(f"acme/h{n}", version(), listed=False) for n in range(3)))
+            command(app, "delete", "acme/h1", "--yes")
+        put(app, document("acme/notes", version()))
+        page = read(app.test_client())
+        positions.append((names(page), page["next"].split("-")[1]))
+    assert positions[0] == positions[1]
+
+
+def test_pages_follow_each_other_until_no_more(client_with: ClientWith) -> None:
+    client = client_with(*(document(f"acme/w{number}") for number in range(5)))
+    pages = [read(client, limit=2)]
+    while pages[-1]["more"]:
+        pages.append(read(client, pages[-1]["next"], limit=2))
+    assert [len(page["changes"]) for page in pages] == [2, 2, 1]
+    assert [name for page in pages for name in names(page)] == [
+        f"acme/w{number} changed" for number in range(5)
+    ]
+
+
+def test_limit_is_20_by_default_and_at_most_100(client_with: ClientWith) -> None:
+    client = client_with(*(document(f"acme/w{number}") for number in range(101)))
+    assert [len(client.get(CHANGES).json["changes"]), len(read(client, limit=500)["changes"])] == [
+        20,
+        100,
+    ]
+
+
+def test_empty_catalog_has_no_changes_and_a_token(client_with: ClientWith) -> None:
+    client = client_with()
+    page = read(client)
+    assert (page["changes"], page["more"]) == ([], False)
+    assert read(client, page["next"]) == page
+
+
+def test_unchanged_response_is_304_until_a_change(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock"))
+    client = app.test_client()
+    path = f"{CHANGES}?since={read(client)['next']}"
+    headers = {"If-None-Match": client.get(path).headers["ETag"]}
+    statuses = [client.get(path, headers=headers).status_code]
+    client.post("/api/v1/widgets/acme/clock")
+    statuses.append(client.get(path, headers=headers).status_code)
+    command(app, "official", "acme/clock")
+    statuses.append(client.get(path, headers=headers).status_code)
+    assert statuses == [304, 304, 200]
+
+
+@pytest.mark.parametrize(
+    "since", ["x", "0", "-", "0123456789abcdef", "0123456789ABCDEF-1", "0123456789abcdef-01", "-1"]
+)
+def test_value_that_is_no_token_is_400(client_with: ClientWith, since: str) -> None:
+    response = client_with().get(f"{CHANGES}?since={since}")
+    assert response.status_code == 400
+    message = f"since must be the value of next in an earlier response, not '{since}'."
+    assert response.json == {"error": message}
+
+
+def restore(app: Flask, folder: Path) -> None:
+    command(app, "backup", folder / "backup.db")
+    command(app, "restore", folder / "backup.db", "--yes")
+
+
+def unpack(app: Flask, folder: Path) -> None:
+    command(app, "pack", folder / "catalog.pack")
+    command(app, "unpack", folder / "catalog.pack", "--yes")
+
+
+@pytest.mark.parametrize("replace", [restore, unpack])
+def test_token_is_410_after_the_catalog_was_replaced(
+    app_with: AppWith, tmp_path: Path, replace: Callable[[Flask, Path], None]
+) -> None:
+    app = app_with(document("acme/clock"))
+    client = app.test_client()
+    since = read(client)["next"]
+    replace(app, tmp_path)
+    response = client.get(f"{CHANGES}?since={since}")
+    assert (response.status_code, response.json) == (410, {"error": UNKNOWN_HISTORY})
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert names(read(client)) == ["acme/clock changed"]
+
+
+def test_token_of_another_catalog_or_beyond_the_end_is_410(client_with: ClientWith) -> None:
+    token = read(client_with(document("acme/clock")))["next"]
+    client = client_with(document("acme/clock"))
+    history = read(client)["next"].split("-")[0]
+    for since in (token, f"{history}-99"):
+        assert client.get(f"{CHANGES}?since={since}").status_code == 410
+
+
+def test_renamed_widget_begins_a_new_history_without_the_old_name(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version()), document("acme/hidden", listed=False))
+    client = app.test_client()
+    since = read(client)["next"]
+    app.extensions["database"].write([("UPDATE widget SET name = name || '-2'", {})])
+    assert client.get(f"{CHANGES}?since={since}").status_code == 410
+    assert names(read(client)) == ["acme/clock-2 changed"]

@@ -1,0 +1,129 @@
+"""/feed.atom: the newest releases as a valid Atom feed."""
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+from builders import document, version
+from conftest import run
+from flask import Flask
+from flask.testing import FlaskClient
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+ClientWith = Callable[..., FlaskClient]
+
+
+def read(client: FlaskClient, query: str = "", **arguments: str) -> ElementTree.Element:
+    response = client.get(f"/feed.atom{query}", **arguments)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "application/atom+xml; charset=utf-8"
+    # The test's own server sent it.
+    root = ElementTree.fromstring(response.text)  # noqa: S314
+    assert_valid(root)
+    return root
+
+
+def assert_valid(root: ElementTree.Element) -> None:
+    """Check what RFC 4287 requires of a feed and of its entries."""
+    assert root.tag == f"{ATOM}feed"
+    entries = root.findall(f"{ATOM}entry")
+    for element in (root, *entries):
+        for name in ("id", "title", "updated"):
+            assert len(element.findall(f"{ATOM}{name}")) == 1
+        assert TIME.fullmatch(element.findtext(f"{ATOM}updated", ""))
+        assert re.fullmatch(r"[a-z]+:[^\s<>\"]+", element.findtext(f"{ATOM}id", ""))
+    for entry in entries:
+        assert entry.findtext(f"{ATOM}author/{ATOM}name")
+        assert TIME.fullmatch(entry.findtext(f"{ATOM}published", ""))
+        (link,) = entry.findall(f"{ATOM}link")
+        assert link.attrib["rel"] == "alternate"
+    assert len(set(ids(root))) == len(entries)
+    links = {link.attrib["rel"]: link.attrib["href"] for link in root.findall(f"{ATOM}link")}
+    assert links["self"] == root.findtext(f"{ATOM}id")
+
+
+def ids(root: ElementTree.Element) -> list[str]:
+    return [entry.findtext(f"{ATOM}id", "") for entry in root.findall(f"{ATOM}entry")]
+
+
+def titles(root: ElementTree.Element) -> list[str]:
+    return [entry.findtext(f"{ATOM}title", "") for entry in root.findall(f"{ATOM}entry")]
+
+
+def dated(number: str, day: int, **fields: object) -> dict[str, object]:
+    return version(number, publishedAt=f"2025-01-{day:02}T00:00:00.000Z", **fields)
+
+
+CATALOG = [
+    document("acme/clock", dated("1.0.0", 1), dated("1.1.0", 5, releaseNotes="Ticks.")),
+    document("acme/notes", dated("1.0.0", 4, displayName="Notes & <more>"), description="Write."),
+    document("acme/old", dated("1.0.0", 6, yanked=True)),
+    document("acme/hidden", dated("1.0.0", 7), listed=False),
+    document("lab/tide", dated("0.1.0", 3)),
+]
+
+
+def test_newest_releases_of_listed_widgets_come_first(client_with: ClientWith) -> None:
+    root = read(client_with(*CATALOG))
+    assert titles(root) == ["Clock 1.1.0", "Notes & <more> 1.0.0", "Tide 0.1.0", "Clock 1.0.0"]
+    assert root.findtext(f"{ATOM}updated") == "2025-01-05T00:00:00.000Z"
+    summaries = [entry.findtext(f"{ATOM}summary") for entry in root.findall(f"{ATOM}entry")]
+    assert summaries == ["Ticks.", "Write.", "", ""]
+
+
+def test_feed_of_a_scope_has_only_its_releases(client_with: ClientWith) -> None:
+    client = client_with(*CATALOG)
+    root = read(client, "?scope=lab")
+    assert titles(root) == ["Tide 0.1.0"]
+    assert root.findtext(f"{ATOM}id") == "http://localhost/feed.atom?scope=lab"
+    assert client.get("/feed.atom?scope=none").status_code == 404
+
+
+def test_feed_has_the_newest_50_releases(client_with: ClientWith) -> None:
+    numbers = [dated(f"1.0.{number}", 1 + number % 28) for number in range(60)]
+    root = read(client_with(document("acme/clock", *numbers)))
+    days = [entry.findtext(f"{ATOM}published") for entry in root.findall(f"{ATOM}entry")]
+    assert days == sorted((each["publishedAt"] for each in numbers), reverse=True)[:50]
+
+
+def test_empty_catalog_has_a_valid_feed(client_with: ClientWith) -> None:
+    assert titles(read(client_with())) == []
+
+
+def test_ids_do_not_depend_on_the_host_and_links_do(client_with: ClientWith) -> None:
+    client = client_with(*CATALOG)
+    feeds = [read(client, base_url=url) for url in ("http://a.example", "https://b.example")]
+    assert ids(feeds[0]) == ids(feeds[1])
+    assert ids(feeds[0])[0] == "urn:uuid:d188897b-82cd-5ab7-afde-08e04ac64f5e"
+    links = [root.find(f"{ATOM}entry/{ATOM}link").attrib["href"] for root in feeds]  # type: ignore[union-attr]
+    assert links == [
+        "http://a.example/widgets/acme/clock",
+        "https://b.example/widgets/acme/clock",
+    ]
+
+
+@pytest.mark.parametrize("text", ["\x01\x1b[2J", "\ufffe\uffff", "]]>&amp;<b>", "天気 🍅\n"])
+def test_any_text_gives_valid_xml(client_with: ClientWith, text: str) -> None:
+    widget = document("odd 天/a?b&c", dated("1.0.0", 1, releaseNotes=text), displayName="<&>")
+    root = read(client_with(widget), "?scope=odd%20天")
+    shown = re.sub("[\x00-\x08\x0b-\x1f\ufffe\uffff]", "\ufffd", text)
+    assert root.findtext(f"{ATOM}entry/{ATOM}summary") == shown
+    link = root.find(f"{ATOM}entry/{ATOM}link")
+    assert link is not None
+    assert link.attrib["href"] == "http://localhost/widgets/odd%20%E5%A4%A9/a%3Fb%26c"
+
+
+def test_unchanged_feed_is_304(app_with: Callable[..., Flask]) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    headers = {"If-None-Match": client.get("/feed.atom").headers["ETag"]}
+    assert client.get("/feed.atom", headers=headers).status_code == 304
+    assert run(app, "yank", "lab/tide@0.1.0").exit_code == 0
+    assert client.get("/feed.atom", headers=headers).status_code == 200
+
+
+def test_other_methods_are_405(client_with: ClientWith) -> None:
+    response = client_with().post("/feed.atom")
+    assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")

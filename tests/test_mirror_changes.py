@@ -1,0 +1,297 @@
+"""flask mirror of an upstream that lists its changes: a refresh asks for nothing else."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from conftest import run
+from flask import Flask
+from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
+from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
+
+from catalog.documents import check_document
+from catalog.store import writes
+
+CREATED = "2025-01-01T00:00:00.000Z"
+
+
+def widget(path: str, *numbers: str, **fields: Any) -> Json:
+    return document(path, *map(version, numbers), createdAt=CREATED, **fields)
+
+
+@pytest.fixture
+def original(app_with: Callable[..., Flask]) -> Iterator[AppServer]:
+    """A catalog of 23 widgets that serves as upstream."""
+    clock = widget("acme/clock", "1.0.0", downloadCount=7)
+    app = app_with(*numbered(20), clock, widget("acme/notes"), widget("lab/tide"))
+    with serve(app) as upstream:
+        yield upstream
+
+
+def put(app: Flask, *documents: Json) -> None:
+    app.extensions["database"].write(writes.put_documents(map(check_document, documents)))
+
+
+def command(app: Flask, *arguments: object) -> None:
+    result = run(app, *arguments)
+    assert result.exit_code == 0, result.output
+
+
+def refresh(app: Flask, upstream: AppServer, *options: str) -> tuple[str, list[str]]:
+    """Run flask mirror; return its summary, and the details that it requested."""
+    upstream.responses.clear()
+    summary = mirror_summary(app, upstream.url, *options)
+    paths = [path.removeprefix("/api/v1/widgets/") for path, _ in upstream.responses]
+    return summary, [path for path in paths if "/" in path]
+
+
+def listed(app: Flask) -> dict[str, Json]:
+    """Return the detail of each listed widget, by scope/name."""
+    client = app.test_client()
+    widgets = client.get(f"{SEARCH}?limit=100").json["widgets"]
+    paths = sorted(f"{each['scope']}/{each['name']}" for each in widgets)
+    return {path: client.get(detail(path)).json for path in paths}
+
+
+def test_unchanged_catalog_needs_no_request_but_for_changes_counts_and_the_total(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    summary, details = refresh(mirror_app, original)
+    assert summary == "0 added, 0 changed, 23 unchanged, 0 failed, 0 gone."
+    assert details == []
+    paths = [path for path, _ in original.responses]
+    assert paths == [SEARCH, CHANGES, SEARCH, SEARCH]
+
+
+def test_unchanged_catalog_is_not_written(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url)
+    file = Path(mirror_app.config["DATABASE"])
+    before = [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")]
+    mirror_summary(mirror_app, original.url)
+    assert [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")] == before
+
+
+def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url)
+    put(original.app, widget("acme/clock", "1.0.0", "2.0.0"), widget("new/widget", "1.0.0"))
+    command(original.app, "unlist", "acme/notes")
+    summary, details = refresh(mirror_app, original)
+    assert summary.splitlines() == [
+        "acme/notes is gone from the upstream; it stays listed here without --prune.",
+        f"Mirrored {original.url}: 1 added, 1 changed, 21 unchanged, 0 failed, 1 gone.",
+    ]
+    assert sorted(details) == ["acme/clock", "acme/notes", "new/widget"]
+    assert listed(mirror_app).keys() == listed(original.app).keys() | {"acme/notes"}
+    assert listed(mirror_app)["acme/clock"] == listed(original.app)["acme/clock"]
+
+
+def test_counts_are_taken_from_the_list_and_added_to_local_installs(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    for app, path in (
+        *[(original.app, "acme/clock")] * 3,
+        *[(mirror_app, "acme/clock")] * 2,
+        (original.app, "acme/notes"),
+    ):
+        assert app.test_client().post(f"/api/v1/widgets/{path}").status_code == 200
+    assert refresh(mirror_app, original) == (
+        "0 added, 2 changed, 21 unchanged, 0 failed, 0 gone.",
+        [],
+    )
+    copies = exported(mirror_app)
+    counts = [copies[path]["widget"]["downloadCount"] for path in ("acme/clock", "acme/notes")]
+    assert counts == [12, 1]
+    summary, _ = refresh(mirror_app, original)
+    assert summary.startswith("0 added, 0 changed, 23 unchanged")
+
+
+def test_widget_that_is_gone_is_reported_until_it_is_pruned(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    command(original.app, "delete", "acme/notes", "--yes")
+    for _ in range(2):
+        assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 1 gone.")
+    assert "1 gone." in refresh(mirror_app, original, "--prune")[0]
+    assert "acme/notes" not in listed(mirror_app)
+    assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 0 gone.")
+
+
+def test_widgets_missing_here_are_fetched_although_they_did_not_change(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    command(mirror_app, "delete", "acme/notes", "--yes")
+    command(mirror_app, "unlist", "lab/tide")
+    summary, details = refresh(mirror_app, original)
+    assert summary == "1 added, 1 changed, 21 unchanged, 0 failed, 0 gone."
+    assert sorted(details) == ["acme/notes", "lab/tide"]
+    assert listed(mirror_app) == listed(original.app)
+
+
+def test_a_run_for_one_scope_hides_no_change_of_the_others(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    put(original.app, widget("acme/clock", "2.0.0"), widget("lab/tide", "2.0.0"))
+    for _ in range(2):
+        summary, _ = refresh(mirror_app, original, "--scope", "lab")
+    assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
+    summary, details = refresh(mirror_app, original)
+    assert summary == "0 added, 1 changed, 22 unchanged, 0 failed, 0 gone."
+    assert details == ["acme/clock"]
+    assert listed(mirror_app) == listed(original.app)
+
+
+def test_dry_run_reports_the_same_and_the_next_run_makes_the_changes(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    put(original.app, widget("acme/clock", "2.0.0"))
+    original.app.test_client().post("/api/v1/widgets/lab/tide")
+    dry_run = run_mirror(mirror_app, original.url, "--dry-run").stderr
+    summary = "0 added, 2 changed, 21 unchanged, 0 failed, 0 gone."
+    assert dry_run == f"Would mirror {original.url}: {summary}\n"
+    assert refresh(mirror_app, original) == (summary, ["acme/clock"])
+
+
+def test_restored_upstream_is_compared_from_the_beginning(
+    mirror_app: Flask, original: AppServer, tmp_path: Path
+) -> None:
+    command(original.app, "backup", tmp_path / "backup.db")
+    put(original.app, widget("acme/clock", "2.0.0"), widget("new/widget"))
+    original.app.test_client().post("/api/v1/widgets/lab/tide")
+    mirror_summary(mirror_app, original.url)
+    command(original.app, "restore", tmp_path / "backup.db", "--yes")
+    summary, details = refresh(mirror_app, original, "--prune")
+    assert summary.endswith("0 added, 2 changed, 21 unchanged, 0 failed, 1 gone.")
+    assert sorted(details) == ["acme/clock", "lab/tide", "new/widget"]
+    assert listed(mirror_app) == listed(original.app)
+    assert ("/api/v1/widgets/changes", 410) in original.responses
+
+
+def changes(*paths: str, following: str = "t1", more: bool = False) -> Fault:
+    """Respond with changes of these widgets."""
+    entries = [
+        dict(zip(("scope", "name"), path.split("/"), strict=True), kind="changed", etag='"new"')
+        for path in paths
+    ]
+    return body(json.dumps({"changes": entries, "next": following, "more": more}).encode())
+
+
+def requested_changes(upstream: FakeUpstream) -> list[str]:
+    return [path.removeprefix(CHANGES) for path, _ in upstream.requests if CHANGES in path]
+
+
+def test_changed_widget_that_failed_is_fetched_again_by_the_next_run(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
+    upstream.fail(CHANGES, changes("acme/clock", "acme/notes"))
+    mirror_summary(mirror_app, upstream.url)
+    upstream.put(widget("acme/clock", "2.0.0"))
+    upstream.fail(CHANGES, changes("acme/clock", following="t2"), changes(following="t2"))
+    upstream.fail(detail("acme/clock"), body(b"{}"))
+    assert "1 unchanged, 1 failed" in run_mirror(mirror_app, upstream.url).stderr
+    assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 1 changed, 1 unchanged")
+    assert exported(mirror_app)["acme/clock"]["versions"][0]["version"] == "2.0.0"
+    assert requested_changes(upstream) == [
+        *("?limit=100", "?limit=100&since=t1", "?limit=100&since=t2")
+    ]
+
+
+def test_run_that_is_given_up_keeps_the_token(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    upstream.put(*numbered(30))
+    upstream.fail(
+        CHANGES, changes(*upstream.documents), changes(*upstream.documents, following="t2")
+    )
+    mirror_summary(mirror_app, upstream.url)
+    for path in upstream.documents:
+        upstream.fail(detail(path), *[status(503)] * 5)
+    result = run_mirror(mirror_app, upstream.url)
+    assert "25 requests in a row failed" in result.stderr
+    run_mirror(mirror_app, upstream.url)
+    assert requested_changes(upstream)[1:] == ["?limit=100&since=t1"] * 2
+
+
+OTHERS = {
+    "a page": body(b"<!doctype html><title>Widgets</title>"),
+    "an error": body(b'{"error": "No."}'),
+    "a list": body(b"[]"),
+    "400": status(400),
+    "401": status(401),
+    "405": status(405),
+    "500": status(500),
+    "another kind": body(b'{"changes":[{"scope":"a","name":"b","kind":"x"}],"next":"t","more":0}'),
+    "no name": body(b'{"changes":[{"scope":"a","kind":"removed"}],"next":"t","more":false}'),
+    "no token": body(b'{"changes":[],"next":"","more":false}'),
+    "a token that is no text": body(b'{"changes":[],"next":5,"more":false}'),
+    "pages without changes": changes(more=True),
+    "pages of one change": changes("acme/clock", more=True),
+}
+
+
+@pytest.mark.parametrize("response", OTHERS.values(), ids=OTHERS)
+def test_upstream_with_another_response_is_mirrored_without_changes(
+    mirror_app: Flask, upstream: FakeUpstream, response: Fault
+) -> None:
+    upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
+    upstream.fail(CHANGES, *[response] * 10)
+    assert mirror_summary(mirror_app, upstream.url).startswith("2 added, 0 changed, 0 unchanged")
+    upstream.put(widget("acme/clock", "2.0.0"))
+    assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 1 changed, 1 unchanged")
+    assert "since" not in "".join(requested_changes(upstream))
+
+
+def test_list_of_changes_that_does_not_end_is_given_up(
+    mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.mirror.changes.MAX_WIDGETS", 100)
+    upstream.put(widget("acme/clock"))
+    names = [f"acme/n{number}" for number in range(20)]
+    upstream.fail(CHANGES, *(changes(*names, following=f"t{n}", more=True) for n in range(20)))
+    assert mirror_summary(mirror_app, upstream.url).startswith("1 added, 0 changed, 0 unchanged")
+    assert len(requested_changes(upstream)) == 6
+
+
+FIND_ID = "SELECT id FROM widget WHERE scope || '/' || name = :path"
+
+
+def edit_at_random(app: Flask, rng: random.Random) -> None:
+    """Make one change of a kind that a mirror has to follow."""
+    path = rng.choice(["acme/clock", "acme/notes", "lab/tide", "new/widget", "acme/w0001"])
+    database = app.extensions["database"]
+    row = database.reader().execute(FIND_ID, {"path": path}).fetchone()
+    kind = rng.randrange(6)
+    if row is None or kind > 3:
+        numbers = rng.sample(["1.0.0", "2.0.0", "3.0.0"], rng.randrange(4))
+        put(app, widget(path, *numbers, listed=rng.random() < 0.8))
+    elif kind == 0:
+        database.write(writes.delete_widget(row["id"]))
+    elif kind == 1:
+        app.test_client().post(f"/api/v1/widgets/{path}")
+    else:
+        database.write(writes.set_listed(row["id"], kind == 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mirror_equals_its_upstream_after_changes_while_it_runs(
+    mirror_app: Flask, original: AppServer, seed: int
+) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    # One request at a time, so that the changes are the same in every run.
+    mirror_app.config["MIRROR_WORKERS"] = 1
+    mirror_summary(mirror_app, original.url)
+    for _ in range(4):
+        original.on_request = lambda path: edit_at_random(original.app, rng)
+        # A list that changes all the time may be reported as a failure.
+        run_mirror(mirror_app, original.url, "--prune")
+        original.on_request = lambda path: None
+        assert run_mirror(mirror_app, original.url, "--prune").exit_code == 0
+        assert listed(mirror_app) == listed(original.app)

@@ -235,6 +235,8 @@ class ConnectionPool:
             if self._writer:
                 self._writer.close()
             self._writer = self._connect(file)
+            # If the WAL grew beyond the limit, truncate it when it restarts.
+            self._writer.execute(f"PRAGMA journal_size_limit = {self._wal_limit}")
             return file, self._writer
 
     def _recover_wal(self, file: CatalogFile) -> None:

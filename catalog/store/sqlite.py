@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
 from catalog.atomic_files import atomic_replace
-from catalog.store.wal import WAL_LIMIT, remove_wal
+from catalog.store.wal import remove_wal
 
 BUSY_TIMEOUT_MS = 5_000
 
@@ -151,7 +151,6 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
     # Installs update the same few pages again and again. A checkpoint at 4,000 pages (16 MB), four
     # times the default, writes each of them to the file less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
     return connection
 
 

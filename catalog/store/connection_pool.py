@@ -221,6 +221,8 @@ class ConnectionPool:
         if wal_size is None:
             self._recover_wal(file)
             _, connection = self._open_writer()
+        elif wal_size <= self._wal_limit:
+            file.truncate_above = self._wal_limit
         elif wal_size > file.truncate_above:
             with (
                 self._long_reads.closed(LONG_READ_TIMEOUT),

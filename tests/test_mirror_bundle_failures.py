@@ -6,24 +6,23 @@ import pytest
 from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
-from mirrors import bundle_summary, bundle_urls, held_bundle, run_mirror
+from mirrors import (
+    BUNDLE,
+    CONTENT,
+    HELD_BUNDLE,
+    OTHER,
+    bundle_summary,
+    bundle_urls,
+    held_bundle,
+    put_widget_with_two_bundles,
+    run_mirror,
+)
 from upstreams import FakeUpstream, Fault, Handler, body, endless, redirect, status, truncate
-
-CONTENT = b"export default () => 'tick';\n" * 100
-OTHER = b"export default () => 'tock';\n"
-BUNDLE = "/bundles/1.0.0.js"
-HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
 
 
 @pytest.fixture(autouse=True)
 def widget_with_two_bundles(upstream: FakeUpstream) -> None:
-    upstream.put(
-        document(
-            "acme/clock",
-            upstream.with_bundle("1.0.0", CONTENT),
-            upstream.with_bundle("2.0.0", OTHER),
-        )
-    )
+    put_widget_with_two_bundles(upstream)
 
 
 @pytest.fixture

@@ -8,26 +8,26 @@ import pytest
 from builders import document
 from flask import Flask
 from flask.testing import FlaskClient
-from mirrors import bundle_summary, bundle_urls, held_bundle, mirror_summary, run_mirror
+from mirrors import (
+    BUNDLE,
+    CONTENT,
+    HELD_BUNDLE,
+    OTHER,
+    bundle_summary,
+    bundle_urls,
+    held_bundle,
+    mirror_summary,
+    put_widget_with_two_bundles,
+    run_mirror,
+)
 from upstreams import FakeUpstream, truncate
 
 from catalog.store import mirror_writes
 
-CONTENT = b"export default () => 'tick';\n" * 100
-OTHER = b"export default () => 'tock';\n"
-BUNDLE = "/bundles/1.0.0.js"
-HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
-
 
 @pytest.fixture(autouse=True)
 def widget_with_two_bundles(upstream: FakeUpstream) -> None:
-    upstream.put(
-        document(
-            "acme/clock",
-            upstream.with_bundle("1.0.0", CONTENT),
-            upstream.with_bundle("2.0.0", OTHER),
-        )
-    )
+    put_widget_with_two_bundles(upstream)
 
 
 @pytest.fixture

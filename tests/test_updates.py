@@ -266,7 +266,7 @@ def expected_update(installed: str, versions: dict[str, Json], sdk: str) -> str 
     """Return the number of the update by the rule of the documentation; versions by number."""
     own = Version.parse(installed)
 
-    def is_offered(text: str) -> bool:
+    def is_eligible(text: str) -> bool:
         other, fields = Version.parse(text), versions[text]
         is_same = (other.major, other.minor, other.patch) == (own.major, own.minor, own.patch)
         allowed = not other.prerelease or (bool(own.prerelease) and is_same)
@@ -275,11 +275,11 @@ def expected_update(installed: str, versions: dict[str, Json], sdk: str) -> str 
     def age(text: str) -> tuple[str, Version, str]:
         return versions[text]["publishedAt"], Version.parse(text), text
 
-    offered = [text for text in versions if is_offered(text)]
-    above = [text for text in offered if Version.parse(text).compare(own) > 0]
+    eligible = [text for text in versions if is_eligible(text)]
+    above = [text for text in eligible if Version.parse(text).compare(own) > 0]
     if above:
         return max(above, key=age)
-    below = [text for text in offered if Version.parse(text).compare(own) < 0]
+    below = [text for text in eligible if Version.parse(text).compare(own) < 0]
     if not versions[installed]["yanked"] or not below:
         return None
     highest = max(map(Version.parse, below))

@@ -14,8 +14,10 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -23,6 +25,7 @@ from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
 from upstreams import FakeUpstream
+from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from app import create_app
@@ -30,6 +33,7 @@ from catalog.documents import check_document
 from catalog.files.jsonl import read_catalog
 from catalog.store import mirror_writes, writes
 from catalog.store.database import Database
+from catalog.store.sqlite import Statement, connect, execute_all
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -46,9 +50,39 @@ def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+compile_url_builder = Rule._compile_builder
+url_builders: dict[object, Any] = {}
+
+
+def compile_url_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
+    """Compile what builds the URLs of a rule once for all apps; it is most of create_app()."""
+    key = (rule.rule, str(rule.defaults), append_unknown)
+    if key not in url_builders:
+        url_builders[key] = compile_url_builder(rule, append_unknown)
+    return url_builders[key]
+
+
+Rule._compile_builder = compile_url_builder_once  # type: ignore[method-assign]
+
+
+@cache
+def empty_catalog() -> bytes:
+    """Return a database without widgets; to copy it is much faster than to create one."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "empty.db")
+        Database(path).create()
+        return path.read_bytes()
+
+
 def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
-    """Create a database of these widget documents."""
-    Database(path).create(writes.put_documents(map(check_document, documents)))
+    """Create a database of these widget documents, with a history of its own."""
+    path.touch(mode=0o600)
+    path.write_bytes(empty_catalog())
+    history: Statement = ("UPDATE revision SET history = lower(hex(randomblob(8)))", {})
+    with closing(connect(path, "mode=rw")) as connection:
+        connection.execute("BEGIN")
+        content = writes.put_documents(map(check_document, documents))
+        execute_all(connection, [history, *content], "COMMIT")
     return path
 
 

@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import os
+import select
 import shutil
 import socket
 import ssl
@@ -104,12 +105,22 @@ class Origin:
                 **settings,
             },
             stdout=subprocess.PIPE,
-            text=True,
         )
-        assert self._process.stdout is not None
-        self._lines = self._process.stdout
-        self.port = int(self._lines.readline().rsplit(":", 1)[1])
+        self._unread = b""
         self._marks = itertools.count()
+        self.port = int(self._read_line().rsplit(":", 1)[1])
+
+    def _read_line(self) -> str:
+        """Return the next line of standard output; fail if there is none."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            assert select.select([descriptor], [], [], 20)[0], "The service printed no line."
+            content = os.read(descriptor, 65536)
+            assert content, "The service has ended."
+            self._unread += content
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
 
     def requests(self, count: int = 0) -> list[str]:
         """Return method, target and status of the requests since the last call, at least count.
@@ -124,8 +135,7 @@ class Origin:
         lines: list[str] = []
         marked = False
         while not marked or len(lines) < count:
-            line = " ".join(self._lines.readline().split()[2:5])
-            assert line, "The service has ended."
+            line = " ".join(self._read_line().split()[2:5])
             if mark in line:
                 marked = True
             else:

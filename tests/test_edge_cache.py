@@ -1,7 +1,8 @@
 """The edge cache of deploy/nginx/widget-catalog-cache.conf in a real nginx before a real service.
 
 Between nginx and the service is a relay, a second server of the same nginx. With the header of
-EXPIRED, a request has its response stored as already expired, so that no test waits.
+EXPIRED, a request has its response stored as already expired, so that no test waits. The relay also
+compresses JSON, so that nginx gets two variants of a response.
 """
 
 import gzip
@@ -45,6 +46,10 @@ server {{
         proxy_http_version 1.1;
         proxy_set_header Host $http_host;
         add_header X-Accel-Expires $http_x_test_expires always;
+        gzip on;
+        gzip_proxied any;
+        gzip_vary on;
+        gzip_types application/json;
     }}
 }}
 """
@@ -170,6 +175,17 @@ def test_an_expired_response_is_revalidated_by_its_etag(
         assert origin.requests(2)[1] == f"GET {path} 304"
     assert (second.status, second.body) == (first.status, first.body)
     assert edge.get(path).cache_status == "HIT"
+
+
+@pytest.mark.parametrize("path", [DETAIL, REGISTRY])
+def test_a_compressed_response_is_revalidated_by_its_own_etag(
+    edge: Proxy, origin: Origin, path: str
+) -> None:
+    first = edge.get(path, Accept_Encoding="gzip", **EXPIRED)
+    second = edge.get(path, Accept_Encoding="gzip")
+    assert (first.headers["Content-Encoding"], second.cache_status) == ("gzip", "REVALIDATED")
+    assert gzip.decompress(second.body) == gzip.decompress(first.body)
+    assert origin.requests(2)[1] == f"GET {path} 304"
 
 
 def test_an_expired_response_that_changed_is_replaced(edge: Proxy) -> None:

@@ -1,28 +1,35 @@
-"""Runs real reverse proxies with the configurations of docs/deployment.md."""
+"""Runs real reverse proxies with the files of deploy/, and a service behind them."""
 
+import http.client
+import itertools
 import os
+import select
 import shutil
 import socket
+import ssl
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from conftest import ROOT
 
+DEPLOY = ROOT / "deploy"
+HOST = "widgets.example"
 PREFIX = "/catalog"
 SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+# Replaced in every file of nginx: three installs in a burst, and a validity that no test outlasts.
+TEST_LIMITS = {"rate=1r/s": "rate=1r/m", "burst=60": "burst=2"}
+TEST_VALIDITY = {"200 404 60s;": "200 404 1h;", "200 404 1s;": "200 404 1h;"}
+# Tests send another address of the client with this header.
+CLIENT_ADDRESS = "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;"
 
 
-def block(language: str) -> str:
-    """Return the only code block of this language in the deployment guide."""
-    text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    (rest,) = text.split(f"```{language}\n")[1:]
-    return rest.split("```")[0]
-
-
-def substitute(text: str, replacements: dict[str, str]) -> str:
+def substitute(text: str, replacements: Mapping[str, str]) -> str:
     """Return the text with every key replaced; each must occur in it."""
     for old, new in replacements.items():
         assert old in text, old
@@ -37,78 +44,221 @@ def free_port() -> int:
         return port
 
 
-@contextmanager
-def nginx(directory: Path, upstream: int) -> Iterator[int]:
-    """Run nginx as documented, with other addresses and paths, before a port; yield its own port.
+@cache
+def trusting(certificate: Path) -> ssl.SSLContext:
+    """Return the settings of a client that trusts this certificate only."""
+    return ssl.create_default_context(cafile=certificate)
 
-    Without nginx the test is skipped, or fails where REQUIRE_NGINX is set.
-    """
-    program, openssl = shutil.which("nginx", path=SYSTEM_PATH), shutil.which("openssl")
-    if not (program and openssl):
-        leave = pytest.fail if os.environ.get("REQUIRE_NGINX") else pytest.skip
-        leave("nginx or openssl is not installed.")
-    make_certificate(openssl, directory)
-    port = free_port()
-    site = substitute(
-        block("nginx"),
-        {
-            "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
-            "/etc/letsencrypt/live/widgets.example/": f"{directory}/",
-            "127.0.0.1:8080": f"127.0.0.1:{upstream}",
-        },
+
+class ProxyResponse(NamedTuple):
+    """A response that came through a proxy."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def cache_status(self) -> str | None:
+        """What nginx did with its cache, None if it did not use it."""
+        return self.headers["X-Cache-Status"]
+
+
+class Proxy(NamedTuple):
+    """A running proxy; its certificate is also valid for its IP address."""
+
+    port: int
+    certificate: Path
+    prefix: str = ""
+    # For requests without TLS.
+    plain_port: int = 0
+
+    def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> ProxyResponse:
+        """Send one request, its path below the prefix. In names of headers, _ stands for -."""
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=10, context=trusting(self.certificate)
+        )
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, self.prefix + path, body or None, {"Host": HOST, **fields})
+            response = connection.getresponse()
+            return ProxyResponse(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> ProxyResponse:
+        return self.request("GET", path, **headers)
+
+
+class Origin:
+    """The service behind a proxy, with the requests that it logs."""
+
+    def __init__(self, database: Path, *command: str, **settings: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *(command or ["app.py"])],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
+                "CATALOG_DATABASE": str(database),
+                "CATALOG_PORT": "0",
+                "CATALOG_TRUSTED_PROXY": "127.0.0.1",
+                **settings,
+            },
+            stdout=subprocess.PIPE,
+        )
+        self._unread = b""
+        self._marks = itertools.count()
+        self.port = int(self._read_line().rsplit(":", 1)[1])
+
+    def _read_line(self) -> str:
+        """Return the next line of standard output; fail if there is none."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            assert select.select([descriptor], [], [], 20)[0], "The service printed no line."
+            content = os.read(descriptor, 65536)
+            assert content, "The service has ended."
+            self._unread += content
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+    def requests(self, count: int = 0) -> list[str]:
+        """Return method, target and status of the requests since the last call, at least count.
+
+        A request is logged after its response, so the caller says how many must come.
+        """
+        mark = f"/api/version?mark={next(self._marks)}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.request("GET", mark)
+        connection.getresponse().read()
+        connection.close()
+        lines: list[str] = []
+        marked = False
+        while not marked or len(lines) < count:
+            line = " ".join(self._read_line().split()[2:5])
+            if mark in line:
+                marked = True
+            else:
+                lines.append(line)
+        return lines
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=10)
+
+
+@contextmanager
+def serve(database: Path, *command: str, **settings: str) -> Iterator[Origin]:
+    """Serve the database for a proxy until the end of the block."""
+    origin = Origin(database, *command, **settings)
+    try:
+        yield origin
+    finally:
+        origin.stop()
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program; without it, skip the test, or fail with REQUIRE_<NAME>."""
+    program = shutil.which(name, path=SYSTEM_PATH)
+    if program is None:
+        leave = pytest.fail if os.environ.get(f"REQUIRE_{name.upper()}") else pytest.skip
+        leave(f"{name} is not installed.")
+    return program
+
+
+def nginx_site(name: str) -> str:
+    """Return a file of deploy/nginx; NAME-prefix is made from NAME if there is no such file."""
+    path = DEPLOY / "nginx" / f"{name}.conf"
+    if path.exists():
+        return path.read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
+    (command,) = [line for line in text.splitlines() if line.startswith("sed -e ")]
+    result = subprocess.run(
+        ["sh", "-c", command], cwd=path.parent, check=True, capture_output=True, text=True
     )
+    return result.stdout
+
+
+@contextmanager
+def nginx(
+    directory: Path,
+    upstream: int | str,
+    name: str = "widget-catalog-prefix",
+    more: str = "",
+) -> Iterator[Proxy]:
+    """Run nginx with a file of deploy/ before a port or socket, with other addresses and limits.
+
+    More is configuration for the http block. Without nginx the test is skipped.
+    """
+    program = find_program("nginx")
+    make_certificate(directory)
+    port, plain_port = free_port(), free_port()
+    address = f"127.0.0.1:{upstream}" if isinstance(upstream, int) else upstream
+    replacements = {
+        "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
+        "listen 80;": f"listen 127.0.0.1:{plain_port};",
+        "listen [::]:443 ssl;": "",
+        "listen [::]:80;": "",
+        "/etc/letsencrypt/live/widgets.example/": f"{directory}/",
+        "127.0.0.1:8080": address,
+        **TEST_LIMITS,
+    }
+    if "cache" in name:
+        replacements |= {"/var/cache/nginx-widget-catalog": f"{directory}/cache", **TEST_VALIDITY}
+    site = substitute(nginx_site(name), replacements)
     temporary = "".join(
         f"{kind}_temp_path {directory}/{kind};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    configuration = directory / "nginx.conf"
+    configuration = directory / f"{name}.conf"
     configuration.write_text(
-        f"daemon off; master_process off; pid {directory}/pid; error_log stderr;\n"
-        f"events {{}}\nhttp {{ access_log off; {temporary}\n{site}\n}}\n"
+        f"daemon off; master_process off; pid {directory}/pid; error_log stderr;\nevents {{}}\n"
+        f"http {{ access_log off; {temporary}\n{CLIENT_ADDRESS}\n{more}\n{site}\n}}\n"
     )
     command = [program, "-c", str(configuration), "-p", str(directory), "-e", "stderr"]
+    prefix = PREFIX if name.endswith("prefix") else ""
     with running(command, port):
-        yield port
+        yield Proxy(port, directory / "fullchain.pem", prefix, plain_port)
 
 
-def make_certificate(openssl: str, directory: Path) -> None:
-    """Write privkey.pem and fullchain.pem, the names in the guide."""
+def make_certificate(directory: Path) -> None:
+    """Write privkey.pem and fullchain.pem, the names in the files."""
     options = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    name = "-subj /CN=widgets.example -addext subjectAltName=DNS:widgets.example"
+    name = f"-subj /CN={HOST} -addext subjectAltName=DNS:{HOST},IP:127.0.0.1"
     files = ["-keyout", str(directory / "privkey.pem"), "-out", str(directory / "fullchain.pem")]
-    command = [openssl, "req", *options.split(), *name.split(), *files]
+    command = [find_program("openssl"), "req", *options.split(), *name.split(), *files]
     subprocess.run(command, check=True, capture_output=True)
 
 
 @contextmanager
-def caddy(directory: Path, upstream: int) -> Iterator[int]:
-    """Run Caddy as documented, with other addresses, before a port; yield its own port.
+def caddy(directory: Path, upstream: int, name: str = "Caddyfile-prefix") -> Iterator[Proxy]:
+    """Run Caddy with a file of deploy/ before a port, with other addresses.
 
     Without Caddy the test is skipped.
     """
-    program = shutil.which("caddy", path=SYSTEM_PATH)
-    if program is None:
-        pytest.skip("Caddy is not installed.")
+    program = find_program("caddy")
+    make_certificate(directory)
     port = free_port()
+    addresses = f"https://{HOST}:{port}, https://127.0.0.1:{port}"
     site = substitute(
-        block("caddy"),
+        (DEPLOY / "caddy" / name).read_text(encoding="utf-8"),
         {
-            "widgets.example {": f"https://127.0.0.1:{port} {{",
+            "widgets.example {": f"{addresses} {{\n"
+            f"\ttls {directory}/fullchain.pem {directory}/privkey.pem",
             "127.0.0.1:8080": f"127.0.0.1:{upstream}",
         },
     )
-    settings = (
-        "{\n admin off\n skip_install_trust\n local_certs\n auto_https disable_redirects\n}\n"
-    )
-    (directory / "Caddyfile").write_text(settings + site)
+    settings = "{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n"
+    configuration = directory / name
+    configuration.write_text(settings + site)
     home = {
         "HOME": str(directory),
         "XDG_DATA_HOME": str(directory),
         "XDG_CONFIG_HOME": str(directory),
     }
-    command = [program, "run", "--adapter", "caddyfile", "--config", str(directory / "Caddyfile")]
+    command = [program, "run", "--adapter", "caddyfile", "--config", str(configuration)]
     with running(command, port, **home):
-        yield port
+        yield Proxy(port, directory / "fullchain.pem", PREFIX if name.endswith("prefix") else "")
 
 
 @contextmanager

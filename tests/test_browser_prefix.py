@@ -1,4 +1,4 @@
-"""The pages below a path prefix, in a real browser through the reverse proxies of the docs."""
+"""The pages below a path prefix, in a real browser through the reverse proxies of deploy/."""
 
 import json
 import re
@@ -45,9 +45,9 @@ def base_url(
     start: Callable[..., Any] = getattr(reverse_proxies, request.param)
     with (
         Server(app.config["DATABASE"], CATALOG_TRUSTED_PROXY="127.0.0.1") as server,
-        start(directory, server.port) as port,
+        start(directory, server.port) as proxy,
     ):
-        yield f"https://127.0.0.1:{port}{PREFIX}"
+        yield f"https://127.0.0.1:{proxy.port}{PREFIX}"
 
 
 class Visits(NamedTuple):

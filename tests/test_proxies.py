@@ -1,21 +1,20 @@
-"""Reverse proxies: X-Forwarded- headers count only if they come from a trusted proxy."""
+"""Reverse proxies: which X-Forwarded- headers count, and each file of deploy/ in a real proxy."""
 
+import gzip
+import http.client
 import json
 import os
-import socket
-import ssl
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import partial
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import reverse_proxies
-from conftest import ROOT, create_demo
+from conftest import ROOT, create_catalog, create_demo
 from flask import Flask, jsonify, request
-from reverse_proxies import free_port
+from flask.testing import FlaskClient
+from reverse_proxies import DEPLOY, PREFIX, Origin, Proxy
 
 from app import create_app
 
@@ -44,13 +43,18 @@ def echo() -> object:
     return jsonify([request.remote_addr, request.scheme, request.host, request.script_root])
 
 
-def get_echo(proxy: str, client: str = "192.0.2.1", **headers: str) -> list[str]:
+@cache
+def echo_client(proxy: str) -> FlaskClient:
+    """Return a client of a service that trusts these proxies."""
     os.environ["CATALOG_TRUSTED_PROXY"] = proxy
     try:
-        app = create_echo_app()
+        return create_echo_app().test_client()
     finally:
         del os.environ["CATALOG_TRUSTED_PROXY"]
-    response = app.test_client().get(
+
+
+def get_echo(proxy: str, client: str = "192.0.2.1", **headers: str) -> list[str]:
+    response = echo_client(proxy).get(
         "/echo", headers=headers, environ_base={"REMOTE_ADDR": client}, base_url="http://own:8080"
     )
     assert response.status_code == 200
@@ -126,91 +130,172 @@ def test_responses_of_the_api_are_the_same_behind_a_proxy(
     app.extensions["database"].close()
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    processes = []
-
-    def start(port: int, **settings: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE_ECHO],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
-                "CATALOG_DATABASE": str(create_demo(tmp_path / "catalog.db")),
-                "CATALOG_PORT": str(port),
-                **settings,
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        assert process.stdout.readline().startswith("Serving ")
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+NGINX = ["widget-catalog", "widget-catalog-prefix"]
+CACHING_NGINX = ["widget-catalog-cache", "widget-catalog-cache-prefix"]
+CADDY = ["Caddyfile", "Caddyfile-prefix"]
 
 
-Get = Callable[..., tuple[int, bytes]]
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
+    """The service with the demo catalog and /echo, behind all proxies of this module."""
+    database = create_demo(tmp_path_factory.mktemp("origin") / "catalog.db")
+    with reverse_proxies.serve(database, "-c", SERVE_ECHO) as running:
+        yield running
 
 
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Callable[[int], Get]]:
-    """Starts nginx with the documented configuration; returns a function that gets through it."""
-    with ExitStack() as stack:
-
-        def start(upstream: int) -> Get:
-            port = stack.enter_context(reverse_proxies.nginx(tmp_path, upstream))
-            return partial(get, tmp_path / "fullchain.pem", port)
-
-        yield start
+@pytest.fixture(scope="module", params=[*NGINX, *CACHING_NGINX, *CADDY])
+def proxy(
+    request: pytest.FixtureRequest, origin: Origin, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Proxy]:
+    """A proxy with one of the files."""
+    start = reverse_proxies.caddy if request.param in CADDY else reverse_proxies.nginx
+    with start(tmp_path_factory.mktemp("proxy"), origin.port, request.param) as running:
+        yield running
 
 
-def get(certificate: Path, port: int, path: str, *headers: str) -> tuple[int, bytes]:
-    fields = ["Host: widgets.example", "Connection: close", *headers]
-    head = "".join(f"{line}\r\n" for line in [f"GET {path} HTTP/1.1", *fields, ""])
-    context = ssl.create_default_context(cafile=certificate)
-    with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
-        context.wrap_socket(plain, server_hostname="widgets.example") as connection,
-    ):
-        connection.sendall(head.encode())
-        response = b"".join(iter(lambda: connection.recv(65536), b""))
-    return int(response.split()[1]), response.partition(b"\r\n\r\n")[2]
+only_nginx = pytest.mark.parametrize("proxy", [*NGINX, *CACHING_NGINX], indirect=True)
+only_prefix = pytest.mark.parametrize(
+    "proxy", [name for name in [*NGINX, *CACHING_NGINX, *CADDY] if "prefix" in name], indirect=True
+)
 
 
-def test_behind_trusted_nginx_the_application_sees_what_the_client_sees(
-    service: Callable[..., subprocess.Popen[str]], nginx: Callable[[int], Get]
+def test_the_application_sees_what_the_client_sees(proxy: Proxy) -> None:
+    forged = {**FORWARDED_HEADERS, "X-Forwarded-Prefix": "/forged", "X-Forwarded-Host": "forged"}
+    response = proxy.get("/echo", **forged)
+    expected = ["127.0.0.1", "https", "widgets.example", proxy.prefix]
+    assert (response.status, json.loads(response.body)) == (200, expected)
+
+
+@pytest.mark.parametrize("proxy", [*NGINX, *CADDY], indirect=True)
+def test_the_port_of_the_host_is_forwarded(proxy: Proxy) -> None:
+    response = proxy.get("/echo", Host="widgets.example:8443")
+    assert json.loads(response.body)[2] == "widgets.example:8443"
+
+
+@pytest.mark.parametrize("proxy", CACHING_NGINX, indirect=True)
+def test_the_host_behind_an_edge_cache_is_never_the_one_that_a_client_sent(proxy: Proxy) -> None:
+    response = proxy.get("/echo", Host="evil.example")
+    assert json.loads(response.body)[2] == "widgets.example"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/widgets/search?q=clock&limit=1", 200),
+        ("/api/v1/widgets/caf%C3%A9/c%20d", 404),
+        ("/api/v1/widgets/updates?compatSdk=1.4.0&installed=a/b@1.0.0&installed=a/c@1.0.0", 200),
+        ("/api/v1/widgets", 404),
+        ("/widgets/acme/weather?compatSdk=1.4.0", 200),
+    ],
+)
+def test_the_service_gets_the_target_as_sent(
+    proxy: Proxy, origin: Origin, path: str, status: int
 ) -> None:
-    upstream = free_port()
-    process = service(upstream, CATALOG_TRUSTED_PROXY="127.0.0.1")
-    get = nginx(upstream)
-    forged = [f"{name}: {value}" for name, value in FORWARDED_HEADERS.items()]
-    status, body = get("/catalog/echo", *forged)
-    assert (status, json.loads(body)) == (
-        200,
-        ["127.0.0.1", "https", "widgets.example", "/catalog"],
+    origin.requests()
+    assert proxy.get(path).status == status
+    assert origin.requests(1) == [f"GET {path} {status}"]
+
+
+def test_an_install_is_counted_once(proxy: Proxy, origin: Origin) -> None:
+    origin.requests()
+    path = "/api/v1/widgets/acme/weather"
+    response = proxy.request("POST", path)
+    assert (response.status, response.body) == (200, b'{"success":true}\n')
+    assert origin.requests(1) == [f"POST {path} 200"]
+
+
+def test_a_client_that_accepts_gzip_gets_it(proxy: Proxy) -> None:
+    path = "/api/widgets/acme/registry.json"
+    plain, packed = proxy.get(path), proxy.get(path, Accept_Encoding="br, gzip")
+    assert (plain.headers["Content-Encoding"], packed.headers["Content-Encoding"]) == (None, "gzip")
+    assert gzip.decompress(packed.body) == plain.body
+    assert "Accept-Encoding" in packed.headers["Vary"]
+
+
+def test_a_compressed_response_is_revalidated_by_its_etag(proxy: Proxy) -> None:
+    path = "/api/v1/widgets/acme/weather"
+    packed = proxy.get(path, Accept_Encoding="gzip")
+    assert packed.headers["Content-Encoding"] == "gzip"
+    again = proxy.get(path, Accept_Encoding="gzip", If_None_Match=packed.headers["ETag"])
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_a_body_over_4_kb_is_refused(proxy: Proxy) -> None:
+    path = "/api/v1/widgets/acme/weather"
+    address = {"X-Test-Address": "198.51.100.4"}
+    assert proxy.request("POST", path, b"x" * 5000, **address).status == 413
+
+
+@only_prefix
+def test_the_prefix_without_its_slash_is_redirected(proxy: Proxy) -> None:
+    response = proxy._replace(prefix="").get(PREFIX)
+    assert (response.status, response.headers["Location"]) == (301, f"{PREFIX}/")
+
+
+@only_prefix
+def test_other_paths_of_the_host_do_not_reach_the_service(proxy: Proxy, origin: Origin) -> None:
+    origin.requests()
+    proxy._replace(prefix="").get("/api/v1/widgets/search")
+    assert origin.requests() == []
+
+
+@only_nginx
+def test_plain_http_is_redirected_to_https(proxy: Proxy) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.plain_port, timeout=10)
+    connection.request("GET", "/a?b", headers={"Host": "evil.example"})
+    response = connection.getresponse()
+    connection.close()
+    location = response.headers["Location"]
+    assert (response.status, location) == (301, "https://widgets.example/a?b")
+
+
+def install_from(proxy: Proxy, address: str) -> int:
+    """Count an install from this client address; return the status."""
+    path = "/api/v1/widgets/acme/weather"
+    return proxy.request("POST", path, **{"X-Test-Address": address}).status
+
+
+@only_nginx
+def test_a_client_with_too_many_installs_gets_429(proxy: Proxy, origin: Origin) -> None:
+    statuses = [install_from(proxy, "198.51.100.1") for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    origin.requests(3)
+    response = proxy.request(
+        "POST", "/api/v1/widgets/acme/weather", **{"X-Test-Address": "198.51.100.1"}
     )
-    status, body = get("/catalog/api/v1/widgets/search?q=clock&limit=1")
-    assert (status, json.loads(body)["limit"]) == (200, 1)
-    assert get("/catalog/api/v1/widgets/caf%C3%A9/c%20d")[0] == 404
-    process.terminate()
-    out, _ = process.communicate(timeout=10)
-    paths = [line.split()[3] for line in out.splitlines()]
-    assert paths[1:] == [
-        "/api/v1/widgets/search?q=clock&limit=1",
-        "/api/v1/widgets/caf%C3%A9/c%20d",
-    ]
+    assert origin.requests() == []
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["Retry-After"] == "1"
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert list(json.loads(response.body)) == ["error"]
 
 
-def test_the_headers_of_untrusted_nginx_are_ignored(
-    service: Callable[..., subprocess.Popen[str]], nginx: Callable[[int], Get]
-) -> None:
-    upstream = free_port()
-    service(upstream)
-    _, body = nginx(upstream)("/catalog/echo")
-    assert json.loads(body)[:2] == ["127.0.0.1", "http"]
-    assert json.loads(body)[3] == ""
+@only_nginx
+def test_the_limit_of_installs_does_not_limit_reads_and_other_clients(proxy: Proxy) -> None:
+    assert [install_from(proxy, "198.51.100.2") for _ in range(4)][-1] == 429
+    address = {"X-Test-Address": "198.51.100.2"}
+    assert {proxy.get("/api/v1/widgets/search", **address).status for _ in range(5)} == {200}
+    assert install_from(proxy, "198.51.100.3") == 200
+
+
+@only_nginx
+def test_the_addresses_of_an_ipv6_network_count_as_one_client(proxy: Proxy) -> None:
+    addresses = ["2001:db8::1", "2001:db8::2", "2001:db8::a:b:c:d", "2001:db8::3", "2001:db8:0:1::"]
+    assert [install_from(proxy, each) for each in addresses] == [200, 200, 200, 429, 200]
+
+
+def test_the_headers_of_an_untrusted_proxy_are_ignored(tmp_path: Path) -> None:
+    database = create_catalog(tmp_path / "catalog.db")
+    with (
+        reverse_proxies.serve(database, "-c", SERVE_ECHO, CATALOG_TRUSTED_PROXY="") as origin,
+        reverse_proxies.nginx(tmp_path, origin.port) as proxy,
+    ):
+        body = json.loads(proxy.get("/echo").body)
+    assert (body[:2], body[3]) == (["127.0.0.1", "http"], "")
+
+
+def test_the_proxies_page_shows_every_file() -> None:
+    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```(?:nginx|caddy)\n(.*?)```", page, re.DOTALL)
+    files = [*(DEPLOY / "nginx").iterdir(), *(DEPLOY / "caddy").iterdir()]
+    assert sorted(shown) == sorted(path.read_text(encoding="utf-8") for path in files)

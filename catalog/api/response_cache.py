@@ -187,8 +187,10 @@ def respond(
         if known_etag is not None:
             headers["ETag"] = f'"{known_etag}"'
             return Response(status=304, headers=headers, mimetype="application/json")
-    cache: ResponseCache = current_app.extensions["response_cache"]
-    body = cache.compressed_body(key, entry, url) if with_gzip else None
+    body = None
+    if with_gzip:
+        cache: ResponseCache = current_app.extensions["response_cache"]
+        body = cache.compressed_body(key, entry, url)
     if body is None:
         length = entry.length_for(url)
     else:

@@ -1,7 +1,7 @@
 """Measure CPU time per request and rate of the service, and compare them with a constant response.
 
-Without options: every row, growth and other servers; the results are written to bench/. With
-options: only the rows; the results are written to bench/.work/.
+Without options: every row, growth, compression and other servers; the results are written to
+bench/. With options: only the rows; the results are written to bench/.work/.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Any
 from bench import machine, report, workload
 from bench.catalogs import CURRENT, build, extract
 from bench.comparison import Comparison
+from bench.compression import measure_compression
 from bench.growth import measure_growth
 from bench.load import Client, LoadError
 from bench.peers import measure_peers
@@ -85,6 +86,7 @@ def run(options: argparse.Namespace) -> None:
     }
     if options.is_full:
         results["growth"] = measure_growth(catalogs, client, Rounds(3, 6, 480), log)
+        results["compression"] = measure_compression(client, Rounds(5, 5, 0), log)
         results["peers"], results["skipped"] = measure_peers(size, client, log)
     results |= {
         "catalogs": [catalog.facts() for catalog in (*catalogs.values(), *others)],

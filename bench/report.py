@@ -100,6 +100,16 @@ def commit_rows(results: Json, commit: str) -> list[tuple[str, ...]]:
     return rows
 
 
+def compression_rows(results: Json) -> list[tuple[str, ...]]:
+    """The head and the rows of the table of registries with gzip and without."""
+    rows: list[tuple[str, ...]] = [("", "kB", "CPU µs", "requests/s")]
+    for each in results["compression"]:
+        suffix = ", gzip" if each["encoding"] == "gzip" else ""
+        title = f"registry, {each['widgets']:,} widgets{suffix}"
+        rows.append((title, f"{each['bytes'] / 1e3:,.0f}", *_cpu_and_rate(each["samples"])))
+    return rows
+
+
 def growth_lines(results: Json) -> list[Line]:
     lines = []
     for row in results.get("growth", ()):
@@ -212,6 +222,13 @@ def page(results: Json) -> str:
             "Milliseconds per request with one connection, in parentheses the CPU time. Growth is "
             "from 10,000 to 100,000 widgets.",
             _line_table(("", *_sizes(results), "growth", "target", "met"), growth_lines(results)),
+        ]
+    if "compression" in results:
+        parts += [
+            "## Compression",
+            "Registries for clients that accept gzip and for others, in turn: the size of the "
+            "body, CPU time of the server process per request, and requests per second.",
+            table(compression_rows(results)),
         ]
     parts += ["## Catalogs", _catalog_table(results)]
     if results.get("peers"):

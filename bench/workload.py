@@ -28,6 +28,10 @@ USUAL_RANKS = slice(40, 4000)
 SDKS = ("0.9.5", "1.0.0", "1.2.6", "1.4.2", "1.6.1", "2.0.1", "2.3.0", "3.0.0")
 
 
+# What a browser sends over HTTP.
+BROWSER = {"Accept-Encoding": "gzip, deflate"}
+
+
 class Request(NamedTuple):
     method: str
     path: str
@@ -72,11 +76,16 @@ def rows(widgets: int) -> list[Row]:
             just_started=True,
         ),
         Row("hot", "search, q, hot", hot, target=0.75),
+        Row("hot-gzip", "search, q, hot, gzip accepted", hot, headers=BROWSER),
         Row("compatible", "search, q + compatSdk, cold", compatible, cold=True, target=0.28),
         Row("two-letters", "search, two letters, cold", searches(two_letters()), cold=True),
         Row("everywhere", "search, a word in every widget, cold", everywhere(pages), cold=True),
         Row("page-50", "search, page 50 and deeper, cold", deep_pages(pages), cold=True),
         Row("detail", "detail, 5 versions", repeated(details), target=0.65),
+        Row(
+            *("detail-gzip", "detail, 5 versions, gzip accepted", repeated(details)),
+            headers=BROWSER,
+        ),
         Row("detail-60", "detail, 60 versions", repeated([detail_of(LONG_HISTORY)])),
         Row(
             *("registry", "registry, 200 widgets", repeated(registry)),
@@ -85,7 +94,7 @@ def rows(widgets: int) -> list[Row]:
         ),
         Row(
             *("registry-gzip", "registry, 200 widgets, gzip accepted", repeated(registry)),
-            headers={"Accept-Encoding": "gzip"},
+            headers=BROWSER,
             baseline_bytes=REGISTRY_BYTES,
         ),
         Row("registry-304", "registry, 304", repeated(registry), target=0.75, revalidates=True),

@@ -18,6 +18,7 @@ from werkzeug.exceptions import (
 from werkzeug.routing import BaseConverter, MapAdapter
 
 from catalog import V1_PREFIX
+from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
 from catalog.api.registry import registry
@@ -135,6 +136,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
     app.after_request(add_nosniff)
+    app.after_request(encode_response)
     proxies = app.config["TRUSTED_PROXY"]
     networks, unix = trusted_networks(proxies), trusts_unix_sockets(proxies)
     if networks or unix:

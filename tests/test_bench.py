@@ -195,6 +195,10 @@ RESULTS: dict[str, Any] = {
             "sizes": {"10000": samples([9000], 100), "100000": samples([90_000], 2)},
         },
     ],
+    "compression": [
+        {"widgets": 3000, "encoding": "identity", "bytes": 13_000_000, "samples": samples([9000])},
+        {"widgets": 3000, "encoding": "gzip", "bytes": 1_700_000, "samples": samples([800])},
+    ],
     "catalogs": [
         {
             **{"checkout": "current", "widgets": widgets, "versions": 5 * widgets},
@@ -218,6 +222,8 @@ def test_the_report_shows_cpu_time_rate_and_missed_targets() -> None:
     )
     assert cold in page
     assert "| cold |  1.00 (0.80) |    2.00 (1.60) |   2.00 |" in page
+    assert "| registry, 3,000 widgets       | 13,000 |  9,000 |        100 |" in page
+    assert "| registry, 3,000 widgets, gzip |  1,700 |    800 |        100 |" in page
     assert "Not met: growth: “all”." in page
     assert "json-server is skipped" in page
 

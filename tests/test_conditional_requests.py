@@ -66,6 +66,7 @@ def test_known_etag_is_304_with_its_headers_and_no_body(
         "ETag": tag,
         "Cache-Control": "no-cache",
         "Access-Control-Allow-Origin": "*",
+        "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
 

@@ -176,6 +176,19 @@ def test_restored_upstream_is_compared_from_the_beginning(
     assert ("/api/v1/widgets/changes", 410) in original.responses
 
 
+def test_copies_of_compressed_details_are_current(
+    mirror_app: Flask, app_with: Callable[..., Flask]
+) -> None:
+    long = {"description": "Shows the time. " * 100}
+    with serve(app_with(widget("acme/clock", "1.0.0", **long), widget("lab/tide"))) as upstream:
+        mirror_summary(mirror_app, upstream.url)
+        # Another set of scopes is compared from the beginning.
+        for _ in range(2):
+            summary, details = refresh(mirror_app, upstream, "--scope", "acme")
+            assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
+            assert details == []
+
+
 def changes(*paths: str, following: str = "t1", more: bool = False) -> Fault:
     """Respond with changes of these widgets."""
     entries = [

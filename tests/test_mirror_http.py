@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -195,6 +196,30 @@ def test_size_limit_applies_to_the_decompressed_body(
     server.fail(CLOCK, body(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip"))
     with pytest.raises(UpstreamError, match="larger than 100000 bytes"):
         client.get(CLOCK)
+
+
+def bomb(layers: int) -> bytes:
+    """Return a body that becomes 64 MB when that many layers of gzip are removed."""
+    content = b" " * 64_000_000
+    for _ in range(layers):
+        content = gzip.compress(content, 1)
+    return content
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_compressed_body_beyond_the_limit_is_refused_without_its_memory(
+    server: FakeUpstream, client: Upstream, monkeypatch: pytest.MonkeyPatch, layers: int
+) -> None:
+    monkeypatch.setattr(upstream_module, "MAX_RESPONSE_BYTES", 1_000_000)
+    server.fail(CLOCK, body(bomb(layers), Content_Encoding=", ".join(["gzip"] * layers)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UpstreamError, match="larger than 1000000 bytes"):
+            client.get(CLOCK)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6_000_000
 
 
 def test_server_that_does_not_respond_times_out(

@@ -6,7 +6,8 @@ from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
 
-from catalog.api.response_cache import MAX_BYTES, CachedResponse, ResponseCache
+from catalog.api.cached_response import CachedResponse
+from catalog.api.response_cache import MAX_BYTES, ResponseCache
 from catalog.store.search_params import parse_search
 
 REGISTRY = "/api/widgets/acme/registry.json"

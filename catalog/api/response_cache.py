@@ -15,9 +15,15 @@ When a cached response is valid, checked for every request by find_valid():
 Data versions of different connections are never equal, so the first use by another thread takes
 step 2. No response expires by time.
 
-Eviction: the least recently used responses, once all together exceed MAX_BYTES. One response that
-is larger than that, such as the registry of a large scope, is cached besides them. Such responses
-are rendered one at a time, and all clients that request the same one share its bytes.
+Compressed bodies are cached with the response, up to MAX_BASE_URLS for one with held bundles: the
+Host header is the client's choice. A body of up to MAX_COMPRESSED_AT_ONCE is compressed for the
+first client that prefers gzip. A larger one is sent as it is, while one worker compresses it for
+the next clients; at any time there is at most one such worker.
+
+Eviction: the least recently used responses, once all together exceed MAX_BYTES, compressed bodies
+included. One response that is larger than that, such as the registry of a large scope, is cached
+besides them. Such responses are rendered one at a time, and all clients that request the same one
+share its bytes.
 
 The rows hot search, detail, registry and 304 of the benchmark need this. PreparedResponse, the CORS
 header that v1.py sets itself, and the response head and single send of serving/ together save about
@@ -26,7 +32,7 @@ header that v1.py sets itself, and the response head and single send of serving/
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha1
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -34,11 +40,22 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, current_app, request
 from werkzeug.datastructures import Headers
 
+from catalog.api.cached_response import CachedResponse, Pieces
+from catalog.api.compression import (
+    FAST_LEVEL,
+    GZIP,
+    MIN_LENGTH,
+    SMALL_LEVEL,
+    VARY,
+    compress,
+    find_known_etag,
+    gzip_etag,
+    prefers_gzip,
+)
 from catalog.routing import public_url
 from catalog.store.database import Database
-from catalog.store.deadlines import Deadline
-from catalog.store.json_sql import HELD_BUNDLE_URL, json_escaped, with_bundle_urls
-from catalog.store.sqlite import Connection, DataVersion, WouldBlock
+from catalog.store.json_sql import HELD_BUNDLE_URL, with_bundle_urls
+from catalog.store.sqlite import Connection
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -48,12 +65,12 @@ MAX_BYTES = 16 * 1024 * 1024
 ENTRY_OVERHEAD = 1024  # bytes
 # Rendering a response as large as the catalog may take this long.
 RENDER_DEADLINE = 30  # seconds
-# Inserting URLs into a larger body would block the I/O thread for over a millisecond.
-MAX_COPY_ON_IO_THREAD = 1024 * 1024  # bytes
+# Compressing this takes a millisecond. A page of 100 search results has about 100 kB.
+MAX_COMPRESSED_AT_ONCE = 128 * 1024  # bytes
+# Base URLs for which a response is compressed; with others it is sent as it is.
+MAX_BASE_URLS = 4
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 
-# A body: one piece, or several if copying it into one would take too much memory.
-Pieces = tuple[bytes, ...]
 # The revision of the catalog that a response shows, and its JSON with a final newline.
 RenderResult = tuple[Any, Pieces]
 Render = Callable[[Connection], RenderResult]
@@ -61,64 +78,11 @@ Render = Callable[[Connection], RenderResult]
 Revalidate = Callable[[Connection, Any], Any]
 
 
-@dataclass
-class CachedResponse:
-    """A rendered response and the revision of the catalog that it shows."""
-
-    # Numbers the files that were opened at the path of the database: a restored or replaced file
-    # can have the same revisions.
-    generation: int
-    revision: Any
-    # Of the connection that last found the response valid.
-    data_version: DataVersion
-    # The body, with paths as the URLs of held bundles.
-    pieces: Pieces
-    digest: str
-    length: int
-    # The number of URLs of held bundles in the body.
-    held_bundles: int
-    # Bytes in memory, key included: a client chooses the key, which may be longer than the body.
-    size: int
-    # The body with absolute URLs that was sent last, and their base URL.
-    last_body: tuple[str, Pieces] | None = None
-
-    def etag_for(self, url: str) -> str:
-        """Return the strong ETag of the body with this base URL."""
-        return self.digest if not self.held_bundles else _etag_with_url(self.digest, url)
-
-    def length_for(self, url: str) -> int:
-        """Return the length of the body with this base URL."""
-        if not self.held_bundles:
-            return self.length
-        return self.length + self.held_bundles * len(json_escaped(url))
-
-    def body_for(self, url: str) -> Pieces:
-        """Return the body with this base URL; raise WouldBlock if it is large on the I/O thread."""
-        if not self.held_bundles:
-            return self.pieces
-        # Other threads may replace it: read it once.
-        last_body = self.last_body
-        if last_body is None or last_body[0] != url:
-            deadline: Deadline = current_app.extensions["database"].deadline
-            if self.length > MAX_COPY_ON_IO_THREAD and deadline.on_io_thread:
-                raise WouldBlock
-            last_body = url, tuple(with_bundle_urls(piece, url) for piece in self.pieces)
-            self.last_body = last_body
-        return last_body[1]
-
-
-def etag_of(body: bytes, url: str) -> str:
-    """Return what CachedResponse.etag_for() would return for a response with this body."""
-    digest = sha1(body, usedforsecurity=False).hexdigest()
-    return _etag_with_url(digest, url) if HELD_BUNDLE_URL in body else digest
-
-
-def _etag_with_url(digest: str, url: str) -> str:
-    return sha1(f"{digest} {url}".encode(), usedforsecurity=False).hexdigest()
-
-
 class ResponseCache:
     """An LRU cache of responses, and one response that exceeds its limit."""
+
+    # Runs a function in a worker. The server replaces it; without it, every thread is a worker.
+    run_in_worker: Callable[[Callable[[], None]], None] = staticmethod(lambda job: job())
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()
@@ -127,6 +91,8 @@ class ResponseCache:
         self._lock = Lock()
         # Held while a large response is rendered.
         self.render_lock = Lock()
+        # Held while a large response is compressed, or waits for a worker that does it.
+        self._compress_lock = Lock()
 
     def get(self, key: Hashable) -> CachedResponse | None:
         """Return the cached response, if any; the caller checks whether it is valid."""
@@ -147,17 +113,54 @@ class ResponseCache:
     def put(self, key: Hashable, entry: CachedResponse) -> None:
         """Cache the response, and evict the least recently used ones beyond MAX_BYTES."""
         with self._lock:
-            if entry.size > MAX_BYTES:
-                self._large = key, entry
-                return
-            if self._large and self._large[0] == key:
-                self._large = None
-            replaced = self._entries.pop(key, None)
-            self._bytes += entry.size - (replaced.size if replaced else 0)
-            self._entries[key] = entry
-            while self._bytes > MAX_BYTES:
-                _, evicted = self._entries.popitem(last=False)
-                self._bytes -= evicted.size
+            self._remove(key)
+            self._put(key, entry)
+
+    def compressed_body(self, key: Hashable, entry: CachedResponse, url: str) -> bytes | None:
+        """Return the compressed body with this base URL; None if the plain one is to be sent."""
+        body = entry.gzip_bodies.get(url)
+        if body is not None or len(entry.gzip_bodies) >= MAX_BASE_URLS:
+            return body
+        if entry.length <= MAX_COMPRESSED_AT_ONCE:
+            self._compress(key, entry, url, FAST_LEVEL)
+        elif self._compress_lock.acquire(blocking=False):
+            self.run_in_worker(lambda: self._compress_large(key, entry, url))
+        return entry.gzip_bodies.get(url)
+
+    def _compress_large(self, key: Hashable, entry: CachedResponse, url: str) -> None:
+        try:
+            if url not in entry.gzip_bodies:
+                self._compress(key, entry, url, SMALL_LEVEL)
+        finally:
+            self._compress_lock.release()
+
+    def _compress(self, key: Hashable, entry: CachedResponse, url: str, level: int) -> None:
+        body = compress((with_bundle_urls(piece, url) for piece in entry.pieces), level)
+        with self._lock:
+            # Its size changes: remove it before, and put it back after.
+            cached = self._remove(key)
+            entry.gzip_bodies[url] = body
+            if cached is not None:
+                self._put(key, cached)
+
+    def _remove(self, key: Hashable) -> CachedResponse | None:
+        if self._large and self._large[0] == key:
+            _, entry = self._large
+            self._large = None
+            return entry
+        removed = self._entries.pop(key, None)
+        self._bytes -= removed.total_size if removed else 0
+        return removed
+
+    def _put(self, key: Hashable, entry: CachedResponse) -> None:
+        if entry.total_size > MAX_BYTES:
+            self._large = key, entry
+            return
+        self._entries[key] = entry
+        self._bytes += entry.total_size
+        while self._bytes > MAX_BYTES:
+            _, evicted = self._entries.popitem(last=False)
+            self._bytes -= evicted.total_size
 
 
 def respond(
@@ -176,13 +179,27 @@ def respond(
     environ = request.environ
     url = public_url() if entry.held_bundles else ""
     etag = entry.etag_for(url)
-    headers = {"ETag": f'"{etag}"', **(headers or {})}
-    if "HTTP_IF_NONE_MATCH" in environ and request.if_none_match.contains_weak(etag):
-        return Response(status=304, headers=headers, mimetype="application/json")
-    headers |= {"Content-Length": str(entry.length_for(url)), **NOSNIFF}
+    accepted = environ.get("HTTP_ACCEPT_ENCODING")
+    with_gzip = accepted is not None and entry.length > MIN_LENGTH and prefers_gzip(accepted)
+    headers = {"ETag": f'"{etag}"', **(headers or {}), **VARY}
+    if "HTTP_IF_NONE_MATCH" in environ:
+        known_etag = find_known_etag(request.if_none_match, etag, with_gzip)
+        if known_etag is not None:
+            headers["ETag"] = f'"{known_etag}"'
+            return Response(status=304, headers=headers, mimetype="application/json")
+    body = None
+    if with_gzip:
+        cache: ResponseCache = current_app.extensions["response_cache"]
+        body = cache.compressed_body(key, entry, url)
+    if body is None:
+        length = entry.length_for(url)
+    else:
+        length = len(body)
+        headers |= {"ETag": f'"{gzip_etag(etag)}"', **GZIP}
+    headers |= {"Content-Length": str(length), **NOSNIFF}
     response = PreparedResponse(headers=headers, mimetype="application/json")
     if environ["REQUEST_METHOD"] != "HEAD":
-        response.response = entry.body_for(url)
+        response.response = entry.body_for(url) if body is None else (body,)
     return response
 
 

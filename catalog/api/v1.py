@@ -16,7 +16,8 @@ from werkzeug.wsgi import wrap_file
 
 from catalog import V1_PREFIX
 from catalog.api.byte_ranges import FilePart, parse_range
-from catalog.api.response_cache import RenderResult, etag_of, respond
+from catalog.api.cached_response import etag_of
+from catalog.api.response_cache import RenderResult, respond
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store import writes
 from catalog.store.bundles import Bundles

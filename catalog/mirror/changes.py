@@ -18,6 +18,13 @@ class UpstreamChanges(NamedTuple):
     etags: dict[WidgetKey, str | None]
     token: str
 
+    def has_current(self, key: WidgetKey, etag: str) -> bool:
+        """Return whether a copy of the widget with this ETag is current.
+
+        The changes have the ETags of details that are not compressed.
+        """
+        return self.etags.get(key, etag) in (etag, etag.replace('-gzip"', '"'))
+
 
 def read_changes(upstream: Upstream, token: str | None) -> UpstreamChanges | None:
     """Return the changes since the token; None if the upstream does not list its changes.

@@ -162,7 +162,7 @@ class WidgetSync:
         for key in copies:
             etag, count = self.local[key].etag, listed.get(key)
             # A copy whose last fetch failed has no ETag.
-            is_current = etag is not None and changes.etags.get(key, etag) == etag
+            is_current = etag is not None and changes.has_current(key, etag)
             if key in listed and is_current and is_count(count):
                 counts[key] = count
         self.processed.update(counts)

@@ -86,6 +86,16 @@ class PoolTask:
         self.channel.cancel()
 
 
+@dataclass
+class BackgroundTask:
+    """A function in the queue of a pool that belongs to no request."""
+
+    service: Callable[[], None]
+
+    def cancel(self) -> None:
+        """Do nothing; the pool calls this when it shuts down."""
+
+
 class Dispatcher:
     """Replacement of waitress's dispatcher. The thread that creates it becomes the I/O thread."""
 
@@ -205,6 +215,10 @@ class Dispatcher:
             fast, slow = cpu_seconds < MAX_FAST, cpu_seconds > LOOP_DEADLINE
             cost = Cost.FAST if fast else Cost.SLOW if slow else None
             self._costs.set(request.first_line, cost)
+
+    def run_in_worker(self, job: Callable[[], None]) -> None:
+        """Run the function in the slow pool, where no page or fast read waits for it."""
+        self._slow_pool.add_task(BackgroundTask(job))
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Stop all threads; return whether all of them stopped in time."""

@@ -1,0 +1,433 @@
+"""gzip: which responses have it, the ETag of each form, and how large bodies are compressed."""
+
+import gzip
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import bundled, document, version
+from conftest import Limits, Server, create_catalog, headers_without_date, hold
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from werkzeug.test import TestResponse
+
+from app import create_app
+from catalog.api import response_cache
+from catalog.api.cached_response import CachedResponse
+from catalog.api.compression import MIN_LENGTH
+from catalog.api.response_cache import MAX_BASE_URLS, MAX_COMPRESSED_AT_ONCE, ResponseCache
+
+WEATHER = "/api/v1/widgets/acme/weather"
+REGISTRY = "/api/widgets/acme/registry.json"
+BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+GZIP = {"Accept_Encoding": "gzip"}
+# Of the demo catalog, and all over 1,000 bytes.
+WITH_ETAG = [
+    *(WEATHER, "/api/v1/widgets/search", REGISTRY, "/api/v1/widgets/changes"),
+    *("/feed.atom", "/openapi.json", "/static/catalog.css"),
+]
+WITHOUT_ETAG = ["/", "/widgets/acme/weather", "/docs"]
+# Compressible types under 1,000 bytes.
+SMALL = ["/api/v1/widgets/search?q=xyzzy", "/api/health", "/api/stats", "/static/favicon.svg"]
+NOTES = "Now with a compressed form. " * 300
+
+
+def fetch(client: FlaskClient, path: str, method: str = "GET", **headers: str) -> TestResponse:
+    """Send a request; write _ for each - in a header's name."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    with client.open(path, method=method, headers=fields) as response:
+        # A file is read while it is open.
+        _ = response.data
+        return response
+
+
+def decoded(response: TestResponse) -> bytes:
+    """Return the body without its content coding."""
+    if "Content-Encoding" not in response.headers:
+        return response.data
+    assert response.headers["Content-Encoding"] == "gzip"
+    return gzip.decompress(response.data)
+
+
+@pytest.fixture(scope="module")
+def demo(demo_database: Path) -> Iterator[FlaskClient]:
+    """A client of the demo catalog, shared by the tests of this module."""
+    app = create_app({"DATABASE": demo_database})
+    yield app.test_client()
+    app.extensions["database"].close()
+
+
+@pytest.mark.parametrize("path", WITH_ETAG + WITHOUT_ETAG)
+def test_long_body_is_compressed_for_clients_that_accept_it(demo: FlaskClient, path: str) -> None:
+    plain, compressed = fetch(demo, path), fetch(demo, path, **GZIP)
+    assert "Content-Encoding" not in plain.headers
+    assert compressed.headers.getlist("Content-Encoding") == ["gzip"]
+    assert decoded(compressed) == plain.data
+    assert len(compressed.data) < len(plain.data) / 2
+    assert compressed.headers["Content-Length"] == str(len(compressed.data))
+    assert compressed.headers["Content-Type"] == plain.headers["Content-Type"]
+
+
+@pytest.mark.parametrize("path", SMALL)
+def test_short_body_is_not_compressed_but_varies(demo: FlaskClient, path: str) -> None:
+    response = fetch(demo, path, **GZIP)
+    assert response.status_code == 200
+    assert len(response.data) <= MIN_LENGTH
+    assert "Content-Encoding" not in response.headers
+    assert response.headers.getlist("Vary") == ["Accept-Encoding"]
+
+
+ENCODINGS = {
+    **dict.fromkeys(["gzip", "GZip", "x-gzip", "gzip, deflate, br", "br;q=1.0, gzip;q=0.1"], True),
+    **dict.fromkeys(["*", "*;q=0.1", "deflate, *;q=0.5", "gzip;q=1.000", " ,gzip;Q=0.5"], True),
+    **dict.fromkeys(["identity;q=0, gzip", "gzip, *;q=0", "gzip;q=0.5, identity;q=0.5"], True),
+    **dict.fromkeys(["", "identity", "br", "deflate", "gzip;q=0", "gzip;q=0.000"], False),
+    **dict.fromkeys(["*;q=0", "gzip;q=0, *", "identity, gzip;q=0.5", "gzip;q=0.5, *"], False),
+    "gzip" + ", br" * 1000: False,
+    **dict.fromkeys(["gzipped", "gzip;q=x", "gzip;q=-1", "gzip;q=2", "identity;q=0"], False),
+}
+
+
+@pytest.mark.parametrize(
+    ("header", "is_compressed"), ENCODINGS.items(), ids=[header[:30] for header in ENCODINGS]
+)
+def test_encoding_follows_the_qualities(
+    demo: FlaskClient, header: str, is_compressed: bool
+) -> None:
+    for path in (WEATHER, "/static/catalog.css"):
+        response = fetch(demo, path, Accept_Encoding=header)
+        assert response.status_code == 200
+        assert ("Content-Encoding" in response.headers) == is_compressed
+
+
+CODINGS = st.sampled_from(["gzip", "x-gzip", "GZIP", "br", "identity", "*", "deflate", ""])
+QUALITIES = st.sampled_from(["", ";q=0", ";q=1", ";q=0.5", "; q=0.001", ";q=9", ";q", ";x=1"])
+LISTS = st.lists(st.tuples(CODINGS, QUALITIES).map("".join), max_size=5).map(", ".join)
+TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"))
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(header=LISTS | TEXTS)
+@example(header='gzip;q="0"')
+def test_any_accept_encoding_gets_the_same_body(demo: FlaskClient, header: str) -> None:
+    for path in (WEATHER, "/static/catalog.css"):
+        response = fetch(demo, path, Accept_Encoding=header)
+        assert response.status_code == 200
+        assert decoded(response) == fetch(demo, path).data
+        assert response.headers.getlist("Vary") == ["Accept-Encoding"]
+
+
+def etags(client: FlaskClient, path: str) -> dict[str, str]:
+    plain, compressed = fetch(client, path), fetch(client, path, **GZIP)
+    return {"plain": plain.headers["ETag"], "gzip": compressed.headers["ETag"]}
+
+
+@pytest.mark.parametrize("path", WITH_ETAG)
+def test_each_form_has_its_own_strong_etag(demo: FlaskClient, path: str) -> None:
+    tags = etags(demo, path)
+    assert tags["gzip"] == tags["plain"][:-1] + '-gzip"'
+    assert tags["plain"].startswith('"')
+
+
+# Accept-Encoding, If-None-Match, and the form that the 304 names; None for a 200.
+CONDITIONS = [
+    ("gzip", "{gzip}", "gzip"),
+    ("gzip", "W/{gzip}", "gzip"),
+    ("gzip", "{plain}", "plain"),
+    ("gzip", "{plain}, {gzip}", "gzip"),
+    ("gzip", "*", "gzip"),
+    ("gzip", '"other"', None),
+    ("identity", "{plain}", "plain"),
+    ("identity", "{plain}, {gzip}", "plain"),
+    ("identity", "*", "plain"),
+    # A cache must not send the compressed form to this client.
+    ("identity", "{gzip}", None),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(("accepted", "known", "expected"), CONDITIONS)
+@pytest.mark.parametrize("path", WITH_ETAG)
+def test_known_form_is_304_with_its_etag(
+    demo: FlaskClient, path: str, accepted: str, known: str, expected: str | None, method: str
+) -> None:
+    tags = etags(demo, path)
+    response = fetch(
+        demo, path, method, Accept_Encoding=accepted, If_None_Match=known.format(**tags)
+    )
+    assert response.headers.getlist("Vary") == ["Accept-Encoding"]
+    if expected is None:
+        sent = "gzip" if accepted == "gzip" else "plain"
+        assert (response.status_code, response.headers["ETag"]) == (200, tags[sent])
+    else:
+        assert (response.status_code, response.data) == (304, b"")
+        assert response.headers.getlist("ETag") == [tags[expected]]
+        assert not {"Content-Encoding", "Content-Type"} & set(response.headers.keys())
+
+
+def test_known_etag_is_304_before_the_body_is_compressed(client_with: Any) -> None:
+    client = client_with(document("acme/clock", version(releaseNotes=NOTES)))
+    path = "/api/v1/widgets/acme/clock"
+    tag = fetch(client, path).headers["ETag"][:-1] + '-gzip"'
+    assert fetch(client, path, **GZIP, If_None_Match=tag).status_code == 304
+
+
+def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
+    demo: FlaskClient,
+) -> None:
+    path = "/static/catalog.css"
+    modified = fetch(demo, path).headers["Last-Modified"]
+    response = fetch(demo, path, **GZIP, If_Modified_Since=modified)
+    assert (response.status_code, response.headers["ETag"]) == (304, etags(demo, path)["gzip"])
+
+
+def test_range_of_a_file_is_not_compressed(demo: FlaskClient) -> None:
+    path = "/static/catalog.css"
+    whole = fetch(demo, path)
+    part = fetch(demo, path, **GZIP, Range="bytes=0-1999")
+    assert (part.status_code, part.data) == (206, whole.data[:2000])
+    assert part.headers["ETag"] == whole.headers["ETag"]
+    assert part.headers.getlist("Vary") == ["Accept-Encoding"]
+    assert "Accept-Ranges" not in fetch(demo, path, **GZIP).headers
+
+
+@pytest.fixture
+def client(app_with: Callable[..., Flask]) -> FlaskClient:
+    """A client of a catalog with one held bundle of 3 kB."""
+    content = b"export default 1;\n" * 170
+    app = app_with(document("acme/clock", bundled("1.0.0", content, releaseNotes=NOTES)))
+    hold(app, content)
+    return app.test_client()
+
+
+ROUTE_VALUES = {
+    **{"scope": "acme", "name": "clock", "version": "1.0.0"},
+    **{"filename": "catalog.css", "rest": "none"},
+}
+
+
+def routes(app: Flask) -> list[str]:
+    """Return a path for each route that has GET."""
+    adapter = app.url_map.bind("")
+    rules = [rule for rule in app.url_map.iter_rules() if "GET" in (rule.methods or {"GET"})]
+    return [
+        adapter.build(rule.endpoint, {name: ROUTE_VALUES[name] for name in rule.arguments})
+        for rule in rules
+    ]
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+def test_head_has_the_headers_of_get_on_every_route(client: FlaskClient, accepted: str) -> None:
+    paths = routes(client.application)
+    assert {BUNDLE, "/", "/feed.atom", "/openapi.json", REGISTRY, "/api/health"} < set(paths)
+    for path in paths:
+        head = fetch(client, path, "HEAD", Accept_Encoding=accepted)
+        got = fetch(client, path, Accept_Encoding=accepted)
+        assert (head.status_code, head.data) == (got.status_code, b""), path
+        assert headers_without_date(head) == headers_without_date(got), path
+        assert got.headers["Content-Length"] == str(len(got.data)), path
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Range": "bytes=0-1499"}, {"If-None-Match": "*"}, {"Range": "bytes=9999-"}]
+)
+def test_bundle_is_never_compressed(client: FlaskClient, headers: dict[str, str]) -> None:
+    responses = [
+        fetch(client, BUNDLE, **{**headers, "Accept_Encoding": accepted})
+        for accepted in ("gzip", "identity", "gzip, identity;q=0")
+    ]
+    assert len({response.data for response in responses}) == 1
+    for response in responses:
+        assert not {"Vary", "Content-Encoding"} & set(response.headers.keys())
+        assert response.headers.get("ETag", "") == responses[0].headers.get("ETag", "")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/none", 404),
+        ("GET", "/?page=0", 400),
+        ("GET", "/api/v1/widgets/search?q=" + "x" * 1001, 400),
+        ("GET", "/api/v1/widgets/acme/" + "x" * 2000, 404),
+        ("GET", "/api/internal", 401),
+        ("POST", "/api/v1/widgets/acme/clock", 200),
+        ("OPTIONS", "/api/v1/widgets/acme/clock", 200),
+    ],
+)
+def test_errors_and_other_methods_are_not_compressed(
+    client: FlaskClient, method: str, path: str, status: int
+) -> None:
+    plain, response = fetch(client, path, method), fetch(client, path, method, **GZIP)
+    assert (response.status_code, response.data) == (status, plain.data)
+    assert headers_without_date(response) == headers_without_date(plain)
+    assert not {"Vary", "Content-Encoding"} & set(response.headers.keys())
+
+
+def test_compressed_body_changes_with_the_catalog(client: FlaskClient) -> None:
+    path = "/api/v1/widgets/acme/clock"
+    before = fetch(client, path, **GZIP)
+    client.post(path)
+    after = fetch(client, path, **GZIP)
+    assert after.headers["ETag"] != before.headers["ETag"]
+    assert b'"downloadCount":1' in decoded(after)
+
+
+def test_compressed_body_has_the_host_of_its_request(client: FlaskClient) -> None:
+    path = "/api/v1/widgets/acme/clock"
+    tags = set()
+    for host in ("a.example", "b.example", "a.example"):
+        response = fetch(client, path, **GZIP, Host=host)
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert f"http://{host}{BUNDLE}".encode() in decoded(response)
+        assert decoded(response) == fetch(client, path, Host=host).data
+        tags.add(response.headers["ETag"])
+    assert len(tags) == 2
+
+
+def test_only_a_few_hosts_get_compressed_bodies(client: FlaskClient) -> None:
+    path, hosts = "/api/v1/widgets/acme/clock", [f"{number}.example" for number in range(20)]
+    for _ in range(2):
+        responses = [fetch(client, path, **GZIP, Host=host) for host in hosts]
+        compressed = ["Content-Encoding" in response.headers for response in responses]
+        assert compressed == [number < MAX_BASE_URLS for number in range(20)]
+    for host, response in zip(hosts, responses, strict=True):
+        assert f"http://{host}{BUNDLE}".encode() in decoded(response)
+
+
+def test_hosts_beyond_the_limit_are_no_reason_to_compress_again(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calls = "/api/v1/widgets/acme/clock", []
+    compress = response_cache.compress
+    monkeypatch.setattr(
+        response_cache, "compress", lambda *arguments: calls.append(1) or compress(*arguments)
+    )
+    for number in range(20):
+        fetch(client, path, **GZIP, Host=f"{number % 10}.example")
+    assert len(calls) == MAX_BASE_URLS
+
+
+def cached(length: int) -> CachedResponse:
+    """Return a response of random bytes, which gzip makes no smaller."""
+    body = random.Random(length).randbytes(length)  # noqa: S311  (no secret)
+    return CachedResponse(0, "r", (0, 0), (body,), "digest", length, held_bundles=0, size=length)
+
+
+def test_compressed_bodies_count_towards_the_limit_of_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_cache, "MAX_BYTES", 10_000)
+    cache = ResponseCache()
+    entries = {name: cached(3_000) for name in "abc"}
+    for name, entry in entries.items():
+        cache.put(name, entry)
+    assert [name for name in "abc" if cache.get(name)] == ["a", "b", "c"]
+    assert cache.compressed_body("c", entries["c"], "")
+    assert [name for name in "abc" if cache.get(name)] == ["b", "c"]
+    assert cache.compressed_body("b", entries["b"], "")
+    assert [name for name in "abc" if cache.get(name)] == ["b"]
+
+
+def test_response_that_exceeds_the_limit_with_its_compressed_body_is_the_large_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_cache, "MAX_BYTES", 10_000)
+    cache, large, small = ResponseCache(), cached(6_000), cached(3_000)
+    cache.put("large", large)
+    cache.put("small", small)
+    assert cache.compressed_body("large", large, "")
+    assert cache.get("small") is small
+    assert cache.get("large") is large
+    cache.put("other", cached(5_000))
+    assert cache.get("small") is small
+
+
+# About 10 kB that gzip can halve.
+HEX = random.Random(1).randbytes(5_000).hex()  # noqa: S311  (no secret)
+LARGE = [
+    document(f"acme/w{number}", version(releaseNotes=HEX))
+    for number in range(MAX_COMPRESSED_AT_ONCE // len(HEX) + 2)
+]
+
+
+def test_large_body_is_sent_uncompressed_until_one_worker_has_compressed_it(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    client = client_with(*LARGE)
+    jobs: list[Callable[[], None]] = []
+    client.application.extensions["response_cache"].run_in_worker = jobs.append
+    plain = fetch(client, REGISTRY)
+    for method in ("GET", "GET", "HEAD"):
+        response = fetch(client, REGISTRY, method, **GZIP)
+        assert headers_without_date(response) == headers_without_date(plain)
+    (job,) = jobs
+    job()
+    compressed = fetch(client, REGISTRY, **GZIP)
+    assert decoded(compressed) == plain.data
+    assert compressed.headers["ETag"] == plain.headers["ETag"][:-1] + '-gzip"'
+    # The next one is compressed once it is requested.
+    client.post("/api/v1/widgets/acme/w1")
+    search = "/api/v1/widgets/search"
+    assert "Content-Encoding" not in fetch(client, search, **GZIP).headers
+    jobs[1]()
+    assert "Content-Encoding" in fetch(client, search, **GZIP).headers
+
+
+def test_large_body_can_be_compressed_after_an_attempt_that_failed(
+    client_with: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_with(*LARGE)
+    jobs: list[Callable[[], None]] = []
+    client.application.extensions["response_cache"].run_in_worker = jobs.append
+    fetch(client, REGISTRY, **GZIP)
+    with monkeypatch.context() as patch:
+        patch.setattr(zlib, "compressobj", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            jobs[0]()
+    fetch(client, REGISTRY, **GZIP)
+    jobs[1]()
+    assert "Content-Encoding" in fetch(client, REGISTRY, **GZIP).headers
+
+
+# Waits for the test before it compresses a large body, and writes the name of its thread.
+HELD_COMPRESSION = """
+import threading
+import catalog.api.response_cache as cache
+compress = cache.compress
+def held(pieces, level):
+    if level == cache.SMALL_LEVEL:
+        with open({path!r}, "w") as pipe:
+            print(threading.current_thread().name, file=pipe)
+    return compress(pieces, level)
+cache.compress = held
+"""
+
+
+def test_clients_and_health_do_not_wait_for_a_body_that_is_being_compressed(
+    tmp_path: Path, limits: Limits
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    environment = limits.run(HELD_COMPRESSION.format(path=str(pipe)))
+    server = Server(create_catalog(tmp_path / "catalog.db", *LARGE), **environment)
+    with server, ThreadPoolExecutor(8) as clients:
+        requests = [
+            clients.submit(server.request, "GET", REGISTRY, None, **GZIP) for _ in range(24)
+        ]
+        responses = [request.result() for request in requests]
+        assert {response.getheader("Content-Encoding") for response, _ in responses} == {None}
+        assert server.request("GET", "/api/health")[0].status == 200
+        # Only now can it end.
+        assert pipe.read_text().startswith("waitress-")
+        compressed = None
+        while compressed is None:
+            response, body = server.request("GET", REGISTRY, **GZIP)
+            compressed = response.getheader("Content-Encoding")
+        assert gzip.decompress(body) == responses[0][1]

@@ -1,20 +1,27 @@
 """The files in deploy/: units, user, settings, and the command of the operator."""
 
+import http.client
 import json
 import os
 import pwd
 import re
 import shutil
+import socket
+import sqlite3
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from activation import start_with
+from conftest import ROOT, create_demo
 from users import IS_ROOT, NOBODY
 
 from catalog.settings import DEFAULTS
@@ -22,7 +29,6 @@ from catalog.settings import DEFAULTS
 DEPLOY = ROOT / "deploy"
 SERVICES = ["widget-catalog.service", "widget-catalog-backup.service"]
 UNITS = [*SERVICES, "widget-catalog.socket", "widget-catalog-backup.timer"]
-PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 
 
@@ -89,6 +95,82 @@ def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
 def test_the_settings_file_names_only_settings() -> None:
     text = (DEPLOY / "widget-catalog.env").read_text(encoding="utf-8")
     assert set(re.findall(r"^#?CATALOG_(\w+)=", text, re.MULTILINE)) <= set(DEFAULTS)
+
+
+def test_the_guide_names_every_unit() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert {name for name in UNITS if name in guide} == set(UNITS)
+
+
+def unit_program() -> tuple[str, ...]:
+    """Return the arguments with which Python runs what the unit starts."""
+    text = (DEPLOY / "widget-catalog.service").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^ExecStart=\S+/widget-catalog (.*)$", text, re.MULTILINE)
+    return ("-m", "catalog", *line.split())
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """The socket of the socket unit."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield listening
+
+
+def test_the_first_start_of_the_unit_creates_the_catalog(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    database = tmp_path / "catalog.db"
+    with start_with(database, listener, program=unit_program()) as process:
+        status, _ = request(listener, "GET", "/api/health")
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert status == 200
+    assert errors == f"Created {database} with 0 widgets and 0 versions.\n"
+
+
+def request(listening: socket.socket, method: str, path: str) -> tuple[int, bytes]:
+    """Send a request on a new connection; return the status and the body of its response."""
+    address = listening.getsockname()
+    with closing(http.client.HTTPConnection(*address, timeout=30)) as connection:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def test_a_restart_during_the_installs_of_8_clients_loses_none(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    database = create_demo(tmp_path / "catalog.db")
+    (before,) = read_count(database)
+    has_begun = threading.Event()
+    first = start_with(database, listener, program=unit_program())
+
+    def install() -> list[int]:
+        statuses = []
+        for _ in range(20):
+            statuses.append(request(listener, "POST", "/api/v1/widgets/acme/clock")[0])
+            has_begun.set()
+        return statuses
+
+    with ThreadPoolExecutor(8) as clients:
+        pending = [clients.submit(install) for _ in range(8)]
+        assert has_begun.wait(30)
+        first.terminate()
+        first.communicate(timeout=30)
+        second = start_with(database, listener, program=unit_program())
+        statuses = [status for each in pending for status in each.result()]
+    second.terminate()
+    second.communicate(timeout=30)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert statuses == [200] * 160
+    assert read_count(database) == (before + 160,)
+
+
+def read_count(database: Path) -> tuple[int]:
+    query = "SELECT download_count FROM widget WHERE scope = 'acme' AND name = 'clock'"
+    with closing(sqlite3.connect(database)) as connection:
+        row: tuple[int] = connection.execute(query).fetchone()
+    return row
 
 
 class Operator:

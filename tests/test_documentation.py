@@ -202,7 +202,7 @@ def test_the_readme_is_short_and_links_every_page() -> None:
 def test_the_readme_names_every_folder() -> None:
     (tree,) = blocks(page("README.md"), "text")
     packages = [path.parent for path in (ROOT / "catalog").glob("*/__init__.py")]
-    folders = {"catalog", "pytest_widget_catalog", "seed", "tests", "bench", "docs"} | {
+    folders = {"catalog", "pytest_widget_catalog", "seed", "tests", "bench", "deploy", "docs"} | {
         path.name for path in packages
     }
     assert set(re.findall(r"^ *(\w+)/ +\S", tree, re.MULTILINE)) == folders
@@ -218,7 +218,7 @@ def test_every_relative_link_leads_to_a_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_path_of_the_repository_exists(name: str) -> None:
-    paths = re.findall(r"`((?:catalog|tests|bench|docs|seed)/[\w./-]+)`", page(name))
+    paths = re.findall(r"`((?:catalog|tests|bench|deploy|docs|seed)/[\w./-]+)`", page(name))
     # The benchmark creates its working directory.
     assert [path for path in paths if not (ROOT / path).exists() and ".work" not in path] == []
 

@@ -134,6 +134,22 @@ def test_old_file_is_copied_for_its_owner_only(old: Path) -> None:
         assert connection.execute("SELECT * FROM widget ORDER BY id").fetchall() == rows
 
 
+def test_rolled_back_file_is_as_before_and_can_be_migrated_again(
+    old: Path, demo_database: Path
+) -> None:
+    before = version(old)
+    with closing(sqlite3.connect(old)) as connection:
+        content = list(connection.iterdump())
+    Database(old).check()
+    # In an empty directory: SQLite would apply the WAL of the migrated file to the copy.
+    copy = old.with_name("rollback") / "catalog.db"
+    copy.parent.mkdir()
+    old.with_name(f"catalog.db.schema-{before}").replace(copy)
+    with closing(sqlite3.connect(copy)) as connection:
+        assert list(connection.iterdump()) == content
+    assert responses(copy) == responses(demo_database)
+
+
 def test_service_logs_that_it_migrated_an_old_file(old: Path) -> None:
     before = version(old)
     server = Server(old)

@@ -79,6 +79,10 @@ def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
     }
     expected["catalog/schema.sql"] = (ROOT / "schema.sql").read_bytes()
     expected["catalog/seed/demo.jsonl"] = DEMO.read_bytes()
+    shared = f"widget_catalog-{__version__}.data/data/share/widget-catalog/"
+    for path in (ROOT / "deploy").rglob("*"):
+        if path.is_file():
+            expected[shared + str(path.relative_to(ROOT / "deploy"))] = path.read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     installed = {name: body for name, body in contents.items() if ".dist-info/" not in name}

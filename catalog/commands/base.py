@@ -16,6 +16,7 @@ from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
+from catalog.store.callers import as_caller
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
@@ -44,6 +45,11 @@ class Command(click.Command):
             help="Print errors only.",
         )
         self.params.append(quiet)
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        # click opens the files to read here.
+        with as_caller():
+            return super().parse_args(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):

@@ -1,5 +1,6 @@
 """flask init, import, export: creates the catalog, reads catalog files and writes them."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from catalog.commands.base import (
 from catalog.data_files import find_data_file
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
+from catalog.store.callers import CallerContext
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
 from catalog.text import plural
@@ -121,6 +123,19 @@ def export(file: str) -> None:
 
 
 @contextmanager
+def open_file(file: Path, catalog: os.stat_result | None) -> Iterator[BinaryIO]:
+    """Open a file to write to; raise CommandError if it is the catalog."""
+    if catalog and file.exists() and os.path.samestat(file.stat(), catalog):
+        raise CommandError(f"{file} is the catalog itself.")
+    if file.exists() and not file.is_file():
+        with file.open("wb") as device:
+            yield device
+    else:
+        with atomic_replace(file) as new, new.open("wb") as output:
+            yield output
+
+
+@contextmanager
 def open_output(file: str) -> Iterator[BinaryIO]:
     """Open a file, or standard output for -, to write to.
 
@@ -131,13 +146,8 @@ def open_output(file: str) -> Iterator[BinaryIO]:
             raise CommandError("Standard output is closed; name a FILE.")
         if file == "-":
             yield sys.stdout.buffer
-        elif Path(file).exists() and database().exists() and database().path.samefile(file):
-            raise CommandError(f"{file} is the catalog itself.")
-        elif Path(file).exists() and not Path(file).is_file():
-            with open(file, "wb") as device:
-                yield device
         else:
-            with atomic_replace(Path(file)) as new, new.open("wb") as output:
+            with CallerContext(open_file(Path(file), database().status())) as output:
                 yield output
     except BrokenPipeError:
         raise

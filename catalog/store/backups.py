@@ -2,10 +2,12 @@
 
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from catalog.atomic_files import atomic_replace, scratch_directory
+from catalog.store.callers import CallerContext, as_caller
 from catalog.store.database import Database
 from catalog.store.migrations import rebuild_tables, set_new_revision
 from catalog.store.schema import SCHEMA_VERSION, check_schema, schema_version
@@ -22,12 +24,14 @@ from catalog.text import path_text
 
 def backup(database: Database, target: Path) -> None:
     """Copy the current catalog to the target, which is replaced as a whole or not at all."""
-    if target.exists() and not target.is_file():
-        raise DatabaseError(f"{target} is not a file.")
-    if target.exists() and target.samefile(database.path):
-        raise DatabaseError(f"{target} is the catalog itself.")
+    catalog = database.status()
+    with as_caller():
+        if target.exists() and not target.is_file():
+            raise DatabaseError(f"{target} is not a file.")
+        if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
+            raise DatabaseError(f"{target} is the catalog itself.")
     try:
-        with database.read() as connection:
+        with database.read() as connection, as_caller():
             copy_to_file(connection, target)
     except OSError as error:
         raise DatabaseError(f"{target} cannot be written: {error.strerror}.") from error
@@ -35,24 +39,32 @@ def backup(database: Database, target: Path) -> None:
         raise DatabaseError(f"{database.name} cannot be copied to {target}: {error}.") from error
 
 
-def restore(database: Database, source: Path) -> Path | None:
+def restore(database: Database, source: Path, *, is_of_caller: bool = False) -> Path | None:
     """Replace the whole catalog by a backup; a running service uses it from the next request on.
 
-    A database file that cannot be opened is renamed; return its new path.
+    A database file that cannot be opened is renamed; return its new path. A backup of the caller is
+    opened with the rights of the caller.
     """
     name = path_text(source)
+    opened = _open_backup(source)
     try:
         with (
-            closing(connect(source, "mode=ro")) as connection,
+            CallerContext(opened) if is_of_caller else opened as connection,
             scratch_directory(database.path.absolute().parent) as directory,
         ):
-            check_schema(connection, name)
-            check_integrity(connection)
             copy = directory / "catalog.db"
             copy_to_file(connection, copy)
             return _replace(database, copy)
     except sqlite3.Error as error:
         raise DatabaseError(f"{name} cannot be restored: {error}.") from error
+
+
+@contextmanager
+def _open_backup(source: Path) -> Iterator[sqlite3.Connection]:
+    with closing(connect(source, "mode=ro")) as connection:
+        check_schema(connection, path_text(source))
+        check_integrity(connection)
+        yield connection
 
 
 def _replace(database: Database, copy: Path) -> Path | None:

@@ -186,8 +186,8 @@ def cannot_open(path: Path, name: str, error: sqlite3.Error) -> DatabaseError:
 def missing_permission(path: Path) -> str | None:
     """Return which permission to write to the file is missing; SQLite does not say it."""
     for file in (path, wal_path(path), shm_path(path)):
-        if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+        if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
             return f"this user may not read and write {file.name}"
-    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK, effective_ids=True):
         return "this user may not write to its directory, where SQLite creates the WAL"
     return None

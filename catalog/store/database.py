@@ -153,7 +153,11 @@ class Database:
 
     def exists(self) -> bool:
         """Return whether there is a file that is not empty."""
-        return self._connections.status() is not None
+        return self.status() is not None
+
+    def status(self) -> os.stat_result | None:
+        """Return the status of the file; None if there is none, or if it is empty."""
+        return self._connections.status()
 
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""

@@ -1,0 +1,330 @@
+"""The files in deploy/: units, user, settings, and the command of the operator."""
+
+import http.client
+import json
+import os
+import pwd
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import venv
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from activation import start_with
+from conftest import ROOT, create_demo
+from users import IS_ROOT, NOBODY
+
+from catalog.settings import DEFAULTS
+
+DEPLOY = ROOT / "deploy"
+SERVICES = ["widget-catalog.service", "widget-catalog-backup.service"]
+UNITS = [*SERVICES, "widget-catalog.socket", "widget-catalog-backup.timer"]
+NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program of systemd; skip the test without it, or fail if required."""
+    path = shutil.which(name)
+    if path is None:
+        leave = pytest.fail if os.environ.get("REQUIRE_SYSTEMD") else pytest.skip
+        leave(f"{name} is not installed")
+    return path
+
+
+def run_program(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=60, check=False, **options
+    )
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """The root directory of a system with the files of deploy/ where the guide installs them."""
+    units = tmp_path / "usr/lib/systemd/system"
+    shutil.copytree("/usr/lib/systemd/system", units, symlinks=True)
+    for name in UNITS:
+        shutil.copy(DEPLOY / name, units)
+    program = tmp_path / "opt/widget-catalog/bin/widget-catalog"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    return tmp_path
+
+
+def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
+    analyze = find_program("systemd-analyze")
+    # The exit code is 0 even for an unknown setting.
+    result = run_program(analyze, "verify", f"--root={system}", *UNITS)
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
+    analyze = find_program("systemd-analyze")
+    result = run_program(analyze, "security", "--offline=true", "--no-pager", DEPLOY / name)
+    (level,) = re.findall(r"Overall exposure level for \S+: (\d+\.\d)", result.stdout)
+    assert float(level) <= 1.5
+
+
+@NEEDS_ROOT
+def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    for name, *options in (["sysusers"], ["tmpfiles", "--create"]):
+        program = find_program(f"systemd-{name}")
+        with (DEPLOY / f"widget-catalog.{name}.conf").open() as configuration:
+            result = run_program(program, *options, f"--root={tmp_path}", "-", stdin=configuration)
+        assert result.returncode == 0, result.stderr
+    (line,) = (tmp_path / "etc/passwd").read_text().splitlines()
+    user, _, uid, gid, *_, shell = line.split(":")
+    assert (user, shell) == ("widget-catalog", "/usr/sbin/nologin")
+    for name in ("lib", "backups"):
+        status = (tmp_path / "var" / name / "widget-catalog").stat()
+        assert (str(status.st_uid), str(status.st_gid)) == (uid, gid)
+        assert status.st_mode & 0o777 == 0o700
+
+
+def test_the_settings_file_names_only_settings() -> None:
+    text = (DEPLOY / "widget-catalog.env").read_text(encoding="utf-8")
+    assert set(re.findall(r"^#?CATALOG_(\w+)=", text, re.MULTILINE)) <= set(DEFAULTS)
+
+
+def test_the_guide_names_every_unit() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert {name for name in UNITS if name in guide} == set(UNITS)
+
+
+def unit_program() -> tuple[str, ...]:
+    """Return the arguments with which Python runs what the unit starts."""
+    text = (DEPLOY / "widget-catalog.service").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^ExecStart=\S+/widget-catalog (.*)$", text, re.MULTILINE)
+    return ("-m", "catalog", *line.split())
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """The socket of the socket unit."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield listening
+
+
+def test_the_first_start_of_the_unit_creates_the_catalog(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    database = tmp_path / "catalog.db"
+    with start_with(database, listener, program=unit_program()) as process:
+        status, _ = request(listener, "GET", "/api/health")
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert status == 200
+    assert errors == f"Created {database} with 0 widgets and 0 versions.\n"
+
+
+def request(listening: socket.socket, method: str, path: str) -> tuple[int, bytes]:
+    """Send a request on a new connection; return the status and the body of its response."""
+    address = listening.getsockname()
+    with closing(http.client.HTTPConnection(*address, timeout=30)) as connection:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def test_a_restart_during_the_installs_of_8_clients_loses_none(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    database = create_demo(tmp_path / "catalog.db")
+    (before,) = read_count(database)
+    has_begun = threading.Event()
+    first = start_with(database, listener, program=unit_program())
+
+    def install() -> list[int]:
+        statuses = []
+        for _ in range(20):
+            statuses.append(request(listener, "POST", "/api/v1/widgets/acme/clock")[0])
+            has_begun.set()
+        return statuses
+
+    with ThreadPoolExecutor(8) as clients:
+        pending = [clients.submit(install) for _ in range(8)]
+        assert has_begun.wait(30)
+        first.terminate()
+        first.communicate(timeout=30)
+        second = start_with(database, listener, program=unit_program())
+        statuses = [status for each in pending for status in each.result()]
+    second.terminate()
+    second.communicate(timeout=30)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert statuses == [200] * 160
+    assert read_count(database) == (before + 160,)
+
+
+def read_count(database: Path) -> tuple[int]:
+    query = "SELECT download_count FROM widget WHERE scope = 'acme' AND name = 'clock'"
+    with closing(sqlite3.connect(database)) as connection:
+        row: tuple[int] = connection.execute(query).fetchone()
+    return row
+
+
+class Operator:
+    """A user with a private home directory who runs the command on the catalog of the service."""
+
+    def __init__(self, directory: Path) -> None:
+        self.user = pwd.getpwnam("daemon")
+        self.state, self.home = directory / "state", directory / "home"
+        for path, owner in ((self.state, NOBODY), (self.home, self.user.pw_uid)):
+            path.mkdir(0o700)
+            os.chown(path, owner, owner)
+        venv.create(directory / "environment", symlinks=True)
+        (packages,) = (directory / "environment").glob("lib/python*/site-packages")
+        (packages / "paths.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+        settings = directory / "settings.env"
+        settings.write_text(
+            "# A comment\n"
+            f'CATALOG_DATABASE="{self.state}/catalog.db"\n'
+            "CATALOG_BUNDLE_URL=https://cdn.example/$HOME/{version}.js\n"
+        )
+        text = (DEPLOY / "widget-catalog").read_text(encoding="utf-8")
+        values = {
+            "program": directory / "environment/bin",
+            "settings": settings,
+            "user": NOBODY,
+        }
+        for name, value in values.items():
+            text, count = re.subn(rf"^{name}=.*$", f"{name}={value}", text, flags=re.MULTILINE)
+            assert count == 1
+        self.command = directory / "widget-catalog"
+        self.command.write_text(text, encoding="utf-8")
+        self.command.chmod(0o755)
+
+    def write(self, name: str, content: str) -> None:
+        """Create a file that only the operator may read."""
+        path = self.home / name
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o600)
+        os.chown(path, self.user.pw_uid, self.user.pw_gid)
+
+    def run(self, *arguments: str, sudo_command: str | None = None) -> tuple[int, str]:
+        """Run the command as sudo does; return its exit code and what it printed."""
+        result = run_program(
+            self.command,
+            *arguments,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            env={
+                "PATH": os.environ["PATH"],
+                "SUDO_COMMAND": sudo_command or f"{self.command} {' '.join(arguments)}",
+                "SUDO_UID": str(self.user.pw_uid),
+                "SUDO_GID": str(self.user.pw_gid),
+            },
+        )
+        return result.returncode, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def operator() -> Iterator[Operator]:
+    for name in ("setpriv", sys.executable):
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed")
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    try:
+        operator = Operator(directory)
+        code, output = operator.run("init")
+        assert (code, output) == (
+            0,
+            f"Created {operator.state}/catalog.db with 0 widgets and 0 versions.\n",
+        )
+        yield operator
+    finally:
+        shutil.rmtree(directory)
+
+
+MANIFEST = {
+    "scope": "acme",
+    "name": "clock",
+    "version": "1.0.0",
+    "displayName": "World Clock",
+    "sdkVersion": "^1.0.0",
+}
+
+
+@NEEDS_ROOT
+def test_the_operator_publishes_from_a_private_directory(operator: Operator) -> None:
+    operator.write("manifest.json", json.dumps(MANIFEST))
+    operator.write("clock.js", "export default 1")
+    assert operator.run("publish", "manifest.json", "clock.js") == (
+        0,
+        "Published acme/clock@1.0.0.\nThe latest version of acme/clock is now 1.0.0.\n",
+    )
+    # Values of the settings are not expanded.
+    assert "https://cdn.example/$HOME/1.0.0.js" in operator.run("show", "acme/clock@1.0.0")[1]
+    owners = {path.stat().st_uid for path in operator.state.rglob("*")}
+    assert owners == {NOBODY}
+
+
+@NEEDS_ROOT
+def test_every_command_reads_and_writes_files_as_the_operator(operator: Operator) -> None:
+    operator.write("empty.jsonl", "")
+    operator.write("installed", "acme/clock@1.0.0")
+    for arguments in (
+        ["import", "empty.jsonl"],
+        ["export", "catalog.jsonl"],
+        ["pack", "catalog.pack"],
+        ["unpack", "catalog.pack", "--yes"],
+        ["backup", "catalog.db"],
+        ["restore", "catalog.db", "--yes"],
+        ["outdated", "installed", "--sdk", "1.0.0"],
+    ):
+        code, output = operator.run(*arguments)
+        assert code == 0, output
+    for name in ("catalog.jsonl", "catalog.pack", "catalog.db"):
+        status = (operator.home / name).stat()
+        assert (status.st_uid, status.st_mode & 0o777) == (operator.user.pw_uid, 0o600)
+    assert {path.stat().st_uid for path in operator.state.iterdir()} == {NOBODY}
+    assert not list(operator.home.glob(".*"))
+
+
+@NEEDS_ROOT
+def test_messages_name_the_file_of_the_operator(operator: Operator) -> None:
+    operator.write("manifest.json", "{")
+    operator.write("clock.js", "")
+    code, output = operator.run("publish", "manifest.json", "clock.js")
+    assert (code, output.split(":")[1]) == (1, " manifest.json is not JSON in UTF-8")
+
+
+@NEEDS_ROOT
+def test_files_of_others_are_refused(operator: Operator) -> None:
+    secret = operator.state.parent / "secret"
+    secret.touch(0o600)
+    for arguments in (["import", secret], ["restore", secret], ["export", operator.state / "x"]):
+        code, output = operator.run(*map(str, arguments))
+        assert (code != 0, "Permission denied" in output or "not readable" in output) == (
+            True,
+            True,
+        )
+
+
+@NEEDS_ROOT
+def test_in_a_root_shell_of_sudo_the_caller_is_root(operator: Operator) -> None:
+    operator.state.parent.joinpath("mine").mkdir(0o700)
+    target = operator.state.parent / "mine" / "catalog.jsonl"
+    assert operator.run("export", str(target), sudo_command="/bin/bash")[0] == 0
+    assert target.stat().st_uid == 0
+
+
+def test_without_root_and_sudo_the_command_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    result = run_program("/bin/sh", DEPLOY / "widget-catalog", "list", env={"PATH": str(tmp_path)})
+    assert (result.returncode, result.stderr) == (
+        1,
+        "Error: Run this as root, or install sudo.\n",
+    )

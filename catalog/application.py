@@ -135,8 +135,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.register_error_handler(HTTPException, error_response)
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
-    app.after_request(add_nosniff)
-    app.after_request(encode_response)
+    app.after_request(complete_response)
     proxies = app.config["TRUSTED_PROXY"]
     networks, unix = trusted_networks(proxies), trusts_unix_sockets(proxies)
     if networks or unix:
@@ -173,9 +172,10 @@ def database_error_response(error: Exception) -> Response:
     return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 
 
-def add_nosniff(response: Response) -> Response:
-    """Forbid browsers to guess another type than the Content-Type."""
-    # A PreparedResponse has the header already.
+def complete_response(response: Response) -> Response:
+    """Compress it if possible, and forbid browsers to guess another type than the Content-Type."""
+    # A PreparedResponse is complete already.
     if not isinstance(response, PreparedResponse):
         response.headers.update(NOSNIFF)
+        encode_response(response)
     return response

@@ -329,9 +329,9 @@ def test_compressed_bodies_count_towards_the_limit_of_the_cache(
     for name, entry in entries.items():
         cache.put(name, entry)
     assert [name for name in "abc" if cache.get(name)] == ["a", "b", "c"]
-    assert cache.compressed_body("c", entries["c"], "")
+    assert cache.compress_body("c", entries["c"], "")
     assert [name for name in "abc" if cache.get(name)] == ["b", "c"]
-    assert cache.compressed_body("b", entries["b"], "")
+    assert cache.compress_body("b", entries["b"], "")
     assert [name for name in "abc" if cache.get(name)] == ["b"]
 
 
@@ -342,7 +342,7 @@ def test_response_that_exceeds_the_limit_with_its_compressed_body_is_the_large_o
     cache, large, small = ResponseCache(), cached(6_000), cached(3_000)
     cache.put("large", large)
     cache.put("small", small)
-    assert cache.compressed_body("large", large, "")
+    assert cache.compress_body("large", large, "")
     assert cache.get("small") is small
     assert cache.get("large") is large
     cache.put("other", cached(5_000))

@@ -96,24 +96,28 @@ def compress_file(body: bytes) -> bytes:
 MAX_FILE_LENGTH = 256 * 1024  # bytes
 
 
-def encode_response(response: Response) -> Response:
+def encode_response(response: Response) -> None:
     """Compress a page, feed, file or JSON for a client that prefers that, and add Vary.
 
     Errors and responses to POST stay as they are, as do those below /api/v1/: response_cache.py
     compresses its own, and a bundle is sent in ranges.
     """
+    # Each use of a Flask proxy costs 2 µs.
+    headers, status, environ = response.headers, response.status_code, request.environ
     if (
-        "Vary" in response.headers
-        or response.mimetype not in COMPRESSIBLE_TYPES
-        or response.status_code not in (200, 206, 304)
+        headers.get("Content-Type", "").partition(";")[0] not in COMPRESSIBLE_TYPES
+        or status not in (200, 206, 304)
         or request.path.startswith(V1_PREFIX)
-        or request.method not in ("GET", "HEAD")
+        or environ["REQUEST_METHOD"] not in ("GET", "HEAD")
+        # A 304 of response_cache.py.
+        or (status == 304 and "Vary" in headers)
     ):
-        return response
-    response.headers.update(VARY)
-    is_long = (response.content_length or 0) > MIN_LENGTH
-    if response.status_code == 206 or not is_long or not prefers_gzip(accept_encoding()):
-        return response
+        return
+    headers.extend(VARY)
+    accepted = environ.get("HTTP_ACCEPT_ENCODING")
+    is_long = int(headers.get("Content-Length", 0)) > MIN_LENGTH
+    if accepted is None or status == 206 or not is_long or not prefers_gzip(accepted):
+        return
     etag, _ = response.get_etag()
     if etag is not None:
         known_etag = find_known_etag(request.if_none_match, etag, with_gzip=True)
@@ -122,13 +126,6 @@ def encode_response(response: Response) -> Response:
         response.set_etag(known_etag or gzip_etag(etag))
     if response.status_code == 200:
         compress_body(response, is_file=etag is not None)
-    return response
-
-
-def accept_encoding() -> str:
-    """Return the Accept-Encoding header of the request, empty if there is none."""
-    header: str = request.environ.get("HTTP_ACCEPT_ENCODING", "")
-    return header
 
 
 def compress_body(response: Response, is_file: bool) -> None:

@@ -116,11 +116,10 @@ class ResponseCache:
             self._remove(key)
             self._put(key, entry)
 
-    def compressed_body(self, key: Hashable, entry: CachedResponse, url: str) -> bytes | None:
+    def compress_body(self, key: Hashable, entry: CachedResponse, url: str) -> bytes | None:
         """Return the compressed body with this base URL; None if the plain one is to be sent."""
-        body = entry.gzip_bodies.get(url)
-        if body is not None or len(entry.gzip_bodies) >= MAX_BASE_URLS:
-            return body
+        if len(entry.gzip_bodies) >= MAX_BASE_URLS:
+            return None
         if entry.length <= MAX_COMPRESSED_AT_ONCE:
             self._compress(key, entry, url, FAST_LEVEL)
         elif self._compress_lock.acquire(blocking=False):
@@ -187,10 +186,10 @@ def respond(
         if known_etag is not None:
             headers["ETag"] = f'"{known_etag}"'
             return Response(status=304, headers=headers, mimetype="application/json")
-    body = None
-    if with_gzip:
+    body = entry.gzip_bodies.get(url) if with_gzip else None
+    if with_gzip and body is None:
         cache: ResponseCache = current_app.extensions["response_cache"]
-        body = cache.compressed_body(key, entry, url)
+        body = cache.compress_body(key, entry, url)
     if body is None:
         length = entry.length_for(url)
     else:

@@ -25,6 +25,7 @@ from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
 from catalog.serving.proxies import TrustedProxy
+from catalog.serving.request_counts import ENDPOINT
 from catalog.settings import (
     DEFAULTS,
     parse_settings,
@@ -82,6 +83,8 @@ class CatalogApp(Flask):
 
     def dispatch_request(self) -> Any:
         """Respond 503 after the final deadline; before that, another thread retries the request."""
+        if self.config["METRICS"]:
+            request.environ[ENDPOINT] = request.endpoint
         try:
             return super().dispatch_request()
         except DeadlineExceeded:

@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from waitress.task import ThreadedTaskDispatcher
 
@@ -84,6 +84,14 @@ class PoolTask:
     def cancel(self) -> None:
         """Close the connection; the pool calls this when it shuts down."""
         self.channel.cancel()
+
+
+class PoolLoad(NamedTuple):
+    """The requests that wait for a pool, its threads, and those of them that handle a request."""
+
+    queued: int
+    threads: int
+    busy: int
 
 
 class Dispatcher:
@@ -205,6 +213,14 @@ class Dispatcher:
             fast, slow = cpu_seconds < MAX_FAST, cpu_seconds > LOOP_DEADLINE
             cost = Cost.FAST if fast else Cost.SLOW if slow else None
             self._costs.set(request.first_line, cost)
+
+    def loads(self) -> dict[str, PoolLoad]:
+        """Return the load of each pool, by its name."""
+        pools = {"writer": self._writer, "pool": self._pool, "slow": self._slow_pool}
+        return {
+            name: PoolLoad(len(pool.queue), len(pool.threads), pool.active_count)
+            for name, pool in pools.items()
+        }
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Stop all threads; return whether all of them stopped in time."""

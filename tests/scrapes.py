@@ -1,10 +1,12 @@
 """Services with metrics, what docs/metrics.md says of them, and promtool."""
 
+import http.client
 import os
 import re
 import shutil
 import subprocess
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,19 @@ class MeasuredServer(Server):
         self.database = database
         assert self.process.stdout is not None
         self.metrics_url = self.process.stdout.readline().removeprefix("Metrics on ").strip()
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send one request, and return its response when it has been counted."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+            # A connection has its next response after the last request was counted.
+            connection.request("GET", "/api/version")
+            connection.getresponse().read()
+            return response, content
 
     def scrape(self) -> dict[Series, float]:
         """Return the value of each series."""

@@ -33,7 +33,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServe
     folder = tmp_path_factory.mktemp("metrics")
     limits = Limits(folder)
     limits.set("store.sqlite", BUSY_TIMEOUT_MS=20)
-    environment = limits.set("serving.metrics_server", SCRAPE_TIMEOUT=0.2)
+    environment = limits.set("serving.metrics_server", SCRAPE_TIMEOUT=2)
     with MeasuredServer(create_demo(folder / "catalog.db"), **environment) as server:
         server.request("GET", "/api/v1/widgets/search")
         server.request("POST", WIDGET)
@@ -216,17 +216,14 @@ def test_a_removed_wal_is_not_writable_until_it_is_recovered(measured: MeasuredS
     assert measured.value("widget_catalog_database_writable") == 1
 
 
-def test_scrapers_that_never_finish_a_request_delay_only_other_scrapes(
+def test_a_scraper_that_never_finishes_its_request_delays_only_other_scrapes(
     measured: MeasuredServer,
 ) -> None:
-    clients = [socket.create_connection(measured.metrics_address()) for _ in range(3)]
-    try:
-        clients[0].sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+    with socket.create_connection(measured.metrics_address()) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
         assert measured.request("GET", "/api/version")[0].status == 200
         assert measured.value("widget_catalog_database_readable") == 1
-    finally:
-        for client in clients:
-            client.close()
+        assert client.recv(1) == b""
 
 
 def test_a_stop_does_not_wait_for_a_scraper(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from catalog.serving.listeners import Listener
 from catalog.settings import split_address
 
 SCRAPE_TIMEOUT = 5  # seconds
-# Between two checks whether the service stops.
-POLL_INTERVAL = 0.2  # seconds
 # How long a stop waits for the thread.
 STOP_TIMEOUT = 1  # seconds
 
@@ -57,9 +55,8 @@ class MetricsServer(WSGIServer):
             host, port, type=socket.SOCK_STREAM
         )
         super().__init__(socket_address[:2], ScrapeHandler)  # type: ignore[arg-type]
-        self._thread = threading.Thread(
-            target=self.serve_forever, args=(POLL_INTERVAL,), daemon=True
-        )
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
     def url(self) -> str:
@@ -80,10 +77,17 @@ class MetricsServer(WSGIServer):
         """Serve in a thread."""
         self._thread.start()
 
+    def _run(self) -> None:
+        # Not serve_forever(), which wakes up several times a second.
+        while not self._is_stopping:
+            self.handle_request()
+
     def stop(self) -> None:
         """Stop the thread and close the socket; abort a scrape that takes long."""
-        # It waits for the end of a scrape.
-        threading.Thread(target=self.shutdown, daemon=True).start()
+        self._is_stopping = True
+        # The thread waits for a connection: this wakes it up.
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(STOP_TIMEOUT)
         self.server_close()
 

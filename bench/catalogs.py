@@ -5,7 +5,7 @@ import inspect
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -65,10 +65,10 @@ class Catalog:
     memory: int = 0
 
     @contextmanager
-    def serve(self) -> Iterator[Server]:
-        """A new process of the service."""
+    def serve(self, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+        """A new process of the service, with these settings."""
         name, directory = self.checkout.name, self.checkout.directory
-        with start_service(name, directory, self.database) as server:
+        with start_service(name, directory, self.database, settings or {}) as server:
             self.start_seconds.append(server.start_seconds)
             yield server
             self.memory = max(self.memory, server.memory())

@@ -44,7 +44,8 @@ class Comparison:
                 "key": row.key,
                 "title": row.title,
                 "target": row.target,
-                "baseline_bytes": row.baseline_bytes,
+                # 0 if the baseline is no constant response.
+                "baseline_bytes": 0 if row.settings else row.baseline_bytes,
                 "samples": self.samples[row.key],
             }
             for row in self.rows
@@ -52,20 +53,26 @@ class Comparison:
 
     def _round(self, baseline: Server) -> None:
         cold = [row for row in self.rows if row.cold]
-        others = [row for row in self.rows if not row.cold]
+        others = [row for row in self.rows if not row.cold and not row.settings]
         for rows in (*([row] for row in cold), others):
             if rows:
                 with self._servers(rows[0].just_started) as servers:
                     for row in rows:
                         self._measure(row, servers, baseline)
+        for row in self.rows:
+            if row.settings:
+                with self._servers(settings=row.settings) as servers, self._servers() as plain:
+                    self._measure(row, servers, plain[self.catalogs[0].checkout.name])
 
     @contextmanager
-    def _servers(self, just_started: bool) -> Iterator[dict[str, Server]]:
+    def _servers(
+        self, just_started: bool = False, settings: Mapping[str, str] | None = None
+    ) -> Iterator[dict[str, Server]]:
         """New processes of the service, after some use unless just started."""
         with ExitStack() as stack:
             servers = {}
             for catalog in self.catalogs:
-                server = stack.enter_context(catalog.serve())
+                server = stack.enter_context(catalog.serve(settings))
                 servers[catalog.checkout.name] = server
                 self.client.measure(server, workload.warm_up(), CONNECTIONS)
                 if not just_started:
@@ -75,15 +82,17 @@ class Comparison:
     def _measure(self, row: Row, servers: Mapping[str, Server], baseline: Server) -> None:
         constant = [Request("GET", constant_path(row.baseline_bytes))] * BASELINE_REQUESTS
         headers = {}
+        distinct = list(dict.fromkeys(row.requests))[:WARM_UP_REQUESTS]
         for name, server in servers.items():
             headers[name] = row.headers | (validator(row, server) if row.revalidates else {})
             if not row.cold:
-                distinct = list(dict.fromkeys(row.requests))[:WARM_UP_REQUESTS]
                 self.client.measure(server, distinct, CONNECTIONS, headers[name])
+        if row.settings:
+            self.client.measure(baseline, distinct, CONNECTIONS)
         for number in range(min(SLICES, len(row.requests))):
             requests = row.requests[number::SLICES]
             turns = [(name, server, requests, headers[name]) for name, server in servers.items()]
-            turns.append(("baseline", baseline, constant, {}))
+            turns.append(("baseline", baseline, requests if row.settings else constant, {}))
             # In random order, because a turn can depend on the one before it.
             for name, server, sent, fields in workload.shuffled(turns, self.rng):
                 sample = self.client.measure(server, sent, CONNECTIONS, fields)

@@ -139,10 +139,12 @@ def create_database(directory: Path, database: Path) -> None:
     run_flask(directory, database, "init")
 
 
-def start_service(name: str, directory: Path, database: Path) -> Server:
+def start_service(
+    name: str, directory: Path, database: Path, more_settings: Mapping[str, str]
+) -> Server:
     """The service that stands in the directory."""
     port = free_port()
-    environment = settings(database, port)
+    environment = {**settings(database, port), **more_settings}
     return Server(name, [sys.executable, "app.py"], port, SEARCH, directory, environment)
 
 

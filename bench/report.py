@@ -61,7 +61,8 @@ def row_lines(results: Json) -> list[Line]:
     rows = results["rows"]
     baselines: dict[int, list[Sample]] = {}
     for row in rows:
-        baselines.setdefault(row["baseline_bytes"], []).extend(row["samples"]["baseline"])
+        if row["baseline_bytes"]:
+            baselines.setdefault(row["baseline_bytes"], []).extend(row["samples"]["baseline"])
     lines = [
         Line(f"constant response, {size / 1e3:.0f} kB", (*_cpu_and_rate(samples), "", ""))
         for size, samples in baselines.items()
@@ -212,7 +213,8 @@ def page(results: Json) -> str:
         "rate ratio is the rate of the row divided by that of the baseline; both are medians of "
         "all turns. Targets are for the CPU ratio, which varies less. A cold row sends each query "
         f"once, to a new process that has served {EARLIER_QUERIES:,} other searches; “just "
-        "started” to a process that has not.",
+        "started” to a process that has not. The baseline of the row with metrics is the same "
+        "service without them.",
         "![CPU ratio of each row](results.svg)",
         *_row_tables(results),
     ]

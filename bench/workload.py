@@ -58,6 +58,8 @@ class Row:
     headers: dict[str, str] = field(default_factory=dict)
     # Send the ETag of the response in If-None-Match.
     revalidates: bool = False
+    # Settings of the service. Its baseline is then the service without them.
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 def rows(widgets: int) -> list[Row]:
@@ -77,6 +79,11 @@ def rows(widgets: int) -> list[Row]:
         ),
         Row("hot", "search, q, hot", hot, target=0.75),
         Row("hot-gzip", "search, q, hot, gzip accepted", hot, headers=BROWSER),
+        Row(
+            *("hot-metrics", "search, q, hot, metrics on, against off", hot),
+            target=0.97,
+            settings={"CATALOG_METRICS": "127.0.0.1:0"},
+        ),
         Row("compatible", "search, q + compatSdk, cold", compatible, cold=True, target=0.28),
         Row("two-letters", "search, two letters, cold", searches(two_letters()), cold=True),
         Row("everywhere", "search, a word in every widget, cold", everywhere(pages), cold=True),

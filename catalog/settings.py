@@ -5,7 +5,7 @@ The factory reads each from the environment as CATALOG_NAME, or from its argumen
 
 import logging
 import re
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -59,6 +59,12 @@ def parse_proxies(text: str) -> str:
         trusted_networks(text)
     except ValueError:
         raise ValueError("addresses, networks or unix, with commas between") from None
+    return text
+
+
+def parse_address(text: str) -> str:
+    if text:
+        split_address(text)
     return text
 
 
@@ -147,6 +153,12 @@ SETTINGS = (
     ),
     Setting("LOG_FORMAT", "text", "format of the access log", one_of("text", "json")),
     Setting(
+        "METRICS",
+        "",
+        "address and port of a second listener with metrics for Prometheus; default: none",
+        parse_address,
+    ),
+    Setting(
         "MINIMUM_CLI_VERSION", "1.0.0", "the response of /api/widgets/cli-version", parse_version
     ),
     Setting("ICONS", "", "directory of further Iconify JSON files", parse_directory),
@@ -166,20 +178,28 @@ SETTINGS = (
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
+def read_setting(name: str, environment: Mapping[str, str]) -> Any:
+    """Return the value of one setting in the environment, or its default; raise SettingError."""
+    (setting,) = [each for each in SETTINGS if each.name == name]
+    return _parse(setting, environment.get(f"CATALOG_{name}", setting.default))
+
+
 def parse_settings(config: MutableMapping[str, Any]) -> None:
     """Validate the configuration and convert its numbers; raise SettingError."""
     for setting in SETTINGS:
-        if setting.parse is None:
-            continue
         text = str(config[setting.name])
-        try:
-            value = setting.parse(text)
-        except ValueError as allowed:
-            message = f"CATALOG_{setting.name} must be {allowed}, not {quoted(text)}."
-            raise SettingError(message) from None
+        value = _parse(setting, text)
         # Do not replace a Path that the caller passed by its text.
         if value != text:
             config[setting.name] = value
+
+
+def _parse(setting: Setting, text: str) -> Any:
+    try:
+        return setting.parse(text) if setting.parse else text
+    except ValueError as allowed:
+        message = f"CATALOG_{setting.name} must be {allowed}, not {quoted(text)}."
+        raise SettingError(message) from None
 
 
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
@@ -189,6 +209,14 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
         nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Return host and port of an address such as 127.0.0.1:9090; raise ValueError."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
+    if not match or int(match[3]) > 65535:
+        raise ValueError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+    return match[1] or match[2], int(match[3])
 
 
 def trusted_networks(text: str) -> list[IPv4Network | IPv6Network]:

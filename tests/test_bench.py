@@ -234,6 +234,12 @@ def test_the_report_names_a_row_that_misses_its_target() -> None:
     assert "Not met: compared with a constant response: “hot”." in page
 
 
+def test_a_row_that_is_compared_with_other_settings_is_no_constant_response() -> None:
+    configured = row("hot", 0.75, [80, 200, 70]) | {"baseline_bytes": 0}
+    lines = report.row_lines(RESULTS | {"rows": [row("cold", 0.5, [100, 240, 75]), configured]})
+    assert [line.title for line in lines] == ["constant response, 20 kB", "cold", "hot"]
+
+
 def test_the_report_compares_two_commits() -> None:
     cold = row("cold", None, [100, 240, 75])
     cold["samples"]["2b3bc74"] = samples([150, 480, 90], 50)

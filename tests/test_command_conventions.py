@@ -48,8 +48,8 @@ LINES = {
     "pack": "pack all.pack",
     "unpack": "unpack older.pack --yes",
 }
-# They need a network: see test_mirror.py and test_server.py.
-NETWORK_COMMANDS = ("mirror", "serve")
+# They need a network: see test_mirror.py, test_server.py and test_health.py.
+NETWORK_COMMANDS = ("mirror", "serve", "health")
 DATA_COMMANDS = {"list", "show", "outdated", "export"}
 COMMANDS_WITHOUT_STATUS = {"show", "export"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.

@@ -87,6 +87,8 @@ class ResponseCache:
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, CachedResponse] = OrderedDict()
         self._bytes = 0
+        # Valid responses that were found, and responses that had to be rendered.
+        self.hits = self.misses = 0
         self._large: tuple[Hashable, CachedResponse] | None = None
         self._lock = Lock()
         # Held while a large response is rendered.
@@ -103,6 +105,17 @@ class ResponseCache:
             if entry is not None:
                 self._entries.move_to_end(key)
             return entry
+
+    def count(self, *, is_hit: bool) -> None:
+        """Count a hit or a miss."""
+        with self._lock:
+            self.hits += is_hit
+            self.misses += not is_hit
+
+    def size(self) -> int:
+        """Return the bytes in memory."""
+        with self._lock:
+            return self._bytes + (self._large[1].size if self._large else 0)
 
     def remove_large(self, key: Hashable) -> None:
         """Free the memory of the large response, if it is the one for the key."""
@@ -227,6 +240,7 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
     # Read it before revalidate(): a commit between the two must not go unnoticed.
     data_version = connection.data_version()
     if entry.data_version == data_version:
+        cache.count(is_hit=True)
         return entry
     if entry.generation != connection.generation:
         return None
@@ -236,6 +250,7 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
         return None
     entry = replace(entry, revision=revision, data_version=data_version)
     cache.put(key, entry)
+    cache.count(is_hit=True)
     return entry
 
 
@@ -263,6 +278,7 @@ def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
         size=length * (2 if held_bundles else 1) + 4 * len(repr(key)) + ENTRY_OVERHEAD,
     )
     cache.put(key, entry)
+    cache.count(is_hit=False)
     return entry
 
 

@@ -12,5 +12,8 @@ from catalog.commands import (  # noqa: F401
     publish,
 )
 from catalog.commands.base import commands
+from catalog.serving.health_client import health
+
+commands.cli.add_command(health)
 
 __all__ = ["commands"]

@@ -40,6 +40,8 @@ class LogWriter:
         # The end of a line of which the first part was written.
         self._rest = b""
         self._dropped = 0
+        # Since the start of the process.
+        self.lost_lines = 0
         self._lock = threading.Lock()
 
     def write(self, text: str) -> None:
@@ -47,6 +49,7 @@ class LogWriter:
         with self._lock:
             if not self._write(text.encode()):
                 self._dropped += 1
+                self.lost_lines += 1
 
     def close(self) -> None:
         """Write the rest of a line and the count of dropped ones, if that does not block."""
@@ -119,6 +122,12 @@ class AccessLog:
         self._with_query = level == "info"
         self._line = {"text": _text_line, "json": _json_line}[log_format]
         self._write = writer.write
+        # All writers of the process, that of errors too.
+        self.writers = {writer}
+
+    def lost_lines(self) -> int:
+        """Return how many lines were dropped since the start, requests and errors."""
+        return sum(writer.lost_lines for writer in self.writers)
 
     def add(
         self,
@@ -243,8 +252,10 @@ def logging_to_standard_streams(level: str, log_format: str) -> Iterator[AccessL
     errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)
     min_level = logging.ERROR if level == "error" else logging.WARNING
     logging.basicConfig(handlers=[ErrorHandler(log_format, errors)], level=min_level, force=True)
+    log = AccessLog(level, log_format, requests)
+    log.writers.add(errors)
     try:
-        yield AccessLog(level, log_format, requests)
+        yield log
     finally:
         requests.close()
         errors.close()

@@ -106,6 +106,8 @@ class ConnectionLimits:
         self.new_connections: set[ClientConnection] = set()
         # Roughly how many bytes of bodies were added since the sum was computed.
         self.unsent_since_check = 0
+        # Connections that were closed at once: all others of the client were being processed.
+        self.refused = 0
         # A client must not reach its limit with new connections alone: these may not be closed.
         self.accepts_per_turn = min(MAX_ACCEPTS, per_client or MAX_ACCEPTS)
         self._per_client = per_client

@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from waitress.task import ThreadedTaskDispatcher
 
@@ -94,6 +94,14 @@ class BackgroundTask:
 
     def cancel(self) -> None:
         """Do nothing; the pool calls this when it shuts down."""
+
+
+class PoolLoad(NamedTuple):
+    """The requests that wait for a pool, its threads, and those of them that handle a request."""
+
+    queued: int
+    threads: int
+    busy: int
 
 
 class Dispatcher:
@@ -219,6 +227,14 @@ class Dispatcher:
     def run_in_worker(self, job: Callable[[], None]) -> None:
         """Run the function in the slow pool, where no page or fast read waits for it."""
         self._slow_pool.add_task(BackgroundTask(job))
+
+    def loads(self) -> dict[str, PoolLoad]:
+        """Return the load of each pool, by its name."""
+        pools = {"writer": self._writer, "pool": self._pool, "slow": self._slow_pool}
+        return {
+            name: PoolLoad(len(pool.queue), len(pool.threads), pool.active_count)
+            for name, pool in pools.items()
+        }
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Stop all threads; return whether all of them stopped in time."""

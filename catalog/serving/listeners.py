@@ -10,6 +10,7 @@ from waitress.server import TcpWSGIServer
 from catalog.serving.access_log import AccessLog
 from catalog.serving.connection_limits import ConnectionLimits
 from catalog.serving.connections import Channel
+from catalog.serving.request_counts import RequestCounts
 
 # A connection that was accepted, with the address of its client.
 NewConnection = tuple[socket.socket, tuple[str, int]]
@@ -20,6 +21,8 @@ class Listener(TcpWSGIServer):
 
     channel_class = Channel
     access_log: AccessLog
+    # Only with CATALOG_METRICS.
+    request_counts: RequestCounts | None = None
     request_timeout: int
     idle_timeout: int
     limits: ConnectionLimits
@@ -132,6 +135,7 @@ class Listener(TcpWSGIServer):
                 break
             connection, address = accepted
             if not self.limits.admits(address[0], now):
+                self.limits.refused += 1
                 connection.close()
             elif self._has_room(now):
                 self.channel_class(self, connection, address, self.adj, map=self._map)

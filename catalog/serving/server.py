@@ -25,6 +25,7 @@ from catalog.serving.connection_limits import UNSENT_STEP, ConnectionLimits
 from catalog.serving.connections import Channel
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
+from catalog.serving.metrics_server import start_metrics
 from catalog.serving.socket_activation import take_passed_sockets
 from catalog.serving.socket_files import SocketFile
 from catalog.settings import trusted_networks
@@ -87,14 +88,21 @@ def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         for listener in listeners:
             listener.access_log = log
+        metrics = start_metrics(app, listeners)
         url = listeners[0].url
         path = os.fspath(database.path.absolute())
         start = {"url": url, "database": path, "pid": os.getpid()}
+        if metrics:
+            start["metrics"] = metrics.url
         print(json.dumps(start) if print_json else f"Serving {database.name} on {url}", flush=True)
+        if metrics and not print_json:
+            print(f"Metrics on {metrics.url}", flush=True)
         run(sockets, listeners)
         if socket_file:
             socket_file.remove()
         drain(sockets, listeners, app.config["STOP_TIMEOUT"])
+        if metrics:
+            metrics.stop()
         database.close()
 
 

@@ -9,6 +9,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.utilities import build_http_date
 
 from catalog import V1_PREFIX
+from catalog.serving.request_counts import ENDPOINT
 
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
 MAX_JOINED = 48 * 1024  # bytes
@@ -64,13 +65,18 @@ class LoggedTask(task.Task):
         if not size and self.has_body and getattr(request, "command", "") != "HEAD":
             # Waitress does not count the bytes of a file.
             size = self.content_length or 0
-        self.channel.server.access_log.add(
+        method = getattr(request, "command", "")
+        seconds = time.perf_counter() - request.started_at if request.started_at else 0
+        server = self.channel.server
+        if server.request_counts:
+            server.request_counts.add(environ.get(ENDPOINT), method, status, seconds)
+        server.access_log.add(
             environ.get("REMOTE_ADDR") or self.channel.addr[0],
-            getattr(request, "command", ""),
+            method,
             getattr(request, "request_uri", "") or request_line(request),
             status,
             size,
-            time.perf_counter() - request.started_at if request.started_at else 0,
+            seconds,
             dict(self.response_headers).get("X-Request-Id", "") if status >= 500 else "",
         )
 

@@ -32,6 +32,7 @@ from catalog.store.sqlite import (
     snapshot,
 )
 from catalog.store.wal import WAL_LIMIT, remove_wal
+from catalog.store.write_counts import WriteCounts
 from catalog.text import path_text
 
 # While another process holds the write lock, queued writes wait one after another: keep it short.
@@ -45,8 +46,8 @@ class Database:
 
     Reading:    reader(), read(), release(), long_read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
-    Writing:    write(), dry_run(), on_wait
-    Checks:     exists(), check(), check_file_access(), check_writes()
+    Writing:    write(), dry_run(), on_wait, write_counts
+    Checks:     exists(), check(), check_file_access(), check_writes(), is_writable()
     The file:   path, name, create(), replace_content(), close()
 
     A write is a list of statements that do not depend on each other's results, so it could also be
@@ -69,6 +70,7 @@ class Database:
         # Called once when a write has waited a second for another process. A command sets it, and
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
+        self.write_counts = WriteCounts()
         self._busy_timeout_ms = busy_timeout_ms
         self._connections = ConnectionPool(
             self.path, self.deadline, busy_timeout_ms, wal_limit, create_command
@@ -113,6 +115,10 @@ class Database:
 
     def write(self, statements: Iterable[Statement]) -> list[int]:
         """Run the statements in one transaction, all or none; return the rows each changed."""
+        with self.write_counts.count():
+            return self._commit(statements)
+
+    def _commit(self, statements: Iterable[Statement]) -> list[int]:
         try:
             counts = self._transact(statements, "COMMIT")
         except sqlite3.OperationalError as error:
@@ -168,13 +174,17 @@ class Database:
         if self.exists() and (permission := missing_permission(self.path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
 
+    def is_writable(self) -> bool:
+        """Return whether the WAL is in place and the file did not make the last install fail."""
+        return self._connections.has_wal() and not self._failed_write
+
     def check_writes(self) -> None:
         """Raise if the last install failed because of the file, and would fail again.
 
         The same statement is written again and rolled back: on a full disk, there may be space for
         a smaller one.
         """
-        if self._connections.has_wal() and not self._failed_write:
+        if self.is_writable():
             return
         if self.deadline.on_io_thread:
             raise WouldBlock

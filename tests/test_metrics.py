@@ -1,0 +1,291 @@
+"""CATALOG_METRICS: what is counted, the labels, the second listener, and its failures."""
+
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Limits, create_demo, run_here
+from prometheus_client.parser import text_string_to_metric_families
+from scrapes import MeasuredServer, documented, find_promtool, get, run_promtool
+
+from app import create_app
+from catalog.serving.access_log import AccessLog, LogWriter
+from catalog.settings import SettingError
+
+WIDGET = "/api/v1/widgets/acme/clock"
+WIDGET_ROUTE = "/api/v1/widgets/{scope}/{name}"
+REQUESTS = "widget_catalog_http_requests_total"
+DURATIONS = "widget_catalog_http_request_duration_seconds"
+FAILURES = "widget_catalog_write_failures_total"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]:
+    """A service with metrics whose timeouts are short."""
+    folder = tmp_path_factory.mktemp("metrics")
+    limits = Limits(folder)
+    limits.set("store.sqlite", BUSY_TIMEOUT_MS=20)
+    environment = limits.set("serving.metrics_server", SCRAPE_TIMEOUT=2)
+    with MeasuredServer(create_demo(folder / "catalog.db"), **environment) as server:
+        server.request("GET", "/api/v1/widgets/search")
+        server.request("POST", WIDGET)
+        yield server
+
+
+def test_the_page_lists_every_metric_with_its_type_and_labels(measured: MeasuredServer) -> None:
+    _, text = get(measured.metrics_url)
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    scraped = {}
+    for family in text_string_to_metric_families(text):
+        name = family.name if family.name in types else f"{family.name}_total"
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        scraped[name] = types[name], labels
+    assert scraped == {name: (kind, set(labels)) for name, (kind, labels) in documented().items()}
+
+
+def test_a_scraper_may_choose_openmetrics(measured: MeasuredServer) -> None:
+    plain, _ = get(measured.metrics_url)
+    kind, text = get(measured.metrics_url, Accept="application/openmetrics-text; version=1.0.0")
+    assert plain.startswith("text/plain;")
+    assert kind.startswith("application/openmetrics-text;")
+    assert text.endswith("# EOF\n")
+
+
+def test_promtool_accepts_a_scrape(measured: MeasuredServer) -> None:
+    run_promtool(find_promtool(), "check", "metrics", stdin=get(measured.metrics_url)[1])
+
+
+def test_the_port_of_the_service_has_no_metrics(measured: MeasuredServer) -> None:
+    response, body = measured.request("GET", "/metrics")
+    assert response.status == 404
+    assert b"widget_catalog_" not in body
+
+
+def test_requests_are_counted_by_route_method_and_status(measured: MeasuredServer) -> None:
+    labels = {"route": WIDGET_ROUTE, "method": "HEAD", "status": "404"}
+    before = measured.value(REQUESTS, **labels)
+    measured.request("HEAD", "/api/v1/widgets/acme/none")
+    assert measured.value(REQUESTS, **labels) == before + 1
+
+
+def test_the_durations_of_all_requests_are_counted(measured: MeasuredServer) -> None:
+    series = measured.scrape()
+    route = {"route": "/api/v1/widgets/search", "method": "GET"}
+    labels = tuple(sorted(route.items()))
+    requests = sum(
+        value
+        for (name, pairs), value in series.items()
+        if name == REQUESTS and set(labels) < set(pairs)
+    )
+    infinite = tuple(sorted({**route, "le": "+Inf"}.items()))
+    assert series[f"{DURATIONS}_count", labels] == requests > 0
+    assert series[f"{DURATIONS}_bucket", infinite] == requests
+    assert 0 < series[f"{DURATIONS}_sum", labels] < 60 * requests
+
+
+def test_only_acknowledged_installs_are_counted(measured: MeasuredServer) -> None:
+    before = measured.value("widget_catalog_installs_total")
+    measured.request("POST", WIDGET)
+    measured.request("POST", "/api/v1/widgets/acme/none")
+    assert measured.value("widget_catalog_installs_total") == before + 1
+
+
+def test_the_cache_counts_what_it_renders_once_and_returns_again(measured: MeasuredServer) -> None:
+    names = [f"widget_catalog_response_cache_{kind}_total" for kind in ("hits", "misses")]
+    hits, misses = (measured.value(name) for name in names)
+    for _ in range(3):
+        measured.request("GET", "/api/v1/widgets/search?q=nothing+like+this")
+    assert [measured.value(name) for name in names] == [hits + 2, misses + 1]
+    assert measured.value("widget_catalog_response_cache_size_bytes") > 1000
+
+
+HOSTILE = [
+    b"GET /%s HTTP/1.1\r\nHost: a\r\n",
+    b"GET /api/v1/widgets/%s/%s HTTP/1.1\r\nHost: a\r\n",
+    b"GET /api/v1/widgets/a/b/c/%s HTTP/1.1\r\nHost: a\r\n",
+    b"GET /api/%s HTTP/1.1\r\nHost: %s.example.com\r\n",
+    b"GET /static/%s HTTP/1.1\r\nHost: a\r\nUser-Agent: %s\r\n",
+    b'GET /"}%%0A%s HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: %s\r\n',
+    b"%s / HTTP/1.1\r\nHost: a\r\n",
+    b"PUT /%s HTTP/1.1\r\nHost: a\r\n",
+    b"GET /api/v1/widgets/search?%s=%s HTTP/1.1\r\nHost: a\r\n",
+    b"GET http://%s/ HTTP/1.1\r\nHost: a\r\n",
+    b"GET %s HTTP/1.1\r\nHost: a\r\n",
+    b"GET / %s\r\nHost: a\r\n",
+]
+
+
+def send_hostile(port: int, word: bytes) -> None:
+    """Send requests that contain the word in every place, and read the responses."""
+    for head in HOSTILE:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(head.replace(b"%s", word).replace(b"%%", b"%"))
+            client.sendall(b"Connection: close\r\n\r\n")
+            while client.recv(65536):
+                pass
+
+
+def test_no_text_of_a_client_becomes_a_label(measured: MeasuredServer) -> None:
+    send_hostile(measured.port, b"FIRST")
+    before = measured.scrape().keys()
+    for number in range(3):
+        send_hostile(measured.port, b"OTHER%d" % number)
+    assert measured.scrape().keys() == before
+    values = {(name, value) for _, labels in before for name, value in labels}
+    assert not [value for _, value in values if "first" in value.lower()]
+    assert {value for name, value in values if name == "method"} <= {"GET", "HEAD", "POST", "other"}
+    rules = {str(rule) for rule in create_app().url_map.iter_rules()}
+    routes = {re.sub(r"<(\w+:)?(\w+)>", r"{\2}", rule) for rule in rules if "any_path" not in rule}
+    assert {value for name, value in values if name == "route"} <= routes | {"unmatched"}
+
+
+def test_a_malformed_request_is_counted(measured: MeasuredServer) -> None:
+    labels = {"route": "unmatched", "method": "other", "status": "400"}
+    before = measured.value(REQUESTS, **labels)
+    with socket.create_connection(("127.0.0.1", measured.port), timeout=10) as client:
+        client.sendall(b"?\r\n\r\n")
+        while client.recv(65536):
+            pass
+    assert measured.value(REQUESTS, **labels) == before + 1
+
+
+def test_an_open_connection_is_counted(measured: MeasuredServer) -> None:
+    with socket.create_connection(("127.0.0.1", measured.port), timeout=10) as client:
+        client.sendall(b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(65536)
+        assert measured.value("widget_catalog_open_connections") >= 1
+
+
+def test_the_size_of_the_catalog_follows_its_changes(measured: MeasuredServer) -> None:
+    names = [f"widget_catalog_{name}" for name in ("revision", "widgets")]
+    revision, widgets = (measured.value(name) for name in names)
+    with closing(sqlite3.connect(measured.database)) as connection:
+        connection.execute("UPDATE widget SET listed = 0 WHERE scope = 'acme' AND name = 'clock'")
+        connection.commit()
+        changed = [measured.value(name) for name in names]
+        connection.execute("UPDATE widget SET listed = 1 WHERE scope = 'acme' AND name = 'clock'")
+        connection.commit()
+    assert changed[0] > revision
+    assert changed[1] == widgets - 1
+
+
+def test_the_sizes_of_the_files_are_those_of_the_disk(measured: MeasuredServer) -> None:
+    wal = Path(f"{measured.database}-wal")
+    sizes = {"database": measured.database.stat().st_size, "wal": wal.stat().st_size}
+    for name, size in sizes.items():
+        assert measured.value(f"widget_catalog_{name}_size_bytes") == size > 0
+
+
+def test_a_write_that_finds_the_database_locked_is_counted(measured: MeasuredServer) -> None:
+    before = measured.value(FAILURES, reason="locked")
+    with closing(sqlite3.connect(measured.database)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        response, _ = measured.request("POST", WIDGET)
+    assert response.status == 503
+    assert measured.value(FAILURES, reason="locked") == before + 1
+    assert measured.value("widget_catalog_write_duration_seconds_sum") > 0.02
+
+
+def test_a_database_without_its_file_is_neither_readable_nor_writable(
+    measured: MeasuredServer, tmp_path: Path
+) -> None:
+    def states() -> list[float]:
+        names = ("readable", "writable")
+        return [measured.value(f"widget_catalog_database_{name}") for name in names]
+
+    assert states() == [1, 1]
+    measured.database.rename(tmp_path / "moved.db")
+    assert states() == [0, 0]
+    assert ("widget_catalog_widgets", ()) not in measured.scrape()
+    (tmp_path / "moved.db").rename(measured.database)
+    assert states() == [1, 1]
+
+
+def test_a_removed_wal_is_not_writable_until_it_is_recovered(measured: MeasuredServer) -> None:
+    Path(f"{measured.database}-wal").unlink()
+    assert measured.value("widget_catalog_database_writable") == 0
+    assert measured.request("GET", "/api/health")[0].status == 200
+    assert measured.value("widget_catalog_database_writable") == 1
+
+
+def test_a_scraper_that_never_finishes_its_request_delays_only_other_scrapes(
+    measured: MeasuredServer,
+) -> None:
+    with socket.create_connection(measured.metrics_address()) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+        assert measured.request("GET", "/api/version")[0].status == 200
+        assert measured.value("widget_catalog_database_readable") == 1
+        assert client.recv(1) == b""
+
+
+def test_a_stop_does_not_wait_for_a_scraper(tmp_path: Path) -> None:
+    with (
+        MeasuredServer(create_demo(tmp_path / "catalog.db")) as server,
+        socket.create_connection(server.metrics_address()) as client,
+    ):
+        client.sendall(b"GET /metrics")
+        assert (server.stop(), server.errors) == (0, "")
+
+
+def test_print_json_has_the_url_of_the_metrics_on_ipv6_too(tmp_path: Path) -> None:
+    environment = {"CATALOG_PORT": "0", "CATALOG_METRICS": "[::1]:0"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "catalog", "serve", "--init", "--print-json", "--quiet"],
+        cwd=ROOT,
+        env={**os.environ, "CATALOG_DATABASE": str(tmp_path / "new.db"), **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["metrics"]
+        assert re.fullmatch(r"http://\[::1\]:\d+/metrics", url)
+        assert "widget_catalog_widgets 0.0\n" in get(url)[1]
+        process.terminate()
+
+
+def test_an_address_in_use_is_an_error(
+    measured: MeasuredServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port = measured.metrics_address()
+    monkeypatch.setenv("CATALOG_METRICS", f"{host}:{port}")
+    result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
+    message = f"CATALOG_METRICS {host}:{port} cannot be served on: Address already in use."
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
+
+
+def test_without_the_library_the_message_names_the_extra(
+    tmp_path: Path, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = limits.run("import sys\nsys.modules['prometheus_client'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+    monkeypatch.setenv("CATALOG_METRICS", "127.0.0.1:0")
+    result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
+    message = "CATALOG_METRICS needs the extra: pip install 'widget-catalog[metrics]'."
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
+
+
+@pytest.mark.parametrize("text", ["9090", ":9090", "::1:9090", "127.0.0.1:65536", "a b:1", "[a]:1"])
+def test_an_invalid_address_is_refused(text: str) -> None:
+    with pytest.raises(SettingError) as error:
+        create_app({"METRICS": text})
+    rule = "an address with a port, such as 127.0.0.1:9090 or [::1]:9090"
+    assert str(error.value) == f"CATALOG_METRICS must be {rule}, not '{text}'."
+
+
+def test_lost_lines_of_the_log_are_counted() -> None:
+    read_end, write_end = os.pipe()
+    log = AccessLog("info", "text", LogWriter(write_end))
+    os.close(read_end)
+    for _ in range(3):
+        log.add("127.0.0.1", "GET", "/", 200, 0, 0)
+    os.close(write_end)
+    assert log.lost_lines() == 3

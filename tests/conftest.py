@@ -31,7 +31,7 @@ from werkzeug.test import TestResponse
 from app import create_app
 from catalog.documents import check_document
 from catalog.files.jsonl import read_catalog
-from catalog.store import mirror_writes, writes
+from catalog.store import bundle_writes, writes
 from catalog.store.database import Database
 from catalog.store.sqlite import Statement, connect, execute_all
 
@@ -142,9 +142,9 @@ def hold(app: Flask, *contents: bytes) -> None:
     with bundles.writing():
         for content in contents:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
-        versions = [mirror_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
+        versions = [bundle_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
         stored = [version for version in versions if bundles.holds(version.sha256)]
-        database.write(mirror_writes.hold_bundles(stored))
+        database.write(bundle_writes.hold_bundles(stored))
 
 
 def create_demo(path: Path) -> Path:

@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import mirror_writes, writes
+from catalog.store import bundle_writes, mirror_writes, writes
 from catalog.store.sqlite import DeadlineExceeded
 
 AppWith = Callable[..., Flask]
@@ -369,7 +369,7 @@ def test_next_response_shows_held_and_released_bundles(app_with: AppWith) -> Non
     assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
     hold(app, CONTENT)
     assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
-    app.extensions["database"].write(mirror_writes.release_bundles([SHA256]))
+    app.extensions["database"].write(bundle_writes.release_bundles([SHA256]))
     assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
 
 
@@ -398,8 +398,8 @@ def test_bundle_of_another_size_is_not_held(app_with: AppWith) -> None:
     bundles = app.extensions["bundles"]
     with bundles.writing():
         bundles.add(SHA256, len(CONTENT), [CONTENT])
-        held = mirror_writes.HeldBundle("acme", "clock", "1.0.0", SHA256, len(CONTENT))
-        assert app.extensions["database"].write(mirror_writes.hold_bundles([held])) == [0]
+        held = bundle_writes.HeldBundle("acme", "clock", "1.0.0", SHA256, len(CONTENT))
+        assert app.extensions["database"].write(bundle_writes.hold_bundles([held])) == [0]
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
 
 

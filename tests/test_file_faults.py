@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from conftest import Server, create_demo, flask, run_here
 
+from catalog.store.catalog_file import CatalogFile
+from catalog.store.wal import WAL_LIMIT
+
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [
     ("GET", "/api/v1/widgets/search"),
@@ -137,6 +140,20 @@ def test_restore_repairs_a_running_service(catalog: Path, damage: Callable[[Path
         assert send(server, "GET", "/api/health") == (200, None, {"status": "ok"})
         assert server.stop() == 0
     assert_sound(catalog, expected + 1)
+
+
+def test_file_that_grows_in_a_checkpoint_is_not_taken_for_a_truncated_one(catalog: Path) -> None:
+    with closing(CatalogFile(catalog, catalog.name, 1, 0, WAL_LIMIT)) as file:
+        before = catalog.stat()
+        # A checkpoint writes the new length into the first page, then the pages in their order.
+        with catalog.open("r+b") as content:
+            content.seek(28)
+            content.write((before.st_size // 4096 + 10).to_bytes(4))
+            content.seek(0, os.SEEK_END)
+            content.write(bytes(4096))
+        assert file.is_at_path(catalog.stat())
+        # Of another thread, which has waited for the GIL since it read the status.
+        assert file.is_at_path(before)
 
 
 def test_restored_smaller_catalog_is_not_taken_for_a_truncated_one(

@@ -9,7 +9,7 @@ from builders import bundled, document
 from conftest import hold, run
 from flask import Flask
 
-from catalog.store import mirror_writes
+from catalog.store import bundle_writes
 
 AppWith = Callable[..., Flask]
 OLD, NEW, HIDDEN = b"old", b"new!", b"hidden"
@@ -59,7 +59,7 @@ def test_bundle_of_a_deleted_version_is_removed(app: Flask) -> None:
 
 
 def test_bundle_of_a_version_that_is_loaded_from_elsewhere_stays(app: Flask) -> None:
-    app.extensions["database"].write(mirror_writes.release_bundles([HASHES[NEW]]))
+    app.extensions["database"].write(bundle_writes.release_bundles([HASHES[NEW]]))
     run(app, "gc")
     assert names(app) == {*HASHES.values()}
 

@@ -277,6 +277,16 @@ def test_a_count_is_written_at_the_end_if_no_line_follows(pipe: Pipe) -> None:
     assert pipe.read() == LOST.format(10 - written)
 
 
+def test_one_dropped_line_is_counted_in_the_singular(pipe: Pipe) -> None:
+    writer = LogWriter(pipe.writing)
+    pipe.shrink()
+    for _ in range(5):
+        writer.write("x" * 4095 + "\n")
+    assert pipe.read().count("\n") == 4
+    writer.write("next\n")
+    assert pipe.read() == "1 line was lost: the log was not read in time.\nnext\n"
+
+
 def test_the_rest_of_a_line_that_did_not_fit_precedes_the_next_line(pipe: Pipe) -> None:
     writer = LogWriter(pipe.writing)
     pipe.shrink()

@@ -22,7 +22,7 @@ from mirrors import (
 )
 from upstreams import FakeUpstream, truncate
 
-from catalog.store import mirror_writes
+from catalog.store import bundle_writes
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +178,7 @@ def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
     bundle_summary(mirror_app, upstream.url)
     # As after a kill between the download and the write to the database.
     hashes = [file.name for file in directory(mirror_app).iterdir()]
-    mirror_app.extensions["database"].write(mirror_writes.release_bundles(hashes))
+    mirror_app.extensions["database"].write(bundle_writes.release_bundles(hashes))
     upstream.requests.clear()
     assert (
         bundle_summary(mirror_app, upstream.url) == "Bundles: 0 fetched, 2 here already, 0 failed."

@@ -17,7 +17,7 @@ from catalog.commands.base import (
 from catalog.commands.import_export import open_output
 from catalog.commands.maintenance import print_moved
 from catalog.files import packs
-from catalog.store import mirror_writes
+from catalog.store import bundle_writes
 from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
@@ -47,7 +47,7 @@ def gc(release: bool, dry_run: bool) -> None:
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
         run = database().dry_run if dry_run else database().write
-        released = sum(run(mirror_writes.release_bundles(missing)))
+        released = sum(run(bundle_writes.release_bundles(missing)))
         if not dry_run:
             for sha256 in sorted(unused | unused_partials):
                 bundles().remove(sha256)

@@ -23,7 +23,7 @@ from catalog.commands.lookup import find_latest, find_widget, print_latest
 from catalog.commands.terminal import format_json
 from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.files.manifests import build_document, find_differences, find_warnings
-from catalog.store import json_sql, mirror_writes, writes
+from catalog.store import bundle_writes, json_sql, writes
 from catalog.store.sqlite import Statement
 from catalog.validators import check_identifier
 
@@ -145,13 +145,13 @@ def store_bundle(target: WidgetName, version: Row, content: bytes) -> Iterator[l
     If the block raises, a bundle that was not stored before is removed again.
     """
     sha256, size = version["sha256_hash"], version["bundle_size"]
-    held = mirror_writes.HeldBundle(target.scope, target.name, version["version"], sha256, size)
+    held = bundle_writes.HeldBundle(target.scope, target.name, version["version"], sha256, size)
     with bundles().writing():
         is_new = not bundles().holds(sha256)
         bundles().add(sha256, size, [content])
         bundles().sync()
         try:
-            yield mirror_writes.hold_bundles([held])
+            yield bundle_writes.hold_bundles([held])
         except BaseException:
             if is_new:
                 bundles().remove(sha256)

@@ -22,11 +22,12 @@ from catalog.atomic_files import scratch_directory
 from catalog.documents import Document, parse_json
 from catalog.files.jsonl import MAX_LINE_BYTES, CatalogFileError, read_catalog
 from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileError, read_members
-from catalog.store import backups, mirror_writes, writes
+from catalog.store import backups, bundle_writes, mirror_writes, writes
+from catalog.store.bundle_writes import HeldBundle
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
 from catalog.store.export import catalog_lines
-from catalog.store.mirror_writes import HeldBundle, MirroredWidget
+from catalog.store.mirror_writes import MirroredWidget
 from catalog.store.sqlite import Statement
 from catalog.text import quoted
 from catalog.validators import (
@@ -162,7 +163,7 @@ def unpack(
                 database,
                 [
                     *writes.put_documents(documents),
-                    *mirror_writes.hold_bundles(held),
+                    *bundle_writes.hold_bundles(held),
                     *mirror_writes.put_mirrored(mirrored),
                 ],
             )

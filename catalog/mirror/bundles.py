@@ -8,10 +8,10 @@ from catalog.documents import Document
 from catalog.mirror.sync import MirrorOptions
 from catalog.mirror.upstream import Upstream, UpstreamError
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
-from catalog.store import mirror_writes
+from catalog.store import bundle_writes
+from catalog.store.bundle_writes import HeldBundle
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
-from catalog.store.mirror_writes import HeldBundle
 
 
 class MirroredVersion(NamedTuple):
@@ -160,7 +160,7 @@ def _update_versions(
         report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
         if version.is_held:
             lost.append(bundle.sha256)
-    statements = [*mirror_writes.hold_bundles(new), *mirror_writes.release_bundles(lost)]
+    statements = [*bundle_writes.hold_bundles(new), *bundle_writes.release_bundles(lost)]
     if statements:
         bundles.sync()
         database.write(statements)

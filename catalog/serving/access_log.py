@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TextIO
 
-from catalog.text import escape_unprintable
+from catalog.text import escape_unprintable, plural
 
 MAX_TARGET = 2_000  # characters
 # About 10,000 lines that a slow reader may fall behind.
@@ -63,7 +63,9 @@ class LogWriter:
             if self._rest:
                 return False
         if self._dropped:
-            line = b"%d lines were lost: the log was not read in time.\n%b" % (self._dropped, line)
+            verb = "was" if self._dropped == 1 else "were"
+            lost = f"{plural(self._dropped, 'line')} {verb} lost: the log was not read in time.\n"
+            line = lost.encode() + line
         rest = self._send_all(line)
         if len(rest) == len(line):
             return False

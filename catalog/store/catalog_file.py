@@ -65,8 +65,13 @@ class CatalogFile:
         """Return whether the status of the path is that of this file; raise if it was truncated."""
         if (status.st_dev, status.st_ino) != self._id:
             return False
-        if status.st_size < self._size:
-            check_length(self._path, self._name)
+        size = self._size
+        if status.st_size < size:
+            # A checkpoint may have extended the file, and another thread may have set the size,
+            # after the status was read. A status that is read now is newer than the size.
+            latest = file_status(os.fspath(self._path), self._name)
+            if latest is None or latest.st_size < size:
+                check_length(self._path, self._name)
         self._size = status.st_size
         return True
 

@@ -5,10 +5,10 @@ import sqlite3
 from collections.abc import Iterator
 
 from catalog.documents import DocumentError, check_document
+from catalog.store.bundle_writes import HeldBundle, bundle_path
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
 from catalog.store.export import EXPORT_WIDGETS, read_document
-from catalog.store.mirror_writes import HeldBundle, bundle_path
 from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.sqlite import result_code
 from catalog.store.writes import version_rows, widget_row

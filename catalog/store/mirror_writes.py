@@ -1,54 +1,13 @@
-"""The statements of writes about mirrored widgets and held bundles."""
+"""The statements of writes about mirrored widgets."""
 
 import json
 from collections.abc import Iterable
 from typing import NamedTuple
-from urllib.parse import quote
 
-from catalog import V1_PREFIX
 from catalog.documents import Document
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.sqlite import Statement
 from catalog.store.writes import put_document, remove_other_versions
-
-HOLD_BUNDLE = """
-UPDATE version SET bundle_path = :path
-WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-  AND version = :version
-  AND (sha256_hash, bundle_size) = (:sha256, :size) AND bundle_path IS NOT :path
-"""
-
-
-class HeldBundle(NamedTuple):
-    """A version whose bundle this service serves itself, and the hash and size of the bundle."""
-
-    scope: str
-    name: str
-    version: str
-    sha256: str
-    size: int
-
-
-def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
-    """Make clients load these versions from here, if hash and size are still the same."""
-    return [(HOLD_BUNDLE, {**each._asdict(), "path": bundle_path(each)}) for each in versions]
-
-
-def bundle_path(bundle: HeldBundle) -> str:
-    """Return the path of the bundle in a URL, where api/v1.py serves it."""
-    segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
-    return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
-
-
-RELEASE_BUNDLE = """
-UPDATE version SET bundle_path = NULL WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
-"""
-
-
-def release_bundles(hashes: Iterable[str]) -> list[Statement]:
-    """Make clients load the versions with these bundles from their published URLs again."""
-    return [(RELEASE_BUNDLE, {"sha256": sha256}) for sha256 in hashes]
-
 
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count)

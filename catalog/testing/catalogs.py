@@ -12,7 +12,7 @@ from flask import Flask
 
 from catalog.application import create_app
 from catalog.documents import Json, check_document
-from catalog.store import mirror_writes, writes
+from catalog.store import bundle_writes, writes
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.testing.publications import (
@@ -100,7 +100,7 @@ class LocalCatalog:
             statements = writes.publish(check_document(document))
             if "bundleUrl" not in fields:
                 bundles.add(held.sha256, held.size, [content])
-                statements += mirror_writes.hold_bundles([held])
+                statements += bundle_writes.hold_bundles([held])
             try:
                 database.write(statements)
             except sqlite3.IntegrityError:

@@ -16,6 +16,7 @@ from catalog.commands.base import (
     print_status,
 )
 from catalog.commands.import_export import create_database
+from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
@@ -40,14 +41,24 @@ def check() -> None:
 
 
 @command("backup")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def backup(file: Path) -> None:
+@click.argument("file", type=FileOrDirectory(click.Path(dir_okay=False)))
+@keep_option
+def backup(file: str, keep: int | None) -> None:
     """Copy the catalog to a file.
 
-    FILE is a complete and checked copy, even while the service is in use.
+    FILE is a complete and checked copy, even while the service is in use. With --keep, the argument
+    is a directory, and the copy is read back from the disk before older ones are removed.
     """
-    backups.backup(database(), file)
-    print_status(f"Backed up {database().name} to {file}.")
+    if keep is None:
+        backups.backup(database(), Path(file))
+        print_status(f"Backed up {database().name} to {file}.")
+        return
+    directory = Path(file)
+    target, _ = add_dated(
+        directory, ".db", lambda new: backups.backup_verified(database(), new, directory)
+    )
+    print_status(f"Backed up {database().name} to {target}.")
+    remove_older(target, keep)
 
 
 @command("restore")

@@ -177,6 +177,19 @@ def unpack(
     return UnpackResult(documents, len(sums), damaged)
 
 
+def verify(file: BinaryIO) -> None:
+    """Raise PackError unless the file is a complete pack whose content matches its hashes."""
+    try:
+        members = read_members(file)
+        sums = _read_sums(_next_member(members, SUMS))
+        for name, sha256 in sums.items():
+            _read_verified(_next_member(members, name), sha256, lambda content: None)
+        for member in members:
+            raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
+    except ArchiveError as error:
+        raise PackError(f"The pack is damaged: {error}.") from error
+
+
 def _replace_database(database: Database, statements: list[Statement]) -> Path | None:
     with scratch_directory(database.path.absolute().parent) as directory:
         new = Database(directory / "catalog.db")

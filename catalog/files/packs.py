@@ -266,16 +266,10 @@ def _bundled_versions(documents: list[Document], hashes: Collection[str]) -> lis
     """Return the versions whose bundles are in the pack; raise PackError for an unused bundle."""
     packed = set(hashes)
     versions = [
-        HeldBundle(
-            document.widget["scope"],
-            document.widget["name"],
-            row["version"],
-            row["sha256_hash"],
-            row["bundle_size"],
-        )
+        version
         for document in documents
-        for row in document.versions
-        if row["sha256_hash"] in packed
+        for version in mirror_writes.held_bundles(document)
+        if version.sha256 in packed
     ]
     for sha256 in packed - {version.sha256 for version in versions}:
         raise PackError(f"The pack contains the bundle {sha256}, which no version uses.")

@@ -29,6 +29,21 @@ class HeldBundle(NamedTuple):
     size: int
 
 
+def held_bundles(document: Document) -> list[HeldBundle]:
+    """Return the versions of a document as they are when this service holds their bundles."""
+    widget = document.widget
+    return [
+        HeldBundle(
+            widget["scope"],
+            widget["name"],
+            row["version"],
+            row["sha256_hash"],
+            row["bundle_size"],
+        )
+        for row in document.versions
+    ]
+
+
 def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
     """Make clients load these versions from here, if hash and size are still the same."""
     return [(HOLD_BUNDLE, {**each._asdict(), "path": bundle_path(each)}) for each in versions]

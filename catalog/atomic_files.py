@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
@@ -109,3 +110,11 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def drop_from_memory(file: BinaryIO) -> None:
+    """Write the file to the disk, and let the next read take it from there, not from memory."""
+    os.fsync(file.fileno())
+    # Some systems lack it, and some file systems ignore it.
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -141,12 +141,16 @@ def check_document(document: object) -> Document:
         (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
     )
     warnings = [
-        f"version {row['version']}: sdkVersion {quoted(row['sdk_version'])} is not an npm range; "
-        "no SDK will match it"
+        range_warning(row["version"], row["sdk_version"])
         for row in versions
         if not is_range(row["sdk_version"])
     ]
     return Document(widget, versions, warnings)
+
+
+def range_warning(version: str, sdk: str) -> str:
+    """Return the warning about a version whose sdkVersion is not a range, without a full stop."""
+    return f"version {version}: sdkVersion {quoted(sdk)} is not an npm range; no SDK will match it"
 
 
 def _check_fields(

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from app import create_app  # noqa: E402
-from catalog.files.jsonl import read_catalog  # noqa: E402
-from catalog.store import writes  # noqa: E402
+from catalog.files.demo import create_demo  # noqa: E402
+from catalog.store.bundles import Bundles  # noqa: E402
 from catalog.store.database import Database  # noqa: E402
 
 SCREENSHOTS = {
@@ -32,8 +32,7 @@ def serve_demo() -> Iterator[str]:
     """Serve the demo catalog and yield its URL."""
     with tempfile.TemporaryDirectory() as directory:
         database = Database(Path(directory) / "demo.db")
-        with (ROOT / "seed" / "demo.jsonl").open("rb") as file:
-            database.create(writes.put_documents(read_catalog([file])))
+        create_demo(database, Bundles(Path(directory) / "demo.db-bundles"))
         app = create_app({"DATABASE": database.path})
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -30,8 +30,10 @@ from werkzeug.test import TestResponse
 
 from app import create_app
 from catalog.documents import check_document
+from catalog.files import demo as demo_catalog
 from catalog.files.jsonl import read_catalog
 from catalog.store import bundle_writes, writes
+from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import Statement, connect, execute_all
 
@@ -148,9 +150,8 @@ def hold(app: Flask, *contents: bytes) -> None:
 
 
 def create_demo(path: Path) -> Path:
-    """Create a database of the demo catalog."""
-    with DEMO.open("rb") as file:
-        Database(path).create(writes.put_documents(read_catalog([file])))
+    """Create a database of the demo catalog, and its bundles."""
+    demo_catalog.create_demo(Database(path), Bundles(Path(f"{path}-bundles")))
     return path
 
 
@@ -158,6 +159,18 @@ def create_demo(path: Path) -> Path:
 def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the demo catalog, shared by all tests: do not change it."""
     return create_demo(tmp_path_factory.mktemp("demo") / "demo.db")
+
+
+@pytest.fixture(scope="session")
+def imported_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the demo catalog without its bundles, as `flask import` makes it.
+
+    It is shared by all tests: do not change it.
+    """
+    path = tmp_path_factory.mktemp("imported") / "demo.db"
+    with DEMO.open("rb") as file:
+        Database(path).create(writes.put_documents(read_catalog([file])))
+    return path
 
 
 @pytest.fixture

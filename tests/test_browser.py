@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page, Request
 
 WEATHER = "/widgets/acme/weather"
-HASH = "71bd1816efd9647c1d20eb6d84275476e18696d92cb0ee5784226998465066d7"
-FETCH = "curl -fgL -o weather-2.6.0.js https://cdn.example.com/acme/weather/2.6.0.js"
+HASH = "07e8fb20a51b08420e75ee53813429b5b1d947fa2fb8ff53e37a9b081258a6e5"
+FETCH = "curl -fgL -o weather-2.6.0.js {}/api/v1/widgets/acme/weather/2.6.0/bundle.js"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 # Milliseconds after which browse.js has searched for what was typed.
 TYPING_DELAY = 150
@@ -44,7 +44,7 @@ def test_visitor_finds_the_version_for_an_sdk_with_its_hash_and_command(
     any_page.get_by_role("link", name="Weather", exact=True).click()
     expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
     assert any_page.locator("#selected-sha").inner_text() == HASH
-    assert any_page.locator("#selected-fetch").inner_text() == FETCH
+    assert any_page.locator("#selected-fetch").inner_text() == FETCH.format(server.url)
     any_page.go_back()
     expect_status(any_page, "4 widgets, with the newest version for SDK 1.4.0")
     assert any_page.get_by_label("Search").input_value() == "weather"

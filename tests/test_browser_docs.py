@@ -51,7 +51,7 @@ def test_search_shows_the_latest_compatible_version(docs: "Page") -> None:
     assert outcome == "200 OK from /api/v1/widgets/search?q=weather&compatSdk=1.4.0&limit=9"
     assert body["total"] == len(body["widgets"]) == 4
     compatible = body["widgets"][0]["latestCompatibleVersion"]
-    assert (compatible["version"], compatible["sha256Hash"][:8]) == ("2.6.0", "71bd1816")
+    assert (compatible["version"], compatible["sha256Hash"][:8]) == ("2.6.0", "07e8fb20")
 
 
 def test_error_is_shown_with_its_message(docs: "Page") -> None:
@@ -145,7 +145,7 @@ def test_examples_are_links_without_scripts(
 ) -> None:
     page = tab_without_scripts
     page.goto(f"{own_server.url}/docs")
-    assert page.locator("form.try").count() == 12
+    assert page.locator("form.try").count() == 13
     assert page.locator("form.try:visible").count() == 0
     page.get_by_role("link", name="Open this response").nth(3).click()
     assert page.url == f"{own_server.url}{WEATHER}"

@@ -54,13 +54,41 @@ def test_catalog_without_faults_is_in_order(catalog: Path) -> None:
     assert run_on(catalog, "check", "--quiet").output == ""
 
 
-def test_only_finding_in_the_demo_catalog_is_its_bad_range(tmp_path: Path) -> None:
-    result = run_on(create_demo(tmp_path / "demo.db"), "check")
-    assert result.stdout.splitlines() == [
-        "hearth/scenes: version 1.2.0: sdkVersion 'latest please' is not an npm range; "
-        "no SDK will match it."
-    ]
-    assert result.exit_code == 1
+BAD_RANGE = (
+    "hearth/scenes: version 1.2.0: sdkVersion 'latest please' is not an npm range; "
+    "no SDK will match it.\n"
+)
+
+
+def test_demo_catalog_is_in_order_with_a_warning(tmp_path: Path) -> None:
+    demo = create_demo(tmp_path / "demo.db")
+    result = run_on(demo, "check")
+    assert (result.exit_code, result.stdout) == (0, f"Warning: {BAD_RANGE}")
+    assert result.stderr == f"{demo} is in order, with 1 warning.\n"
+
+
+def test_strict_check_treats_a_warning_as_a_finding(tmp_path: Path) -> None:
+    demo = create_demo(tmp_path / "demo.db")
+    result = run_on(demo, "check", "--strict")
+    assert (result.exit_code, result.stdout) == (1, BAD_RANGE)
+    assert result.stderr == f"Error: 1 finding in {demo}.\n"
+
+
+def test_strict_check_of_a_catalog_without_faults_succeeds(catalog: Path) -> None:
+    result = run_on(catalog, "check", "--strict")
+    assert (result.exit_code, result.stderr) == (0, f"{catalog} is in order.\n")
+
+
+def test_a_fault_beside_a_warning_is_an_error(catalog: Path) -> None:
+    damage(
+        catalog,
+        "DELETE FROM listing",
+        ANY,
+        "UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'",
+    )
+    result = run_on(catalog, "check")
+    assert result.stdout.splitlines() == [f"acme/clock: {WRONG_LISTING}", f"Warning: {ANY_RANGE}"]
+    assert (result.exit_code, result.stderr) == (1, f"Error: 1 finding in {catalog}.\n")
 
 
 def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> None:
@@ -84,6 +112,7 @@ WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
 CHANGE = "its last change does not say whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
+ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
@@ -153,10 +182,6 @@ DAMAGES = {
     "precedence wrong": (
         ["UPDATE version SET precedence = '1.10.0' WHERE version = '1.10.0'"],
         ["acme/clock: version 1.10.0 has the wrong precedence for sorting."],
-    ),
-    "bad range": (
-        [ANY, "UPDATE version SET sdk_version = 'any' WHERE version = '1.9.0'"],
-        ["acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."],
     ),
     "script for a URL": (
         ["UPDATE version SET bundle_url = 'javascript:x()' WHERE version = '1.10.0'"],
@@ -248,7 +273,7 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
         INDEX_FAULTS["emptied"],
     )
     result = run_on(catalog, "check")
-    *lines, last = result.stdout.splitlines()
+    *lines, index, warning = result.stdout.splitlines()
     assert lines == [
         CONSTRAINT,
         "Row 4 of version refers to no widget.",
@@ -257,11 +282,11 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
         SUMMARY,
         f"{NO_URL} 'ftp://x'.",
         "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
-        "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it.",
         "acme/notes: version 1.9.0 has the wrong precedence for sorting.",
     ]
-    assert last.startswith("The search index does not match the widgets: ")
-    assert (result.exit_code, result.stderr) == (1, f"Error: 10 findings in {catalog}.\n")
+    assert index.startswith("The search index does not match the widgets: ")
+    assert warning == f"Warning: {ANY_RANGE}"
+    assert (result.exit_code, result.stderr) == (1, f"Error: 9 findings in {catalog}.\n")
 
 
 def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:

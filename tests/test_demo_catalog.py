@@ -1,12 +1,16 @@
 """The demo catalog: realistic, and with an example of every special case."""
 
+import hashlib
 import json
+import os
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from builders import Json
-from conftest import DEMO
+from conftest import DEMO, Server, error_message, run, run_on
+from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.files.jsonl import read_catalog
@@ -192,6 +196,42 @@ def test_catalog_imports_with_one_warning() -> None:
 def test_every_bundle_has_its_own_url_and_hash() -> None:
     for key in ("bundleUrl", "sha256Hash"):
         assert len({entry[key] for _, entry in VERSIONS}) == len(VERSIONS) == 205
+
+
+@pytest.mark.parametrize("path", CATALOG)
+def test_bundles_have_the_size_and_hash_that_the_service_shows(
+    demo: FlaskClient, path: str
+) -> None:
+    versions = (demo.get(f"/api/v1/widgets/{path}").json or {}).get("versions", [])
+    for entry in versions:
+        with demo.get(entry["bundleUrl"]) as response:
+            content = response.data
+        shown = entry["bundleSize"], entry["sha256Hash"]
+        assert shown == (len(content), hashlib.sha256(content).hexdigest())
+        assert f'"{path}"' in content.decode()
+        assert f'"{entry["version"]}"' in content.decode()
+
+
+def test_bundle_of_an_unlisted_widget_is_held_too(demo: FlaskClient) -> None:
+    bundles = demo.application.extensions["bundles"]
+    (entry, *_) = CATALOG["acme/clock-classic"]["versions"]
+    assert bundles.holds(entry["sha256Hash"], entry["bundleSize"])
+
+
+def test_mirror_of_the_demo_catalog_has_its_bundles(server: Server, mirror_app: Flask) -> None:
+    result = run(mirror_app, "mirror", server.url, "--bundles", "--scope", "acme-labs")
+    assert result.exit_code == 0, result.stderr
+    assert run(mirror_app, "check").stdout == ""
+    held = [*mirror_app.extensions["bundles"].hashes()]
+    assert sorted(held) == sorted(
+        entry["sha256Hash"] for path, entry in VERSIONS if path.startswith("acme-labs/")
+    )
+
+
+def test_demo_catalog_without_a_directory_leaves_nothing_behind(tmp_path: Path) -> None:
+    result = run_on(tmp_path / "none" / "catalog.db", "init", "--demo")
+    message = f"{tmp_path}/none/catalog.db cannot be created: No such file or directory."
+    assert (error_message(result), os.listdir(tmp_path)) == (message, [])
 
 
 def test_no_version_is_older_than_its_widget() -> None:

@@ -1,5 +1,6 @@
 """/docs: the API reference, with examples from the served catalog."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -18,6 +19,7 @@ from flask.testing import FlaskClient
 from markup import element, elements
 
 from app import create_app
+from catalog.files.demo import demo_bundle
 from catalog.web.docs import abridge, format_example
 from catalog.web.openapi import (
     DESCRIPTION,
@@ -119,7 +121,7 @@ def test_every_field_of_a_form_has_a_label(page: str) -> None:
     fields = [*elements(page, "input"), *elements(page, "select")]
     labelled = {label.attributes["for"] for label in elements(page, "label")}
     assert labelled == {field.attributes["id"] for field in fields}
-    assert len(fields) == 8 + 2 + 2 + 3 + 2 + 4 + 1
+    assert len(fields) == 8 + 2 + 2 + 3 + 3 + 2 + 4 + 1
 
 
 def test_page_has_no_inline_script_or_style(page: str) -> None:
@@ -150,9 +152,7 @@ def test_commands_of_the_page_work(tmp_path: Path) -> None:
         for name, command in commands.items()
     }
     server.stop()
-    # The demo catalog holds no bundle.
-    no_bundle = json.loads(results.pop("getBundle").stdout)
-    assert no_bundle == {"error": "No bundle of 'acme/weather@3.1.0' is held here."}
+    assert results.pop("getBundle").stdout.startswith("// A widget of the demo catalog.")
     for name, result in results.items():
         assert json.loads(result.stdout).keys() == OPERATIONS[name].example.keys()  # type: ignore[attr-defined]
 
@@ -239,9 +239,9 @@ def test_widget_without_versions_has_a_bundle_example(
 def test_first_steps_lead_to_the_compatible_bundle(page: str) -> None:
     assert "q=weather&compatSdk=1.4.0" in text(page, "start-search")
     assert "acme/weather 2.6.0." in element(page, "main").text
-    digest = "71bd1816efd9647c1d20eb6d84275476e18696d92cb0ee5784226998465066d7"
+    digest = hashlib.sha256(demo_bundle("acme", "weather", "2.6.0")).hexdigest()
     assert text(page, "start-sha") == digest
-    assert "https://cdn.example.com/acme/weather/2.6.0.js" in text(page, "start-fetch")
+    assert "/api/v1/widgets/acme/weather/2.6.0/bundle.js" in text(page, "start-fetch")
     assert text(page, "start-count").startswith("curl -s -X POST ")
 
 

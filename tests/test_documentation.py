@@ -102,6 +102,12 @@ def test_every_command_of_the_commands_page_gives_the_output_shown(tmp_path: Pat
     assert len(pairs) >= 20
 
 
+def test_every_line_of_the_backups_page_gives_the_output_shown(tmp_path: Path) -> None:
+    pairs = console_lines(page("docs/backups.md"))
+    assert_outputs(pairs, checkout(tmp_path))
+    assert len(pairs) >= 13
+
+
 def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
     *pairs, last = console_lines(page("docs/mirror.md"))
     with Server(create_demo(tmp_path / "catalog.db")) as server:

@@ -28,12 +28,12 @@ PATHS = [
 
 
 @pytest.fixture(params=range(1, SCHEMA_VERSION))
-def old(request: pytest.FixtureRequest, tmp_path: Path, demo_database: Path) -> Path:
+def old(request: pytest.FixtureRequest, tmp_path: Path, imported_demo: Path) -> Path:
     """The demo catalog in each earlier schema, whose highest ids belong to deleted rows."""
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((DATA / f"schema-{request.param}.sql").read_text())
-        connection.execute("ATTACH ? AS demo", (str(demo_database),))
+        connection.execute("ATTACH ? AS demo", (str(imported_demo),))
         for table in ("widget", "version"):
             columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
             names = ", ".join(columns)
@@ -60,16 +60,16 @@ def version(path: Path) -> int:
 
 
 def test_migrated_file_gives_the_same_responses_as_a_new_one(
-    old: Path, demo_database: Path
+    old: Path, imported_demo: Path
 ) -> None:
-    assert responses(old) == responses(demo_database)
+    assert responses(old) == responses(imported_demo)
     assert version(old) == SCHEMA_VERSION
 
 
-def test_migrated_file_has_the_schema_of_a_new_one(old: Path, demo_database: Path) -> None:
+def test_migrated_file_has_the_schema_of_a_new_one(old: Path, imported_demo: Path) -> None:
     Database(old).check()
     schemas = []
-    for path in (old, demo_database):
+    for path in (old, imported_demo):
         with closing(sqlite3.connect(path)) as connection:
             query = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
             schemas.append(connection.execute(query).fetchall())
@@ -79,10 +79,10 @@ def test_migrated_file_has_the_schema_of_a_new_one(old: Path, demo_database: Pat
 
 
 def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
-    old: Path, demo_database: Path
+    old: Path, imported_demo: Path
 ) -> None:
     findings = []
-    for path in (old, demo_database):
+    for path in (old, imported_demo):
         database = Database(path)
         findings.append(list(check_catalog(database)))
         database.close()
@@ -90,12 +90,12 @@ def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
 
 
 def test_migration_keeps_bundle_paths_and_mirrored_widgets(
-    tmp_path: Path, demo_database: Path
+    tmp_path: Path, imported_demo: Path
 ) -> None:
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((DATA / "schema-2.sql").read_text())
-        connection.execute("ATTACH ? AS demo", (str(demo_database),))
+        connection.execute("ATTACH ? AS demo", (str(imported_demo),))
         connection.execute("INSERT INTO main.widget SELECT * FROM demo.widget")
         connection.execute("INSERT INTO main.version SELECT * FROM demo.version")
         connection.execute("UPDATE version SET bundle_path = '/x/' || id")
@@ -190,11 +190,14 @@ def test_failed_migration_leaves_the_old_file_unchanged(
     assert version(old) == before_version
 
 
+@pytest.mark.parametrize("exists", [True, False], ids=["over a catalog", "without a catalog"])
 def test_backup_of_an_earlier_release_can_be_restored(
-    old: Path, tmp_path: Path, demo_database: Path
+    old: Path, tmp_path: Path, imported_demo: Path, exists: bool
 ) -> None:
-    new = create_demo(tmp_path / "new.db")
+    new = tmp_path / "new.db"
+    if exists:
+        create_demo(new)
     before = version(old), old.read_bytes()
     backups.restore(Database(new), old)
-    assert responses(new) == responses(demo_database)
+    assert responses(new) == responses(imported_demo)
     assert (version(old), old.read_bytes()) == before

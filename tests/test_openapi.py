@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -228,6 +229,14 @@ def truncate_like(value: Any, example: Any) -> Any:
     return value
 
 
+@pytest.fixture
+def demo(imported_demo: Path) -> Iterator[FlaskClient]:
+    """A client of the demo catalog without its bundles, so that no URL depends on the host."""
+    app = create_app({"DATABASE": imported_demo})
+    yield app.test_client()
+    app.extensions["database"].close()
+
+
 # An install would change the demo catalog, and it holds no bundle: both have their own tests.
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS.keys() - {"countInstall", "getBundle"}))
 def test_example_is_a_response_of_the_demo_catalog(demo: FlaskClient, operation_id: str) -> None:
@@ -425,8 +434,11 @@ def before_call(context, case, kwargs):
 """
 
 
-def test_responses_to_generated_requests_match_the_description(tmp_path: Path) -> None:
-    server = Server(create_demo(tmp_path / "catalog.db"))
+def test_responses_to_generated_requests_match_the_description(
+    imported_demo: Path, tmp_path: Path
+) -> None:
+    # Without held bundles: an invalid Range is ignored, which schemathesis would report.
+    server = Server(Path(shutil.copy(imported_demo, tmp_path / "catalog.db")))
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
     # The coverage phase tries every boundary of every parameter. The random phases add a few
     # requests to it, the same ones in each run.

@@ -119,10 +119,10 @@ def test_an_invalid_value_is_ignored(name: str, value: str) -> None:
 
 
 def test_responses_of_the_api_are_the_same_behind_a_proxy(
-    monkeypatch: pytest.MonkeyPatch, demo_database: Path
+    monkeypatch: pytest.MonkeyPatch, imported_demo: Path
 ) -> None:
     monkeypatch.setenv("CATALOG_TRUSTED_PROXY", "127.0.0.1")
-    app = create_app({"DATABASE": demo_database})
+    app = create_app({"DATABASE": imported_demo})
     for path in ("/api/v1/widgets/search", "/api/widgets/acme/registry.json", "/api/me"):
         plain = app.test_client().get(path)
         forwarded = app.test_client().get(path, headers=FORWARDED_HEADERS)

@@ -21,7 +21,7 @@ def test_widget_page_shows_the_latest_compatible_version_with_hash_and_command(
     assert element(page, id="selected-sha").text == compatible["sha256Hash"]
     assert element(page, id="selected-sri").text.startswith("sha256-")
     assert element(page, id="selected-fetch").text == (
-        "curl -fgL -o weather-2.6.0.js https://cdn.example.com/acme/weather/2.6.0.js"
+        "curl -fgL -o weather-2.6.0.js http://localhost/api/v1/widgets/acme/weather/2.6.0/bundle.js"
     )
     assert compatible["sha256Hash"] in element(page, id="selected-check").text
 

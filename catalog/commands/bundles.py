@@ -1,9 +1,12 @@
 """flask gc, pack, unpack: held bundles, and the catalog with its bundles in one file."""
 
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import BinaryIO
 
 import click
 
+from catalog.atomic_files import drop_from_memory
 from catalog.commands.base import (
     CommandError,
     bundles,
@@ -16,8 +19,10 @@ from catalog.commands.base import (
 )
 from catalog.commands.import_export import open_output
 from catalog.commands.maintenance import print_moved
+from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.files import packs
 from catalog.store import bundle_writes
+from catalog.store.bundles import open_private
 from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
@@ -64,22 +69,45 @@ def gc(release: bool, dry_run: bool) -> None:
 
 
 @command("pack")
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-def pack(file: str) -> None:
+@click.argument("file", type=FileOrDirectory(click.Path(dir_okay=False, allow_dash=True)))
+@keep_option
+def pack(file: str, keep: int | None) -> None:
     """Write the catalog and its bundles to one file.
 
     The command unpack makes a catalog of FILE on a machine without a network. FILE is a tar
-    archive, and the same catalog gives the same bytes.
+    archive, and the same catalog gives the same bytes. With --keep, the argument is a directory,
+    and the pack is read back from the disk before older ones are removed.
     """
+    if keep is None:
+        print_status(f"{_write_pack(open_output(file))}.")
+        return
+    target, counts = add_dated(Path(file), ".pack", _write_verified_pack)
+    print_status(f"{counts} to {target}.")
+    remove_older(target, keep)
+
+
+def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
+    """Write a pack to the target, and return what it contains in words."""
     with (
         bundles().locked(),
         database().read() as connection,
-        open_output(file) as output,
+        target as output,
         progress_bar("Packing") as on_progress,
     ):
         (widgets,) = connection.execute("SELECT count(*) FROM widget").fetchone()
         packed = packs.pack(connection, bundles(), output, on_progress)
-    print_status(f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}.")
+    return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
+
+
+def _write_verified_pack(path: Path) -> str:
+    """Write a pack to a new file, and verify what is on the disk."""
+    with open(path, "w+b", opener=open_private) as file:
+        counts = _write_pack(nullcontext(file))
+        file.flush()
+        drop_from_memory(file)
+        file.seek(0)
+        packs.verify(file)
+    return counts
 
 
 @command("unpack")

@@ -12,13 +12,14 @@ import click
 from catalog.atomic_files import atomic_replace
 from catalog.commands.base import (
     CommandError,
+    bundles,
     command,
     database,
     format_counts,
     print_status,
     progress_bar,
 )
-from catalog.data_files import find_data_file
+from catalog.files.demo import create_demo
 from catalog.files.jsonl import read_catalog
 from catalog.store import writes
 from catalog.store.callers import CallerContext
@@ -45,9 +46,9 @@ def create_database(demo: bool) -> None:
     """Create the database, empty or with the demo catalog."""
     documents = []
     if demo:
-        with find_data_file("seed/demo.jsonl").open("rb") as file:
-            documents = read_catalog([file])
-    database().create(writes.put_documents(documents))
+        documents = create_demo(database(), bundles())
+    else:
+        database().create()
     print_status(f"Created {database().name} with {format_counts(documents)}.")
 
 

@@ -1,5 +1,6 @@
 """flask check, backup, restore, serve: operation of the service and its database file."""
 
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -16,38 +17,61 @@ from catalog.commands.base import (
     print_status,
 )
 from catalog.commands.import_export import create_database
+from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
-from catalog.store.integrity import check_bundles, check_catalog
+from catalog.store.integrity import check_bundles, check_catalog, find_warnings
 from catalog.text import plural
 
 
 @command("check")
-def check() -> None:
+@click.option("--strict", is_flag=True, help="Treat warnings as problems.")
+def check(strict: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
-    if there is one.
+    if there is one. An sdkVersion that is not an npm range is a warning.
     """
-    count = 0
-    for finding in chain(check_catalog(database()), check_bundles(database(), bundles())):
-        click.echo(replace_unprintable(finding))
-        count += 1
-    if count:
-        raise CommandError(f"{plural(count, 'finding')} in {database().name}.")
-    print_status(f"{database().name} is in order.")
+    findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
+    warnings = find_warnings(database())
+    if strict:
+        findings, warnings = chain(findings, warnings), iter(())
+    found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)
+    if found:
+        raise CommandError(f"{plural(found, 'finding')} in {database().name}.")
+    with_warnings = f", with {plural(warned, 'warning')}" if warned else ""
+    print_status(f"{database().name} is in order{with_warnings}.")
+
+
+def _print_each(sentences: Iterable[str]) -> int:
+    """Print each sentence on a line; return their number."""
+    number = 0
+    for sentence in sentences:
+        click.echo(replace_unprintable(sentence))
+        number += 1
+    return number
 
 
 @command("backup")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def backup(file: Path) -> None:
+@click.argument("file", type=FileOrDirectory(click.Path(dir_okay=False)))
+@keep_option
+def backup(file: str, keep: int | None) -> None:
     """Copy the catalog to a file.
 
-    FILE is a complete and checked copy, even while the service is in use.
+    FILE is a complete and checked copy, even while the service is in use. With --keep, the argument
+    is a directory, and the copy is read back from the disk before older ones are removed.
     """
-    backups.backup(database(), file)
-    print_status(f"Backed up {database().name} to {file}.")
+    if keep is None:
+        backups.backup(database(), Path(file))
+        print_status(f"Backed up {database().name} to {file}.")
+        return
+    directory = Path(file)
+    target, _ = add_dated(
+        directory, ".db", lambda new: backups.backup_verified(database(), new, directory)
+    )
+    print_status(f"Backed up {database().name} to {target}.")
+    remove_older(target, keep)
 
 
 @command("restore")

@@ -178,6 +178,19 @@ def unpack(
     return UnpackResult(documents, len(sums), damaged)
 
 
+def verify(file: BinaryIO) -> None:
+    """Raise PackError unless the file is a complete pack whose content matches its hashes."""
+    try:
+        members = read_members(file)
+        sums = _read_sums(_next_member(members, SUMS))
+        for name, sha256 in sums.items():
+            _read_verified(_next_member(members, name), sha256, lambda content: None)
+        for member in members:
+            raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
+    except ArchiveError as error:
+        raise PackError(f"The pack is damaged: {error}.") from error
+
+
 def _replace_database(database: Database, statements: list[Statement]) -> Path | None:
     with scratch_directory(database.path.absolute().parent) as directory:
         new = Database(directory / "catalog.db")
@@ -254,16 +267,10 @@ def _bundled_versions(documents: list[Document], hashes: Collection[str]) -> lis
     """Return the versions whose bundles are in the pack; raise PackError for an unused bundle."""
     packed = set(hashes)
     versions = [
-        HeldBundle(
-            document.widget["scope"],
-            document.widget["name"],
-            row["version"],
-            row["sha256_hash"],
-            row["bundle_size"],
-        )
+        version
         for document in documents
-        for row in document.versions
-        if row["sha256_hash"] in packed
+        for version in bundle_writes.held_bundles(document)
+        if version.sha256 in packed
     ]
     for sha256 in packed - {version.sha256 for version in versions}:
         raise PackError(f"The pack contains the bundle {sha256}, which no version uses.")

@@ -3,10 +3,10 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 
-from catalog.atomic_files import atomic_replace, scratch_directory
+from catalog.atomic_files import atomic_replace, drop_from_memory, scratch_directory
 from catalog.store.callers import CallerContext, as_caller
 from catalog.store.database import Database
 from catalog.store.migrations import rebuild_tables, set_new_revision
@@ -30,13 +30,35 @@ def backup(database: Database, target: Path) -> None:
             raise DatabaseError(f"{target} is not a file.")
         if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
             raise DatabaseError(f"{target} is the catalog itself.")
+    _copy(database, target, target, as_caller())
+
+
+def _copy(
+    database: Database, target: Path, name: Path, rights: AbstractContextManager[None]
+) -> None:
     try:
-        with database.read() as connection, as_caller():
+        with database.read() as connection, rights:
             copy_to_file(connection, target)
     except OSError as error:
-        raise DatabaseError(f"{target} cannot be written: {error.strerror}.") from error
+        raise DatabaseError(f"{name} cannot be written: {error.strerror}.") from error
     except sqlite3.Error as error:
-        raise DatabaseError(f"{database.name} cannot be copied to {target}: {error}.") from error
+        raise DatabaseError(f"{database.name} cannot be copied to {name}: {error}.") from error
+
+
+def backup_verified(database: Database, target: Path, name: Path) -> None:
+    """Copy the current catalog to a new file, and check what is on the disk; name is for errors."""
+    _copy(database, target, name, nullcontext())
+    with target.open("rb") as file:
+        drop_from_memory(file)
+    try:
+        # Nothing else uses the file, so it needs no locks.
+        with closing(connect(target, "mode=ro&immutable=1")) as connection:
+            check_schema(connection, path_text(name))
+            check_integrity(connection)
+    except sqlite3.Error as error:
+        raise DatabaseError(
+            f"The copy of {database.name} in {name} differs from what was written: {error}."
+        ) from error
 
 
 def restore(database: Database, source: Path, *, is_of_caller: bool = False) -> Path | None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from catalog import V1_PREFIX
+from catalog.documents import Document
 from catalog.store.sqlite import Statement
 
 HOLD_BUNDLE = """
@@ -23,6 +24,21 @@ class HeldBundle(NamedTuple):
     version: str
     sha256: str
     size: int
+
+
+def held_bundles(document: Document) -> list[HeldBundle]:
+    """Return the versions of a document as they are when this service holds their bundles."""
+    widget = document.widget
+    return [
+        HeldBundle(
+            widget["scope"],
+            widget["name"],
+            row["version"],
+            row["sha256_hash"],
+            row["bundle_size"],
+        )
+        for row in document.versions
+    ]
 
 
 def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:

@@ -96,14 +96,17 @@ class Bundles:
             # This releases the lock. The kernel does the same when the process ends or is killed.
             os.close(descriptor)
 
-    def add(self, sha256: str, size: int, chunks: Iterable[bytes]) -> None:
+    def add(self, sha256: str, size: int, chunks: Iterable[bytes], *, durable: bool = True) -> None:
         """Store the chunks as the bundle; raise BundleError unless they have this hash and size."""
         with open(self.partial(sha256), "wb", opener=open_private) as file:
             file.writelines(chunks)
-        self.accept(sha256, size)
+        self.accept(sha256, size, durable=durable)
 
-    def accept(self, sha256: str, size: int) -> None:
-        """Store the partial file as the bundle; raise BundleError and remove it if it differs."""
+    def accept(self, sha256: str, size: int, *, durable: bool = True) -> None:
+        """Store the partial file as the bundle; raise BundleError and remove it if it differs.
+
+        A bundle that is not durable can be lost with the power, which saves most of the time.
+        """
         partial = self.partial(sha256)
         with open(partial, "rb") as file:
             try:
@@ -112,7 +115,8 @@ class Bundles:
                 partial.unlink()
                 raise
             os.fchmod(file.fileno(), 0o600)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(partial, self.path(sha256))
 
     def sync(self) -> None:

@@ -4,7 +4,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from catalog.documents import DocumentError, check_document
+from catalog.documents import DocumentError, check_document, range_warning
+from catalog.semver_ranges import is_range
 from catalog.store.bundle_writes import HeldBundle, bundle_path
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
@@ -112,6 +113,25 @@ def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"There is a change of widget {widget_id}, which does not exist."
 
 
+SDK_RANGES = """
+SELECT scope, name, version, sdk_version FROM version JOIN widget ON widget.id = widget_id
+ORDER BY scope, name, precedence
+"""
+
+
+def find_warnings(database: Database) -> Iterator[str]:
+    """Return a sentence for each value that is allowed, and probably a mistake."""
+    try:
+        rows = database.reader().execute(SDK_RANGES).fetchall()
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        # check_catalog() reports it.
+        return
+    for scope, name, version, sdk in rows:
+        if not is_range(sdk):
+            yield f"{scope}/{name}: {range_warning(version, sdk)}."
+
+
 HELD_BUNDLES = """
 SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
 JOIN widget ON widget.id = widget_id
@@ -191,8 +211,6 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
         for problem in getattr(error, "problems", [str(error)]):
             yield f"{path}: {problem}."
         return
-    for warning in checked.warnings:
-        yield f"{path}: {warning}."
     expected = widget_row(checked)
     if any(row[column] != expected[column] for column in ("folded_name", "folded_text")):
         yield f"{path}: its text for search differs from its name and description."

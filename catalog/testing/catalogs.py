@@ -3,7 +3,7 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,7 +120,8 @@ def find_installs(database: Database, name: str) -> int | None:
 class CatalogTemplates:
     """Creates catalogs. The empty and the demo catalog are made once and copied.
 
-    Creating a file takes up to 50 ms on a disk, copying it 1 ms.
+    Creating a file takes up to 50 ms on a disk, copying it 1 ms, with the bundles of the demo
+    catalog 5 ms.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -149,6 +150,8 @@ class CatalogTemplates:
         if not template.exists():
             LocalCatalog(self._app, template).run("init", *options)
         shutil.copyfile(template / FILE_NAME, directory / FILE_NAME)
+        # Nothing changes a bundle, so a link, which is much faster, does as well as a copy.
+        copy_bundles(str(template / FILE_NAME), directory, os.link)
 
 
 def is_sqlite(source: str) -> bool:
@@ -161,8 +164,10 @@ def is_sqlite(source: str) -> bool:
         return False
 
 
-def copy_bundles(source: str, directory: Path) -> None:
+def copy_bundles(
+    source: str, directory: Path, copy: Callable[[str, str], object] = shutil.copy2
+) -> None:
     """Copy the held bundles that are beside the SQLite file."""
     bundles = Path(f"{source}-bundles")
     if bundles.is_dir():
-        shutil.copytree(bundles, directory / f"{FILE_NAME}-bundles")
+        shutil.copytree(bundles, directory / f"{FILE_NAME}-bundles", copy_function=copy)

@@ -1,0 +1,282 @@
+"""flask backup --keep and flask pack --keep: dated files, of which the newest stay."""
+
+import os
+import resource
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from builders import bundled, document
+from conftest import create_catalog, error_message, exported, hold, run, run_here, start_command
+from flask import Flask
+from users import UNPRIVILEGED, give_to_nobody, home_of_nobody
+
+from app import create_app
+
+TICK = b"export default 'tick'\n"
+# The suffix of the files that each command writes.
+COMMANDS = {"backup": ".db", "pack": ".pack"}
+SetClock = Callable[[str], None]
+
+
+@pytest.fixture
+def app(app_with: Callable[..., Flask]) -> Flask:
+    app = app_with(document("acme/clock", bundled("1.0.0", TICK), downloadCount=5))
+    hold(app, TICK)
+    return app
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "backups").mkdir()
+    return tmp_path / "backups"
+
+
+@pytest.fixture(params=COMMANDS)
+def command(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """Return a function that sets the time for the commands."""
+
+    def set_time(text: str) -> None:
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: object = None) -> datetime:
+                return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+        monkeypatch.setattr("catalog.commands.retention.datetime", Clock)
+
+    return set_time
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
+
+
+def dated(command: str, *stamps: str) -> list[str]:
+    return [f"catalog-{stamp}{COMMANDS[command]}" for stamp in stamps]
+
+
+def keep(app: Flask, command: str, number: int, directory: Path) -> list[str]:
+    """Run the command with --keep; return the names in the directory."""
+    result = run(app, command, "--keep", number, directory)
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    return names(directory)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+MESSAGES = {"backup": "Backed up {} to {}.\n", "pack": "Packed 1 widget and 1 bundle to {1}.\n"}
+
+
+def test_the_name_is_the_time_in_utc_and_the_file_is_for_its_owner_only(
+    app: Flask, directory: Path, set_clock: SetClock, command: str
+) -> None:
+    set_clock("2026-11-15T03:00:09.999")
+    result = run(app, command, "--keep", 3, directory)
+    (name,) = dated(command, "20261115T030009Z")
+    message = MESSAGES[command].format(app.config["DATABASE"], directory / name)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", message)
+    assert names(directory) == [name]
+    assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
+
+
+def test_the_file_restores_the_catalog(
+    app: Flask, directory: Path, tmp_path: Path, command: str
+) -> None:
+    (name,) = keep(app, command, 3, directory)
+    other = create_app({"DATABASE": tmp_path / "other.db"})
+    undo = {"backup": "restore", "pack": "unpack"}[command]
+    assert run(other, undo, directory / name).exit_code == 0
+    assert exported(other) == exported(app)
+    other.extensions["database"].close()
+
+
+def test_the_oldest_files_are_removed(
+    app: Flask, directory: Path, set_clock: SetClock, command: str
+) -> None:
+    for day in (1, 2, 3, 4, 5):
+        set_clock(f"2026-12-0{day}T03:00:00")
+        keep(app, command, 3, directory)
+    assert names(directory) == dated(
+        command, "20261203T030000Z", "20261204T030000Z", "20261205T030000Z"
+    )
+    set_clock("2026-12-06T03:00:00")
+    result = run(app, command, "--keep", 1, directory)
+    assert result.stderr.splitlines()[1:] == ["Removed 3 older files."]
+    assert names(directory) == dated(command, "20261206T030000Z")
+
+
+OTHER_NAMES = [
+    "catalog.db",
+    "catalog-20250101T000000Z.db.gz",
+    "catalog-20250101T000000Z.jsonl",
+    "catalog-2025011T000000Z.db",
+    "catalog-20251301T000000Z.pack",
+    "Catalog-20250101T000000Z.db",
+    "catalog-２０２５0101T000000Z.db",
+    "my-catalog-20250101T000000Z.pack",
+]
+
+
+def test_other_files_stay(app: Flask, directory: Path, command: str) -> None:
+    (other_command,) = COMMANDS.keys() - {command}
+    others = [*OTHER_NAMES, *dated(other_command, "20250101T000000Z")]
+    for name in others:
+        (directory / name).write_text(name)
+    (folder,) = dated(command, "20250101T000000Z")
+    (directory / folder).mkdir()
+    keep(app, command, 1, directory)
+    left = keep(app, command, 1, directory)
+    assert len(left) == len(others) + 2
+    assert {*others, folder} <= {*left}
+
+
+def test_files_of_the_same_second_get_names_of_their_own(
+    app: Flask, directory: Path, set_clock: SetClock, command: str
+) -> None:
+    set_clock("2026-12-31T23:59:59.5")
+    for _ in range(3):
+        keep(app, command, 5, directory)
+    assert names(directory) == dated(
+        command, "20261231T235959Z", "20270101T000000Z", "20270101T000001Z"
+    )
+
+
+def test_a_clock_that_went_back_does_not_change_the_order(
+    app: Flask, directory: Path, set_clock: SetClock, command: str
+) -> None:
+    set_clock("2026-12-10T03:00:00")
+    keep(app, command, 2, directory)
+    first = contents(directory)
+    set_clock("2026-12-01T03:00:00")
+    keep(app, command, 2, directory)
+    app.test_client().post("/api/v1/widgets/acme/clock")
+    assert keep(app, command, 2, directory) == dated(
+        command, "20261210T030001Z", "20261210T030002Z"
+    )
+    assert contents(directory).keys().isdisjoint(first)
+
+
+def test_commands_at_the_same_time_write_files_of_their_own(app: Flask, directory: Path) -> None:
+    line = ("backup", "--keep", 9, directory, "-q")
+    started = [start_command(app.config["DATABASE"], *line) for _ in range(2)]
+    results = [(each.communicate(timeout=60)[1], each.returncode) for each in started]
+    assert results == [("", 0)] * 2
+    assert len(names(directory)) == 2
+
+
+# Where to damage the file, and the message: the last page of a database, the catalog in a pack.
+DAMAGES = {
+    "backup": (-4096, " differs from what was written: "),
+    "pack": (1540, "catalog.jsonl in the pack does not match SHA256SUMS."),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "offset", "message"), [(name, *damage) for name, damage in DAMAGES.items()]
+)
+def test_a_file_that_differs_on_the_disk_is_refused_and_no_other_is_removed(
+    app: Flask,
+    directory: Path,
+    command: str,
+    offset: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep(app, command, 1, directory)
+    before = contents(directory)
+
+    def damage(descriptor: int, *_: object) -> None:
+        with open(f"/proc/self/fd/{descriptor}", "r+b") as file:
+            file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+            file.write(b"\xaa" * 100)
+
+    # The last call before the file is read from the disk.
+    monkeypatch.setattr(os, "posix_fadvise", damage)
+    assert message in error_message(run(app, command, "--keep", 1, directory))
+    assert contents(directory) == before
+
+
+def test_a_failed_command_removes_nothing(app: Flask, directory: Path) -> None:
+    keep(app, "pack", 1, directory)
+    before = contents(directory)
+    bundle = next(app.extensions["bundles"].hashes())
+    app.extensions["bundles"].path(bundle).unlink()
+    assert "cannot be packed" in error_message(run(app, "pack", "--keep", 1, directory))
+    assert contents(directory) == before
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let no file of this process become larger in the block, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_is_an_error_that_names_the_directory(
+    app: Flask, directory: Path, command: str
+) -> None:
+    keep(app, command, 1, directory)
+    before = contents(directory)
+    with file_size_limit(8192):
+        message = error_message(run(app, command, "--keep", 1, directory))
+    assert str(directory) in message
+    assert contents(directory) == before
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x"])
+def test_keep_is_a_number_from_1(app: Flask, directory: Path, command: str, number: str) -> None:
+    result = run(app, command, "--keep", number, directory)
+    assert (result.exit_code, "Invalid value for '--keep'" in result.stderr) == (2, True)
+    assert names(directory) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none", "Directory '{}' does not exist."),
+        ("file", "Directory '{}' is a file."),
+    ],
+)
+def test_the_target_must_be_a_directory(
+    app: Flask, directory: Path, command: str, name: str, message: str
+) -> None:
+    (directory / "file").touch()
+    result = run(app, command, "--keep", 1, directory / name)
+    assert result.exit_code == 2
+    expected = message.format(directory / name)
+    assert result.stderr.endswith(f"Error: Invalid value for 'DIR': {expected}\n")
+
+
+def test_without_keep_a_directory_is_refused(app: Flask, directory: Path, command: str) -> None:
+    result = run(app, command, directory)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        f"Error: Invalid value for 'FILE': File '{directory}' is a directory.\n"
+    )
+
+
+def test_a_missing_permission_is_an_error_that_names_the_directory() -> None:
+    with home_of_nobody() as home:
+        catalog, target = create_catalog(home / "catalog.db"), home / "backups"
+        target.mkdir(mode=0o500)
+        for path in (catalog, target):
+            give_to_nobody(path)
+        line = ["-m", "flask", "backup", "--keep", "1", target]
+        result = run_here(catalog, *line, run_by=UNPRIVILEGED)
+        assert names(target) == []
+    message = f"Error: {target} cannot be written: Permission denied.\n"
+    assert (result.returncode, result.stderr) == (1, message)

@@ -50,6 +50,8 @@ SECTIONS = {
         "pack",
         "unpack",
         "gc",
+        "migrate",
+        "cluster",
     ],
     "Mirror": ["mirror"],
 }

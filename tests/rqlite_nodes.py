@@ -1,9 +1,13 @@
 """Real rqlite nodes on free ports of the loopback interface, and services beside them."""
 
+import atexit
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -12,8 +16,12 @@ from typing import Any
 
 import pytest
 import urllib3
-from conftest import ROOT
+from conftest import ROOT, Server
+from flask import Flask
 
+from app import create_app
+from catalog.store.cluster import Cluster
+from catalog.store.migrations import set_new_revision
 from catalog.store.schema import APPLICATION_ID
 from catalog.store.sqlite import connect
 
@@ -51,11 +59,15 @@ def wait_until(condition: Callable[[], object], seconds: float = SECONDS_TO_STAR
 class Node:
     """One rqlite process, which can be stopped, killed, suspended and started again."""
 
-    def __init__(self, directory: Path, number: int, ports: list[int], options: list[str]) -> None:
+    def __init__(
+        self, directory: Path, number: int, ports: list[int], options: list[str], user: str
+    ) -> None:
         self.directory = directory
         self.database = directory / DATABASE
         http_port, self.raft_port = ports
-        self.url = f"http://127.0.0.1:{http_port}"
+        scheme = "https" if "-http-cert" in options else "http"
+        self.url = f"{scheme}://127.0.0.1:{http_port}"
+        self._headers = urllib3.make_headers(basic_auth=user) if user else {}
         self._command = [
             str(RQLITED),
             "-fk",
@@ -89,16 +101,19 @@ class Node:
     def get(self, path: str) -> Any:
         """Return the JSON of a GET request; None if the node does not respond."""
         try:
-            response = urllib3.request("GET", self.url + path, retries=False, timeout=2)
+            response = self._request(path)
             return response.json() if response.status == 200 else None
         except (urllib3.exceptions.HTTPError, ValueError):
             return None
 
+    def _request(self, path: str) -> urllib3.BaseHTTPResponse:
+        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=6) as pool:
+            return pool.request("GET", self.url + path, headers=self._headers)
+
     def is_ready(self) -> bool:
         """Return whether the node knows a leader and has applied its log."""
         with suppress(urllib3.exceptions.HTTPError):
-            url = f"{self.url}/readyz?sync&timeout=5s"
-            return urllib3.request("GET", url, retries=False, timeout=6).status == 200
+            return self._request("/readyz?sync&timeout=5s").status == 200
         return False
 
     def has_catalog(self) -> bool:
@@ -112,31 +127,50 @@ class Node:
 class Nodes(list[Node]):
     """The nodes of one cluster."""
 
-    def __init__(self, directory: Path, count: int, *options: str) -> None:
+    def __init__(self, directory: Path, count: int, *options: str, user: str = "") -> None:
         ports = free_ports(2 * count)
         joined = ",".join(f"127.0.0.1:{port}" for port in ports[1::2])
         bootstrap = ["-bootstrap-expect", str(count), "-join", joined] if count > 1 else []
+        options = (*bootstrap, *options)
         super().__init__(
-            Node(
-                directory / f"node{number}",
-                number,
-                ports[2 * number - 2 :][:2],
-                [*bootstrap, *options],
-            )
+            Node(directory / f"node{number}", number, ports[2 * number - 2 :][:2], [*options], user)
             for number in range(1, count + 1)
         )
         for node in self:
             node.start()
         self.wait_until_ready()
 
-    @property
-    def setting(self) -> str:
-        """The setting CATALOG_RQLITE, with the first node first."""
-        return ",".join(node.url for node in self)
+    def settings(self, node: Node) -> dict[str, str]:
+        """Return the settings of the service beside the node."""
+        urls = [node.url, *(other.url for other in self if other is not node)]
+        return {
+            "DATABASE": str(node.database),
+            "RQLITE": ",".join(urls),
+            "BUNDLES": str(node.directory.parent / "bundles"),
+        }
 
-    def setting_of(self, node: Node) -> str:
-        """Return the setting CATALOG_RQLITE of the service beside the node."""
-        return ",".join([node.url, *(other.url for other in self if other is not node)])
+    def app(self, node: Node) -> Flask:
+        """Return the service beside the node."""
+        return create_app(self.settings(node))
+
+    def serve(self, node: Node) -> Server:
+        """Start the service beside the node as a process."""
+        settings = {f"CATALOG_{name}": value for name, value in self.settings(node).items()}
+        return Server(node.database, **settings)
+
+    def followers(self) -> list[Node]:
+        """Return the nodes that are not the leader."""
+        leader = self.leader()
+        return [node for node in self if node is not leader]
+
+    def restart(self) -> None:
+        """Start the nodes that do not run, and wait until all of them are ready."""
+        for node in self:
+            if node.process:
+                node.send(signal.SIGCONT)
+            else:
+                node.start()
+        self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Wait until every running node knows a leader and has applied its log."""
@@ -166,3 +200,30 @@ class Nodes(list[Node]):
         """End all nodes."""
         for node in self:
             node.end()
+
+
+_single_nodes: list[Nodes] = []
+
+
+def load_on_node(path: Path, number: int) -> dict[str, str]:
+    """Load a catalog on a node that is a cluster of its own; return the settings of its service.
+
+    The nodes run until the tests end. Apps of one test need different numbers.
+    """
+    while len(_single_nodes) <= number:
+        directory = Path(tempfile.mkdtemp())
+        _single_nodes.append(Nodes(directory, 1))
+        atexit.register(shutil.rmtree, directory)
+        atexit.register(_single_nodes[-1].close)
+    node = _single_nodes[number][0]
+    cluster = Cluster(node.database, [node.url])
+    with closing(sqlite3.connect(path)) as source:
+        set_new_revision(source)
+        source.commit()
+        cluster.replace_content(source)
+    cluster.close()
+    return {
+        "DATABASE": str(node.database),
+        "RQLITE": node.url,
+        "BUNDLES": f"{path}-bundles",
+    }

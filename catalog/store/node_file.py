@@ -113,7 +113,7 @@ class NodePool(ConnectionPool):
         if self._deadline.on_io_thread:
             return True
         self._next_check = now + CHECK_INTERVAL
-        self._can_switch = now - self._replaced_at > REPLAY_TIMEOUT or self._has_reached(file)
+        self._can_switch = now - self._replaced_at >= REPLAY_TIMEOUT or self._has_reached(file)
         return self._can_switch
 
     def _has_reached(self, old: NodeFile) -> bool:

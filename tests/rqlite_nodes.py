@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -107,7 +108,10 @@ class Node:
             return None
 
     def _request(self, path: str) -> urllib3.BaseHTTPResponse:
-        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=6) as pool:
+        with (
+            urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=6) as pool,
+            warnings.catch_warnings(action="ignore"),
+        ):
             return pool.request("GET", self.url + path, headers=self._headers)
 
     def is_ready(self) -> bool:
@@ -138,7 +142,11 @@ class Nodes(list[Node]):
         )
         for node in self:
             node.start()
-        self.wait_until_ready()
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
 
     def settings(self, node: Node) -> dict[str, str]:
         """Return the settings of the service beside the node."""
@@ -171,6 +179,12 @@ class Nodes(list[Node]):
             else:
                 node.start()
         self.wait_until_ready()
+        self.wait_until_catalog()
+
+    def wait_until_catalog(self) -> None:
+        """Wait until the file of every node is a catalog: a ready node may still apply its log."""
+        for node in self:
+            wait_until(node.has_catalog)
 
     def wait_until_ready(self) -> None:
         """Wait until every running node knows a leader and has applied its log."""

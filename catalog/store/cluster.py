@@ -11,6 +11,7 @@ waits until the local node has applied it too, so that the next read shows it.
 
 import secrets
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,8 @@ COMMAND_TIMEOUT = 60.0  # seconds
 # How long a write waits until the local node has applied it; also when a node counts as behind.
 APPLY_TIMEOUT = 2.0  # seconds
 APPLY_INTERVAL = 0.002  # seconds
+# How long a health check waits for the same.
+CHECK_TIMEOUT = 0.2  # seconds
 # A write that was acknowledged and applied takes no longer.
 WRITE_TIMEOUT = 6.0  # seconds
 # rqlite replicates a loaded file as one entry of its log.
@@ -60,6 +63,8 @@ MAX_LOADED = 64 * 1024 * 1024  # bytes
 LOAD_TIMEOUT = 60.0  # seconds
 # Before on_wait is called.
 WAIT_NOTICE = 1.0  # seconds
+
+UNREACHED = Revision(sys.maxsize, sys.maxsize)
 
 # The schema fills it with a random text, which would differ between the nodes.
 SET_HISTORY = "UPDATE revision SET history = :history"
@@ -84,8 +89,8 @@ class Cluster(Database):
         self.nodes = Nodes(urls, ca)
         self._create_command = options.get("create_command", "flask init")
         self._retry_time = RETRY_TIME
-        # A revision that the local file lacks, and since when.
-        self._missing: tuple[Revision, float] | None = None
+        # A revision that the local file lacks, and since when. At first it counts as behind.
+        self._missing: tuple[Revision, float] | None = UNREACHED, -APPLY_TIMEOUT
 
     @property
     def scratch_parent(self) -> Path:
@@ -140,7 +145,8 @@ class Cluster(Database):
         started = time.monotonic()
         while not self._has_reached(revision):
             if time.monotonic() - started >= timeout:
-                self._missing = revision, started
+                if self._missing is None or self._has_reached(self._missing[0]):
+                    self._missing = revision, started
                 return False
             time.sleep(APPLY_INTERVAL)
         return True
@@ -205,13 +211,11 @@ class Cluster(Database):
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
         if self.deadline.on_io_thread:
             raise WouldBlock
-        latest, local, now = self.nodes.leader_revision(), self._local_revision(), time.monotonic()
-        if local.has_reached(latest):
+        latest = self.nodes.leader_revision()
+        if self._wait_for(latest, CHECK_TIMEOUT):
             self._missing = None
-        elif self._missing is None or local.has_reached(self._missing[0]):
-            self._missing = latest, now
-        elif now - self._missing[1] >= APPLY_TIMEOUT:
-            raise ReplicaBehindError(f"{self.name} is at {local}, and the leader at {latest}.")
+        elif self._missing and time.monotonic() - self._missing[1] >= APPLY_TIMEOUT:
+            raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
         """Create the catalog in the empty cluster, with the content that the statements add."""

@@ -30,8 +30,10 @@ IDLE_CONNECTIONS = 32
 # Errors of rqlite and of its Raft library for a request that did not reach the log of a leader. A
 # node that forwards a request to the leader puts other text before them.
 NOT_DONE = re.compile(
-    r"leader not found|not leader|leader address:|store not (ready|open)|\bdial tcp\b"
+    r"leader not found|not (the )?leader|leader address:|store not (ready|open)|\bdial tcp\b"
     r"|timed out enqueuing operation|leadership transfer in progress"
+    # The leader cannot have received the whole request.
+    r"|write length:|write protobuf bytes:"
 )
 
 T = TypeVar("T")

@@ -98,7 +98,8 @@ def parse_nodes(text: str) -> list[str]:
             raise ValueError(
                 "http or https URLs of rqlite nodes without a path, with commas between"
             )
-    return urls
+    # Every machine may have the same list after its own node.
+    return list(dict.fromkeys(urls))
 
 
 def parse_file(text: str) -> str:

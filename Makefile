@@ -24,7 +24,7 @@ test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
 
 # One after another, with temporary files on a real disk, whose durability is tested.
-torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under five minutes
+torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/run bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under ten minutes

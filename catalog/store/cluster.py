@@ -41,8 +41,9 @@ from catalog.store.sqlite import (
     execute_all,
 )
 
-# Statements of one request, which is one transaction and one entry of the log.
-PART_SIZE = 1_000
+# Statements of one request, which is one transaction and one entry of the log. The 1,000th returns
+# the revision.
+PART_SIZE = 999
 # How long a write that was surely not done is sent again: a new leader may be elected meanwhile.
 # After it was in vain once, the next ones do not wait that long.
 RETRY_TIME = 5.0  # seconds

@@ -22,6 +22,8 @@ from catalog.store.sqlite import DatabaseError, Statement
 
 CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds
+# For the last of several nodes.
+MIN_TIMEOUT = 0.1  # seconds
 # A node that did not respond is asked after the others for this long.
 AVOID_TIME = 5.0  # seconds
 # Connections to each node that are kept for the next requests.
@@ -173,12 +175,20 @@ class Nodes:
 
     def get(self, node: Node, path: str) -> Any:
         """Return the JSON of a GET request to a node."""
-        return check_response(node, self._request(node, path, None, 2 * QUERY_TIMEOUT))
+        try:
+            return check_response(node, self._request(node, path, None, 2 * QUERY_TIMEOUT))
+        except OutcomeUnknownError as error:
+            # A read may be repeated.
+            raise NotDoneError(str(error)) from error
 
     def _send(self, path: str, body: bytes, timeout: float, kind: str = "json") -> Any:
-        return self._try_all(
-            lambda node: check_response(node, self._request(node, path, body, timeout, kind))
-        )
+        deadline = time.monotonic() + timeout
+
+        def send(node: Node) -> Any:
+            left = max(deadline - time.monotonic(), MIN_TIMEOUT)
+            return check_response(node, self._request(node, path, body, left, kind))
+
+        return self._try_all(send)
 
     def _try_all(self, send: Callable[[Node], T]) -> T:
         """Return the first result; raise the last NotDoneError if every node raises one."""

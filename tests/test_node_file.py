@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,3 +157,19 @@ def test_an_invalid_node_is_an_error_that_does_not_show_the_password(urls: str) 
 def test_a_cluster_needs_a_directory_for_bundles() -> None:
     with pytest.raises(ValueError, match="CATALOG_BUNDLES must be set with CATALOG_RQLITE"):
         create_app({"RQLITE": NO_NODE})
+
+
+def test_a_file_that_was_away_for_a_moment_does_not_shorten_the_next_wait(
+    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    assert count(client) == 3
+    moved = path.rename(tmp_path / "moved")
+    assert count(client) == 3
+    moved.rename(path)
+    assert count(client) == 3
+    now = time.monotonic()
+    monkeypatch.setattr("catalog.store.node_file.time.monotonic", lambda: now + 60)
+    replace_file(path, snapshot)
+    assert count(client) == 3

@@ -75,6 +75,11 @@ class NodeFile(CatalogFile):
         """Close a file that is no longer at the path."""
         self.close()
 
+    def close(self) -> None:
+        """Close the connection when no thread reads the revision with it."""
+        with self._connection.lock:
+            super().close()
+
 
 class NodePool(ConnectionPool):
     """Read-only connections to the file of a node, one for each thread."""
@@ -99,6 +104,7 @@ class NodePool(ConnectionPool):
                 )
             return None
         if status and file.is_at_path(status):
+            self._replaced_at, self._can_switch = None, False
             return None if file.is_stale() else file
         return None if self._may_switch(file) else file
 

@@ -183,18 +183,31 @@ class NodePool(ConnectionPool):
     def _open_reader(self) -> Connection:
         self.release()
         thread = self._thread
-        if thread.connection and thread.connection.is_shared:
-            # Other threads may use it: do not close it.
-            thread.connection = None
+        # The old connection is still needed if no new one can be opened.
+        old, thread.connection = thread.connection, None
         try:
-            return super()._open_reader()
+            connection = super()._open_reader()
         except FileReplacedError:
-            if self._deadline.on_io_thread:
-                raise WouldBlock from None
-        file = self._file
+            thread.connection = old
+            return self._keep_reader()
+        except BaseException:
+            thread.connection = old
+            raise
+        # Other threads may use a shared connection.
+        if old and not old.is_shared:
+            old.close()
+        return connection
+
+    def _keep_reader(self) -> Connection:
+        """Return a connection to a file that was replaced: the thread's own, or the shared one."""
+        if self._deadline.on_io_thread:
+            raise WouldBlock
+        file, thread = self._file, self._thread
         if file is None:
             raise FileReplacedError(f"{self._name} is being replaced.")
-        self._deadline.acquire(file.shared.lock)
-        thread.connection, thread.is_locked = file.shared, True
+        if not (thread.connection and thread.connection.generation == file.generation):
+            thread.connection = file.shared
+        self._deadline.acquire(thread.connection.lock)
+        thread.is_locked = True
         # Compare the file again, now that the connection is locked.
         return self.reader()

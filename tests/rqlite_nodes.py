@@ -235,9 +235,8 @@ def load_on_node(path: Path, number: int) -> dict[str, str]:
         atexit.register(_single_nodes[-1].close)
     node = _single_nodes[number][0]
     cluster = Cluster(node.database, [node.url])
-    with closing(sqlite3.connect(path)) as source:
+    with closing(sqlite3.connect(path, isolation_level=None)) as source:
         set_new_revision(source)
-        source.commit()
         cluster.replace_content(source)
     cluster.close()
     return {

@@ -383,7 +383,9 @@ def secured(tmp_path: Path) -> Iterator[tuple[Node, dict[str, Any]]]:
 
 
 def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
-    secured: tuple[Node, dict[str, Any]], caplog: pytest.LogCaptureFixture
+    secured: tuple[Node, dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node, settings = secured
     app = create_app(settings)
@@ -394,6 +396,7 @@ def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
     message = error_message(run(wrong, "unlist", "acme/clock"))
     assert message == f"{node.url} refuses the user name or password in CATALOG_RQLITE."
     assert install(wrong) == 503
+    monkeypatch.setattr("catalog.store.cluster.RETRY_TIME", 0)
     distrusted = create_app(settings | {"RQLITE_CA": ""})
     message = error_message(run(distrusted, "unlist", "-q", "acme/clock"))
     assert message == f"The cluster cannot be written now: {node.url} cannot be reached."

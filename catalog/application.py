@@ -129,9 +129,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
-    app.extensions["database"] = database = Database(
-        app.config["DATABASE"], create_command=f"{program} init"
-    )
+    app.extensions["database"] = database = open_database(app.config, program)
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
@@ -149,6 +147,19 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
             app.wsgi_app, networks, trusts_unix_sockets=unix
         )
     return app
+
+
+def open_database(config: Mapping[str, Any], program: str) -> Database:
+    """Return the database that the settings describe: a file, or the cluster that owns it."""
+    create_command = f"{program} init"
+    if not config["RQLITE"]:
+        return Database(config["DATABASE"], create_command=create_command)
+    # Only a cluster needs urllib3.
+    from catalog.store.cluster import Cluster
+
+    return Cluster(
+        config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], create_command=create_command
+    )
 
 
 def error_response(error: HTTPException) -> Response:

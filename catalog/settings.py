@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from catalog.semver_ranges import is_version
 from catalog.text import escape_unprintable, quoted
@@ -91,6 +92,28 @@ def parse_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def parse_nodes(text: str) -> list[str]:
+    urls = _split(text)
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_valid = False
+        if not is_valid or parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError(
+                "http or https URLs of rqlite nodes without a path, with commas between"
+            )
+    # Every machine may have the same list after its own node.
+    return list(dict.fromkeys(urls))
+
+
+def parse_file(text: str) -> str:
+    if text and not Path(text).is_file():
+        raise ValueError("a file")
+    return text
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting of the service."""
@@ -100,10 +123,20 @@ class Setting:
     help: str
     # None accepts any text.
     parse: Parse | None = None
+    # Whether its value may contain a password, so that no message shows it.
+    is_secret: bool = False
 
 
 SETTINGS = (
     Setting("DATABASE", "catalog.db", "path of the SQLite file", parse_required),
+    Setting(
+        "RQLITE",
+        "",
+        "URLs of rqlite nodes, nearest first, with commas between; default: no cluster",
+        parse_nodes,
+        is_secret=True,
+    ),
+    Setting("RQLITE_CA", "", "PEM file of the CA of rqlite nodes with https URLs", parse_file),
     Setting("HOST", "127.0.0.1", "address to listen on", parse_required),
     Setting("PORT", "8080", "port to listen on; 0 picks a free one", whole_number(0, 65535)),
     Setting(
@@ -192,14 +225,18 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
         # Do not replace a Path that the caller passed by its text.
         if value != text:
             config[setting.name] = value
+    if config["RQLITE"] and not config["BUNDLES"]:
+        raise SettingError(
+            "CATALOG_BUNDLES must be set with CATALOG_RQLITE: rqlite copies no files."
+        )
 
 
 def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text) if setting.parse else text
     except ValueError as allowed:
-        message = f"CATALOG_{setting.name} must be {allowed}, not {quoted(text)}."
-        raise SettingError(message) from None
+        actual = "" if setting.is_secret else f", not {quoted(text)}"
+        raise SettingError(f"CATALOG_{setting.name} must be {allowed}{actual}.") from None
 
 
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:

@@ -95,6 +95,11 @@ def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
 
     def make(*documents: dict[str, Any], **settings: Any) -> Flask:
         path = create_catalog(tmp_path / f"catalog-{len(databases)}.db", *documents)
+        # test_cluster.py runs the tests of some files again with this.
+        if os.environ.get("TEST_ON_RQLITE"):
+            from rqlite_nodes import load_on_node
+
+            settings |= load_on_node(path, len(databases))
         app = create_app({"DATABASE": path, **settings})
         databases.append(app.extensions["database"])
         return app

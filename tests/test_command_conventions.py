@@ -47,9 +47,10 @@ LINES = {
     "gc": "gc",
     "pack": "pack all.pack",
     "unpack": "unpack older.pack --yes",
+    "migrate": "migrate",
 }
-# They need a network: see test_mirror.py, test_server.py and test_health.py.
-NETWORK_COMMANDS = ("mirror", "serve", "health")
+# They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
+NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster")
 DATA_COMMANDS = {"list", "show", "outdated", "export"}
 COMMANDS_WITHOUT_STATUS = {"show", "export"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.

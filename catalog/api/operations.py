@@ -8,7 +8,13 @@ from catalog import __version__
 from catalog.api.response_cache import RenderResult, respond_without_etag
 from catalog.store.database import Database
 from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
-from catalog.store.sqlite import Connection, DatabaseError, DeadlineExceeded, snapshot
+from catalog.store.sqlite import (
+    Connection,
+    DatabaseError,
+    DeadlineExceeded,
+    ReplicaBehindError,
+    snapshot,
+)
 
 StatsRevision = tuple[int, int]
 
@@ -39,6 +45,9 @@ def check_health() -> tuple[dict[str, str], int]:
         return {"status": "unavailable", "error": "The database cannot be read."}, 503
     try:
         database.check_writes()
+    except ReplicaBehindError as error:
+        current_app.logger.error("The database is behind: %s", error)
+        return {"status": "behind", "error": "The database lacks recent writes."}, 503
     except (DatabaseError, sqlite3.Error) as error:
         current_app.logger.error("The database cannot be written: %s", error)
         return {"status": "read-only", "error": "The database cannot be written."}, 503

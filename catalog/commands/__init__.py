@@ -3,6 +3,7 @@
 # Importing a module registers its commands.
 from catalog.commands import (  # noqa: F401
     bundles,
+    cluster,
     edit,
     import_export,
     list_show,

@@ -19,9 +19,10 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
+from catalog.documents import Document
 from catalog.files.demo import create_demo
 from catalog.files.jsonl import read_catalog
-from catalog.store import writes
+from catalog.store import bulk_writes, writes
 from catalog.store.callers import CallerContext
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
@@ -74,12 +75,17 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         parts.append(writes.remove_all_but(documents))
     with database().read() as connection:
         existing = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
-    run = database().dry_run if dry_run else database().write
+    # In a cluster the dry run finds what changes; write_in_bulk() then writes only that.
+    run = database().dry_run if dry_run or database().is_cluster else database().write
     with progress_bar("Writing") as on_progress:
         statements = [statement for part in parts for statement in part]
         counts = iter(run(_with_progress(statements, on_progress)))
 
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
+    if database().is_cluster and not dry_run:
+        write_in_bulk([d for d, change in zip(documents, changes, strict=True) if change])
+        if prune:
+            database().write(parts[-1])
     added = sum((d.widget["scope"], d.widget["name"]) not in existing for d in documents)
     changed = sum(change > 0 for change in changes) - added
     if added + changed >= writes.OPTIMIZE_AFTER and not dry_run:
@@ -94,6 +100,16 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
             f"{'Would remove' if dry_run else 'Removed'} {plural(removed_widgets, 'widget')} and "
             f"{plural(sum(removed_versions), 'version')} of the others."
         )
+
+
+def write_in_bulk(documents: list[Document]) -> None:
+    """Write the documents in several transactions; after a failure, run the import again."""
+    with progress_bar("Sending") as on_progress:
+        done = 0
+        for batch in bulk_writes.batches(documents):
+            database().write(bulk_writes.put_in_bulk(batch))
+            done += len(batch)
+            on_progress(done, len(documents))
 
 
 def _with_progress(

@@ -192,7 +192,7 @@ def verify(file: BinaryIO) -> None:
 
 
 def _replace_database(database: Database, statements: list[Statement]) -> Path | None:
-    with scratch_directory(database.path.absolute().parent) as directory:
+    with scratch_directory(database.scratch_parent) as directory:
         new = Database(directory / "catalog.db")
         new.create(statements)
         return backups.restore(database, new.path)

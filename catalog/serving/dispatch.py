@@ -4,7 +4,8 @@ Handing a fast read to a worker costs more GIL switches than the read itself: on
 takes 2.2 times less CPU than in waitress's thread pool. So there are four places:
 
 - I/O thread: reads of the API that are fast, or not known to be slow.
-- Writer thread: every POST. Only one install can write at a time.
+- Writer thread: every POST. Only one install can write at a time; in a cluster, where an install
+  waits for other machines, several can.
 - Pool, half of CATALOG_THREADS: pages, bundles, and reads that the I/O thread has no time for.
 - Slow pool, the other half: reads that are known to be slow, and new queries that the I/O thread
   has no time to try. A page or a fast read never queues behind these.
@@ -112,7 +113,7 @@ class Dispatcher:
         self._io_thread = threading.get_ident()
         database.mark_io_thread()
         self._writer, self._pool, self._slow_pool = (ThreadedTaskDispatcher() for _ in range(3))
-        self._writer.set_thread_count(1)
+        self._writer.set_thread_count(database.writer_threads)
         self._pool.set_thread_count(threads - threads // 2)
         self._slow_pool.set_thread_count(max(threads // 2, 1))
         self._spent_in_turn = 0.0

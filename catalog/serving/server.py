@@ -71,12 +71,12 @@ def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False
     """
     database = app.extensions["database"]
     try:
-        database.check_file_access()
-        database.check()
+        database.check_start()
     except DatabaseError as error:
         raise ClickException(str(error)) from error
     release_large_blocks()
-    raise_file_limit(app.config["MAX_CONNECTIONS"], app.config["THREADS"])
+    threads = app.config["THREADS"] + database.writer_threads - 1
+    raise_file_limit(app.config["MAX_CONNECTIONS"], threads)
     # Waitress warns whenever a request waits for a thread, which is normal in a burst.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL)

@@ -72,7 +72,7 @@ def restore(database: Database, source: Path, *, is_of_caller: bool = False) -> 
     try:
         with (
             CallerContext(opened) if is_of_caller else opened as connection,
-            scratch_directory(database.path.absolute().parent) as directory,
+            scratch_directory(database.scratch_parent) as directory,
         ):
             copy = directory / "catalog.db"
             copy_to_file(connection, copy)
@@ -98,7 +98,7 @@ def _replace(database: Database, copy: Path) -> Path | None:
         set_new_revision(connection)
         # The journal mode is stored in the first page, which is copied with the others.
         connection.execute("PRAGMA journal_mode = WAL")
-        if database.exists() and not _is_damaged(database):
+        if database.is_cluster or (database.exists() and not _is_damaged(database)):
             database.replace_content(connection)
             return None
     damaged = None

@@ -54,6 +54,9 @@ class ConnectionPool:
     WouldBlock is raised, and the request starts again in another thread.
     """
 
+    # Of SQLite's URI.
+    open_parameters = "mode=rw"
+
     def __init__(
         self,
         path: Path,
@@ -156,10 +159,13 @@ class ConnectionPool:
             self._file = None
         self._close_idle()
         self._generation += 1
-        self._file = CatalogFile(
+        self._file = self._create_file()
+        return self._file
+
+    def _create_file(self) -> CatalogFile:
+        return CatalogFile(
             self._path, self._name, self._generation, self._busy_timeout_ms, self._wal_limit
         )
-        return self._file
 
     def _close_idle(self) -> None:
         """Close connections that no thread uses: a replaced file would stay on the disk."""
@@ -192,7 +198,7 @@ class ConnectionPool:
         on_io_thread = self._deadline.on_io_thread
         try:
             connection = connect(
-                self._path, "mode=rw", 0 if on_io_thread else self._busy_timeout_ms
+                self._path, self.open_parameters, 0 if on_io_thread else self._busy_timeout_ms
             )
         except sqlite3.Error as error:
             if on_io_thread and is_busy(error):

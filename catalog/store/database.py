@@ -47,12 +47,18 @@ class Database:
     Reading:    reader(), read(), release(), long_read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    write(), dry_run(), on_wait, write_counts
-    Checks:     exists(), check(), check_file_access(), check_writes(), is_writable()
-    The file:   path, name, create(), replace_content(), close()
+    Checks:     exists(), check(), check_start(), check_writes(), is_writable()
+    The file:   path, name, scratch_parent, create(), migrate(), replace_content(), close()
 
     A write is a list of statements that do not depend on each other's results, so it could also be
     sent to another process. Nothing outside this class needs the connection that writes.
     """
+
+    pool_class: type[ConnectionPool] = ConnectionPool
+    # Whether other processes write the file, on several machines; see cluster.py.
+    is_cluster = False
+    # Threads that can write at the same time.
+    writer_threads = 1
 
     def __init__(
         self,
@@ -72,7 +78,7 @@ class Database:
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
         self._busy_timeout_ms = busy_timeout_ms
-        self._connections = ConnectionPool(
+        self._connections = self.pool_class(
             self.path, self.deadline, busy_timeout_ms, wal_limit, create_command
         )
         # Whether the last write found the file locked by another process.
@@ -169,10 +175,11 @@ class Database:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
-    def check_file_access(self) -> None:
-        """Raise DatabaseError if the file exists and this user may not write to it."""
+    def check_start(self) -> None:
+        """Raise DatabaseError unless the file is a catalog that this user may write to."""
         if self.exists() and (permission := missing_permission(self.path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
+        self.check()
 
     def is_writable(self) -> bool:
         """Return whether the WAL is in place and the file did not make the last install fail."""
@@ -204,6 +211,15 @@ class Database:
                 remove_wal(self.path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
+
+    @property
+    def scratch_parent(self) -> Path:
+        """The directory for temporary files as large as the catalog."""
+        return self.path.absolute().parent
+
+    def migrate(self) -> None:
+        """Migrate the file to the schema of this release, which opening it does."""
+        self.check()
 
     def replace_content(self, source: sqlite3.Connection) -> None:
         """Replace the whole content by that of another database, in one transaction."""

@@ -39,7 +39,7 @@ def check_catalog(database: Database) -> Iterator[str]:
         yield f"The database cannot be read to the end: {error}."
         return
     try:
-        database.write([(CHECK_INDEX, {})])
+        database.dry_run([(CHECK_INDEX, {})])
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
         yield f"The search index does not match the widgets: {error}."

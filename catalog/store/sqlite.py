@@ -40,6 +40,10 @@ class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
 
 
+class ReplicaBehindError(DatabaseError):
+    """The file is a copy that another process updates, and lacks recent writes."""
+
+
 class DeadlineExceeded(BaseException):
     """The thread's deadline has passed. A BaseException, so that no error handler catches it."""
 
@@ -97,6 +101,8 @@ class Connection(sqlite3.Connection):
     # The generation of the file that it belongs to; see CatalogFile.
     generation = 0
     on_io_thread = False
+    # Whether several threads use it in turns.
+    is_shared = False
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

@@ -1,0 +1,457 @@
+"""A catalog on real rqlite nodes: writes, reads, faults, commands. The nodes use loopback only."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from builders import bundled, document, version
+from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, run, run_line
+from flask import Flask
+from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, wait_until
+from test_command_conventions import LINES
+from test_documentation import assert_outputs, checkout, console_lines, page
+
+from app import create_app
+from catalog.documents import check_document
+from catalog.store import writes
+from tests.torture.clients import (
+    CLOCK,
+    POST,
+    count_status,
+    installs,
+    responses_to,
+    running_clients,
+    wait_for_responses,
+)
+
+# Seconds that any install may take.
+LONGEST = 6
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Three nodes with the demo catalog; a test that stops some of them restarts them."""
+    require_rqlite()
+    running = Nodes(tmp_path_factory.mktemp("cluster"), 3)
+    try:
+        assert run(running.app(running[0]), "init", "--demo").exit_code == 0
+        running.wait_until_catalog()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def apps(nodes: Nodes) -> Iterator[dict[Node, Flask]]:
+    """The service beside each node; afterwards all nodes run again."""
+    services = {node: nodes.app(node) for node in nodes}
+    yield services
+    for app in services.values():
+        app.extensions["database"].close()
+    nodes.restart()
+
+
+@cache
+def free_prefix(digits: str) -> str:
+    """Return a number that is no port, but with another digit from 1 to 3 is a free one."""
+    for first in range(23, 60):
+        prefix = f"{first}{digits[-2:]}"
+        try:
+            for last in "123":
+                socket.create_server(("127.0.0.1", int(prefix + last))).close()
+        except OSError:
+            continue
+        return prefix
+    raise AssertionError("There are no free ports.")
+
+
+def downloads(app: Flask) -> int:
+    response = app.test_client().get(CLOCK)
+    assert response.status_code == 200
+    return int(response.json["widget"]["downloadCount"])
+
+
+def health(app: Flask) -> tuple[int, str]:
+    response = app.test_client().get("/api/health")
+    return response.status_code, response.json["status"]
+
+
+def install(app: Flask) -> int:
+    return app.test_client().post(CLOCK).status_code
+
+
+def refused_after(app: Flask) -> float:
+    """Install, which must be refused in time, and return how many seconds that took."""
+    started = time.monotonic()
+    response = app.test_client().post(CLOCK)
+    seconds = time.monotonic() - started
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert seconds < LONGEST
+    return seconds
+
+
+def wait_until_equal(apps: dict[Node, Flask]) -> None:
+    """Wait until all nodes have the same catalog and the same counters."""
+    wait_until(lambda: len({exported(app) for app in apps.values()}) == 1)
+    for app in apps.values():
+        # A command has set it; requests follow.
+        app.extensions["database"].on_wait = None
+
+
+def test_an_install_is_seen_at_once_on_its_node_and_soon_on_the_others(
+    apps: dict[Node, Flask],
+) -> None:
+    for app in apps.values():
+        before = downloads(app)
+        assert install(app) == 200
+        assert downloads(app) == before + 1
+        wait_until(lambda: len({downloads(each) for each in apps.values()}) == 1)
+
+
+def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path: Path) -> None:
+    changed = tmp_path / "changed.jsonl"
+    lines = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        line["widget"]["displayName"] += " 2"
+        line["widget"].pop("downloadCount", None)
+        for each in line["versions"][:1]:
+            each["releaseNotes"] = "New ünicode."
+    new = [document(f"bulk/w{number}", version()) for number in range(300)]
+    changed.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *new]))
+    first, *_ = apps.values()
+    backup = tmp_path / "before.db"
+    run(first, "backup", backup)
+    file_app = create_app({"DATABASE": backup})
+    results = [run(app, "import", "--prune", changed).stderr for app in (first, file_app)]
+    assert results[0] == results[1]
+    assert "300 added" in results[0]
+    assert exported(first) == exported(file_app)
+    assert run(first, "check").stdout == run(file_app, "check").stdout
+    again = run(first, "import", changed).stderr
+    assert again.endswith("0 added, 0 changed, 334 unchanged.\n")
+    wait_until_equal(apps)
+    file_app.extensions["database"].close()
+
+
+def test_a_write_of_more_statements_than_one_part_is_complete(apps: dict[Node, Flask]) -> None:
+    app = next(iter(apps.values()))
+    before = downloads(app)
+    counts = app.extensions["database"].write(writes.count_install("acme", "clock") * 2_345)
+    assert counts == [1] * 2_345
+    assert downloads(app) == before + 2_345
+
+
+def test_a_failed_statement_undoes_the_write_and_raises_the_error_of_sqlite(
+    apps: dict[Node, Flask],
+) -> None:
+    app = next(iter(apps.values()))
+    before = exported(app)
+    published = check_document(document("acme/clock", version("99.0.0")))
+    statements = [*writes.count_install("acme", "clock"), *writes.publish(published) * 2]
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed: version"):
+        app.extensions["database"].write(statements)
+    assert exported(app) == before
+
+
+def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clients(
+    nodes: Nodes, apps: dict[Node, Flask]
+) -> None:
+    wait_until_equal(apps)
+    leader, follower = nodes.leader(), nodes.followers()[0]
+    before = downloads(apps[follower])
+    with nodes.serve(follower) as server:
+        with running_clients(server.port, *[[POST]] * 8) as clients:
+            wait_for_responses(clients, 3)
+            leader.end(signal.SIGKILL)
+            wait_until(lambda: nodes.leader() is not leader)
+            wait_for_responses(clients, 3)
+        responses = responses_to(clients, "POST")
+    acknowledged = count_status(responses, 200)
+    refused = count_status(responses, 503)
+    assert acknowledged + refused == len(responses)
+    assert max(response.milliseconds for response in responses) <= LONGEST * 1000
+    assert {response.retry_after for response in responses if response.status == 503} <= {"5"}
+    nodes.restart()
+    wait_until_equal(apps)
+    counted = downloads(apps[leader]) - before
+    assert acknowledged <= counted <= acknowledged + refused
+    for node in nodes:
+        assert installs(node.database) == before + counted
+
+
+def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
+    nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    wait_until_equal(apps)
+    last, *others = nodes
+    app = apps[last]
+    before = downloads(app)
+    for node in others:
+        node.end()
+    # A write that the leader may have had is refused at once. The first that was surely not done
+    # waits for a new leader; once that was in vain, the next ones do not wait as long.
+    wait_until(lambda: refused_after(app) > LONGEST / 2)
+    assert max(refused_after(app) for _ in range(3)) < LONGEST / 2
+    assert health(app) == (503, "read-only")
+    assert downloads(app) == before
+    assert run(app, "import", "--dry-run", DEMO).exit_code == 0
+    assert run(app, "backup", tmp_path / "backup.db").exit_code == 0
+    message = error_message(run(app, "unlist", "-q", "acme/clock"))
+    assert message.startswith("The cluster cannot be written now: http://127.0.0.1:")
+    nodes.restart()
+    app.extensions["database"].on_wait = None
+    wait_until(lambda: install(app) == 200)
+    assert health(app) == (200, "ok")
+
+
+def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
+    nodes: Nodes, apps: dict[Node, Flask]
+) -> None:
+    wait_until_equal(apps)
+    follower = nodes.followers()[0]
+    app = apps[follower]
+    assert health(app) == (200, "ok")
+    before = downloads(app)
+    follower.end()
+    assert install(app) == 200
+    assert health(app) == (503, "behind")
+    assert downloads(app) == before
+    nodes.restart()
+    wait_until(lambda: health(app) == (200, "ok"))
+    assert downloads(app) == before + 1
+
+
+def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
+    nodes: Nodes, apps: dict[Node, Flask]
+) -> None:
+    counts: list[int] = []
+    stopped = threading.Event()
+
+    def read(url: str) -> None:
+        with urllib3.PoolManager(retries=False) as pool:
+            while not stopped.is_set():
+                response = pool.request("GET", url + CLOCK)
+                assert response.status == 200, response.data
+                counts.append(response.json()["widget"]["downloadCount"])
+
+    with nodes.serve(nodes[0]) as server:
+        assert server.request("POST", CLOCK)[0].status == 200
+        thread = threading.Thread(target=read, args=[server.url])
+        thread.start()
+        for node in nodes:
+            node.end()
+        nodes.restart()
+        wait_until(lambda: server.request("POST", CLOCK)[0].status == 200)
+        last = json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"]
+        wait_until(lambda: counts[-1] == last or not thread.is_alive())
+        stopped.set()
+        thread.join()
+    assert counts[-1] == last
+    assert counts == sorted(counts)
+
+
+def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
+    apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    first, second, third = apps.values()
+    held = b"export default 'held'"
+    backup, pack = tmp_path / "backup.db", tmp_path / "all.pack"
+    other = create_app({"DATABASE": create_demo(tmp_path / "other.db")})
+    put = writes.put_documents([check_document(document("only/one", bundled("1.0.0", held)))])
+    other.extensions["database"].write(put)
+    hold(other, held)
+    assert run(other, "pack", pack).exit_code == 0
+    assert run(first, "backup", backup).exit_code == 0
+    assert run(second, "unpack", pack, "--yes").exit_code == 0
+    assert exported(second) == exported(other)
+    wait_until(lambda: exported(third) == exported(other))
+    path = "/api/v1/widgets/only/one/1.0.0/bundle.js"
+    with third.test_client().get(path) as response:
+        assert response.data == held
+    assert run(third, "restore", backup, "--yes").exit_code == 0
+    wait_until_equal(apps)
+    assert third.test_client().get("/api/v1/widgets/only/one").status_code == 404
+    other.extensions["database"].close()
+
+
+def test_a_catalog_that_is_too_large_to_load_is_refused(
+    apps: dict[Node, Flask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = next(iter(apps.values()))
+    assert run(app, "backup", tmp_path / "backup.db").exit_code == 0
+    monkeypatch.setattr("catalog.store.cluster.MAX_LOADED", 10_000)
+    message = error_message(run(app, "restore", tmp_path / "backup.db", "--yes"))
+    assert "a cluster loads at most 10000. Start one new node" in message
+
+
+def test_every_command_succeeds(
+    apps: dict[Node, Flask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = next(iter(apps.values()))
+    run_line(app, "backup original.db")
+    names = {"scope": "acme", "name": "clock", "version": "3.0.0", "sdkVersion": "*"}
+    Path("clock.json").write_text(json.dumps(names), encoding="utf-8")
+    Path("clock.js").write_text("export default 1", encoding="utf-8")
+    Path("installed.txt").write_text("acme/clock@2.0.0\n", encoding="utf-8")
+    later = version("2.0.0", yanked=True, deprecationMessage="Old.")
+    Path("more.jsonl").write_text(json.dumps(document("acme/clock", version(), later)))
+    assert run_line(app, "import more.jsonl --prune").exit_code == 0
+    assert run_line(app, "backup older.db").exit_code == 0
+    assert run_line(app, "pack older.pack").exit_code == 0
+    for name, line in (LINES | {"cluster": "cluster status"}).items():
+        result = run_line(app, line)
+        assert result.exit_code == 0, (name, result.output)
+        if name == "delete":
+            run_line(app, "restore older.db --yes")
+    assert run_line(app, "restore original.db --yes").exit_code == 0
+
+
+def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[Node, Flask]) -> None:
+    wait_until_equal(apps)
+    leader, follower = nodes.leader(), nodes.followers()[0]
+    app = apps[leader]
+    listed = json.loads(run(app, "cluster", "status", "--json").stdout)
+    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {(3, True)}
+    assert [each["address"] for each in listed] == [node.url for node in nodes]
+    roles = {each["address"]: each["role"] for each in listed}
+    assert (roles[leader.url], roles[follower.url]) == ("leader", "follower")
+    assert {each["lag"] for each in listed} == {0}
+    follower.end()
+    result = run(app, "cluster", "status")
+    assert (result.exit_code, result.stderr) == (1, "Error: 1 node of 3 cannot be used.\n")
+    assert "unknown" in result.stdout
+
+
+def test_cluster_status_without_a_cluster_is_an_error(app_with: Callable[..., Flask]) -> None:
+    message = "CATALOG_RQLITE is not set: this catalog is one file."
+    assert error_message(run(app_with(), "cluster", "status")) == message
+
+
+def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> None:
+    require_rqlite()
+    nodes = Nodes(tmp_path, 1, "-fk=false")
+    try:
+        app = nodes.app(nodes[0])
+        assert error_message(run(app, "serve")) == (
+            f"{nodes[0].url} does not check foreign keys. Start rqlite with the option -fk."
+        )
+    finally:
+        nodes.close()
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[Node, dict[str, Any]]]:
+    """A node with TLS and a password, and the settings of its service."""
+    require_rqlite()
+    certificate, key, users = (tmp_path / name for name in ("cert.pem", "key.pem", "users.json"))
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=node", "-keyout", key, "-out", certificate),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    entry = {"username": "catalog", "password": "s:ecret/", "perms": ["all"]}
+    users.write_text(json.dumps([entry]))
+    options = ["-http-cert", str(certificate), "-http-key", str(key), "-auth", str(users)]
+    nodes = Nodes(tmp_path, 1, *options, user="catalog:s:ecret/")
+    address = nodes[0].url.removeprefix("https://")
+    settings = {
+        **nodes.settings(nodes[0]),
+        "RQLITE": f"https://catalog:s%3Aecret%2F@{address}",
+        "RQLITE_CA": str(certificate),
+    }
+    try:
+        yield nodes[0], settings
+    finally:
+        nodes.close()
+
+
+def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
+    secured: tuple[Node, dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, settings = secured
+    app = create_app(settings)
+    assert run(app, "init", "--demo").exit_code == 0
+    assert install(app) == 200
+    assert run(app, "cluster", "status").exit_code == 0
+    wrong = create_app(settings | {"RQLITE": settings["RQLITE"].replace("s%3A", "x%3A")})
+    message = error_message(run(wrong, "unlist", "acme/clock"))
+    assert message == f"{node.url} refuses the user name or password in CATALOG_RQLITE."
+    assert install(wrong) == 503
+    monkeypatch.setattr("catalog.store.cluster.RETRY_TIME", 0)
+    distrusted = create_app(settings | {"RQLITE_CA": ""})
+    message = error_message(run(distrusted, "unlist", "-q", "acme/clock"))
+    assert message == f"The cluster cannot be written now: {node.url} cannot be reached."
+    assert "ecret" not in message + caplog.text
+
+
+def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
+    tmp_path: Path,
+) -> None:
+    require_rqlite()
+    nodes = Nodes(tmp_path, 1)
+    try:
+        app = nodes.app(nodes[0])
+        assert run(app, "init", "--demo").exit_code == 0
+        before = exported(app)
+        app.extensions["database"].nodes.execute([("PRAGMA user_version = 2", {})], 5)
+        app.extensions["database"].close()
+        message = error_message(run(app, "serve"))
+        assert message == (
+            f"{nodes[0].url} has schema version 2, and this release needs 3. Stop all services of "
+            "the cluster, run the command migrate once, and start them again."
+        )
+        assert "has schema version 2" in error_message(run(app, "list"))
+        assert run(app, "migrate").stderr == f"{nodes[0].database} has schema version 3.\n"
+        assert exported(app) == before
+        assert run(app, "check").stdout.count("\n") == 1
+    finally:
+        nodes.close()
+
+
+def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: Path) -> None:
+    require_rqlite()
+    text = page("docs/scaling.md")
+    # The ports of the page may be in use: 4001 becomes, for example, 23401.
+    for prefix in ("127.0.0.1:400", "127.0.0.1:410", "127.0.0.1:808", "--port 808"):
+        text = text.replace(prefix, prefix[:-3] + free_prefix(prefix[-3:]))
+    pairs = console_lines(text)
+    rqlite = f"export PATH=$PATH:{Path(RQLITED[-1]).parent}"
+    assert_outputs([(rqlite, ""), *pairs], checkout(tmp_path))
+    assert len(pairs) >= 15
+
+
+# They start many processes, and test the lock of a file.
+FILE_TESTS = "not concurrent_processes"
+
+
+def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
+    require_rqlite()
+    files = [f"tests/test_{name}.py" for name in ("search", "publish", "changes")]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-k", FILE_TESTS, *files],
+        cwd=ROOT,
+        env={**os.environ, "TEST_ON_RQLITE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-5000:]
+    assert " passed" in result.stdout

@@ -1,0 +1,175 @@
+"""The file of an rqlite node, simulated with SQLite: no reader goes back in time."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import document
+from conftest import create_catalog
+from flask.testing import FlaskClient
+
+from app import create_app
+from catalog.store.wal import remove_wal, shm_path, wal_path
+
+CLOCK = "/api/v1/widgets/acme/clock"
+# Nothing listens on port 1.
+NO_NODE = "http://127.0.0.1:1"
+
+# Ends without closing the connection, as a killed node does, so that the WAL stays as it is.
+INSTALLS = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA wal_autocheckpoint = 0")
+for _ in range(int(sys.argv[2])):
+    connection.execute("UPDATE widget SET download_count = download_count + 1")
+os._exit(0)
+"""
+
+
+def install(path: Path, count: int) -> None:
+    """Write installs into the WAL, in a process of their own like those of a node."""
+    subprocess.run([sys.executable, "-c", INSTALLS, str(path), str(count)], check=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a node, with one widget and no install."""
+    return create_catalog(tmp_path / "db.sqlite", document(downloadCount=0))
+
+
+@pytest.fixture
+def client(path: Path, tmp_path: Path) -> Iterator[FlaskClient]:
+    app = create_app({"DATABASE": path, "RQLITE": NO_NODE, "BUNDLES": str(tmp_path / "bundles")})
+    yield app.test_client()
+    app.extensions["database"].close()
+
+
+def count(client: FlaskClient) -> int:
+    response = client.get(CLOCK)
+    assert response.status_code == 200, response.text
+    return int(response.json["widget"]["downloadCount"])
+
+
+def replace_file(path: Path, snapshot: Path) -> None:
+    """Start again from a snapshot, as a node of rqlite 8 does."""
+    path.unlink()
+    remove_wal(path)
+    shutil.copyfile(snapshot, path)
+
+
+def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
+    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.store.node_file.CHECK_INTERVAL", 0)
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    assert count(client) == 3
+    replace_file(path, snapshot)
+    assert count(client) == 3
+    install(path, 2)
+    assert count(client) == 3
+    install(path, 2)
+    assert count(client) == 4
+
+
+def test_reads_go_on_while_the_file_is_missing(
+    client: FlaskClient, path: Path, tmp_path: Path
+) -> None:
+    assert count(client) == 0
+    path.rename(tmp_path / "moved")
+    assert count(client) == 0
+
+
+def test_a_thread_that_has_not_read_before_reads_the_replaced_file_too(
+    client: FlaskClient, path: Path, tmp_path: Path
+) -> None:
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    assert count(client) == 3
+    replace_file(path, snapshot)
+    counts: list[int] = []
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: counts.append(count(client)))
+        thread.start()
+        thread.join()
+    assert counts == [3, 3, 3]
+
+
+def test_after_ten_seconds_the_new_file_is_read_even_if_it_is_older(
+    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    assert count(client) == 3
+    replace_file(path, snapshot)
+    monkeypatch.setattr("catalog.store.node_file.REPLAY_TIMEOUT", 0)
+    assert count(client) == 0
+
+
+def test_a_replaced_wal_is_noticed_and_reads_fail_until_the_revision_is_reached(
+    client: FlaskClient, path: Path
+) -> None:
+    install(path, 3)
+    assert count(client) == 3
+    # A node of rqlite 9.2 or later may keep the file, and remove only the WAL and its index.
+    remove_wal(path)
+    install(path, 2)
+    response = client.get(CLOCK)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    install(path, 2)
+    assert count(client) == 4
+
+
+def test_the_file_and_its_wal_are_never_written_or_removed(client: FlaskClient, path: Path) -> None:
+    install(path, 3)
+    before = path.read_bytes(), wal_path(path).read_bytes()
+    assert count(client) == 3
+    client.application.extensions["database"].close()
+    assert (path.read_bytes(), wal_path(path).read_bytes()) == before
+    assert shm_path(path).exists()
+
+
+def test_a_file_of_another_schema_version_is_not_served_and_not_migrated(
+    client: FlaskClient, path: Path
+) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    assert client.get(CLOCK).status_code == 503
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "urls", ["node:4001", "http://", "http://user:secret@node/db", "ftp://user:secret@node"]
+)
+def test_an_invalid_node_is_an_error_that_does_not_show_the_password(urls: str) -> None:
+    with pytest.raises(ValueError, match="CATALOG_RQLITE must be http or https URLs") as error:
+        create_app({"RQLITE": urls, "BUNDLES": "bundles"})
+    assert "secret" not in str(error.value)
+
+
+def test_a_cluster_needs_a_directory_for_bundles() -> None:
+    with pytest.raises(ValueError, match="CATALOG_BUNDLES must be set with CATALOG_RQLITE"):
+        create_app({"RQLITE": NO_NODE})
+
+
+def test_a_file_that_was_away_for_a_moment_does_not_shorten_the_next_wait(
+    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    assert count(client) == 3
+    moved = path.rename(tmp_path / "moved")
+    assert count(client) == 3
+    moved.rename(path)
+    assert count(client) == 3
+    now = time.monotonic()
+    monkeypatch.setattr("catalog.store.node_file.time.monotonic", lambda: now + 60)
+    replace_file(path, snapshot)
+    assert count(client) == 3

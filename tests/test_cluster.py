@@ -133,7 +133,7 @@ def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path:
     first, *_ = apps.values()
     backup = tmp_path / "before.db"
     run(first, "backup", backup)
-    file_app = create_app({"DATABASE": backup})
+    file_app = create_app({"DATABASE": backup, "BUNDLES": first.config["BUNDLES"]})
     results = [run(app, "import", "--prune", changed).stderr for app in (first, file_app)]
     assert results[0] == results[1]
     assert "300 added" in results[0]

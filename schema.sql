@@ -200,7 +200,7 @@ CREATE INDEX listing_without_support ON listing (widget_id) WHERE support_id IS 
 -- versions of a widget, as intervals. A search with compatible=true decides once for each set. Widgets
 -- have many combinations of ranges but few unions: 142 among the 10,000 widgets of the benchmark.
 -- Triggers set listing.support_id to null when versions change, and Database.write() ends with one
--- statement that sets it. In a trigger, for each version, the union would take five times as long. While it
+-- statement that sets it: in a trigger, the union takes about five times as long. While it
 -- is null, search reads the versions.
 CREATE TABLE sdk_support (
     id        INTEGER PRIMARY KEY,

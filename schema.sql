@@ -180,17 +180,68 @@ CREATE TABLE listing (
     -- published_at of the latest version; empty if there is none, so that it sorts last.
     updated     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
-    folded_text TEXT    NOT NULL
+    folded_text TEXT    NOT NULL,
+    -- In sdk_support; null from a change of the versions to the end of the transaction.
+    support_id  INTEGER
 ) STRICT;
 
-CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
-CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
+-- The indexes cover official and support_id, so that a search skips other widgets in the index alone.
+CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official, support_id);
+CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official, support_id);
 -- The other orders that a search may have, in indexes that installs do not change.
-CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official);
-CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
-CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
+CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official, support_id);
+CREATE INDEX listing_created ON listing (created DESC, scope, name, official, support_id);
+CREATE INDEX listing_name ON listing (folded_name, scope, name, official, support_id);
 -- To count official widgets, in an index that installs do not change.
-CREATE INDEX listing_official ON listing (official);
+CREATE INDEX listing_official ON listing (official, support_id);
+CREATE INDEX listing_without_support ON listing (widget_id) WHERE support_id IS NULL;
+
+-- The distinct sets of SDKs that listed widgets run on: a set is the union of the ranges of all available
+-- versions of a widget, as intervals. A search with compatible=true decides once for each set. Widgets
+-- have many combinations of ranges but few unions: 142 among the 10,000 widgets of the benchmark.
+-- Triggers set listing.support_id to null when versions change, and Database.write() ends with one
+-- statement that sets it: in a trigger, the union takes about five times as long. While it
+-- is null, search reads the versions.
+CREATE TABLE sdk_support (
+    id        INTEGER PRIMARY KEY,
+    -- As in sdk_range.
+    intervals TEXT    NOT NULL UNIQUE,
+    -- The number of listed widgets with this set, so that no search counts them.
+    widgets   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sdk_support_interval (
+    support_id INTEGER NOT NULL,
+    low        TEXT    NOT NULL,
+    high       TEXT    NOT NULL,
+    PRIMARY KEY (support_id, low)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER support_added AFTER INSERT ON sdk_support BEGIN
+    INSERT INTO sdk_support_interval
+        SELECT new.id, json_extract(value, '$[0]'), json_extract(value, '$[1]')
+        FROM json_each(new.intervals);
+END;
+
+CREATE TRIGGER support_removed AFTER DELETE ON sdk_support BEGIN
+    DELETE FROM sdk_support_interval WHERE support_id = old.id;
+END;
+
+CREATE TRIGGER support_listing_added AFTER INSERT ON listing WHEN new.support_id IS NOT NULL BEGIN
+    UPDATE sdk_support SET widgets = widgets + 1 WHERE id = new.support_id;
+END;
+
+CREATE TRIGGER support_listing_removed AFTER DELETE ON listing WHEN old.support_id IS NOT NULL BEGIN
+    UPDATE sdk_support SET widgets = widgets - 1 WHERE id = old.support_id;
+    DELETE FROM sdk_support WHERE id = old.support_id AND widgets = 0;
+END;
+
+CREATE TRIGGER support_listing_changed AFTER UPDATE OF support_id ON listing
+WHEN old.support_id IS NOT new.support_id BEGIN
+    UPDATE sdk_support SET widgets = widgets + 1 WHERE id = new.support_id;
+    UPDATE sdk_support SET widgets = widgets - 1 WHERE id = old.support_id;
+    DELETE FROM sdk_support WHERE id = old.support_id AND widgets = 0;
+END;
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
@@ -233,13 +284,44 @@ SELECT widget.id AS widget_id,
     ) AS sdk_range_id
 FROM widget WHERE widget.listed;
 
--- The value that listing.updated must have.
-CREATE VIEW latest_release AS
-SELECT id AS widget_id, coalesce((
-    SELECT published_at FROM version WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-), '') AS updated
-FROM widget;
+-- The rows that listing must have, without support_id.
+CREATE VIEW rendered_listing AS
+SELECT id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
+    coalesce(download_count, -1) AS downloads, created_at AS created,
+    coalesce((
+        SELECT published_at FROM version WHERE widget_id = widget.id AND yanked = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    ), '') AS updated,
+    folded_name, folded_text
+FROM widget WHERE listed;
+
+-- The intervals that support_id must have. The intervals of all ranges are merged where they overlap or
+-- touch: one that begins after the end of all before it remains.
+CREATE VIEW rendered_support AS
+SELECT id AS widget_id, (
+    SELECT json_group_array(json_array(low, high)) FROM (
+        SELECT min(low) AS low, max(high) AS high FROM (
+            SELECT low, high, sum(is_first) OVER (ORDER BY low, high ROWS UNBOUNDED PRECEDING) AS number
+            FROM (
+                SELECT low, high, coalesce(low > max(high) OVER (
+                    ORDER BY low, high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ), 1) AS is_first
+                FROM sdk_interval WHERE range_id IN (
+                    SELECT sdk_range.id FROM version CROSS JOIN sdk_range ON range = sdk_version
+                    WHERE widget_id = widget.id AND yanked = 0
+                )
+            )
+        )
+        GROUP BY number ORDER BY number
+    )
+) AS intervals
+FROM widget WHERE listed;
+
+CREATE TRIGGER support_rendered INSTEAD OF INSERT ON rendered_support BEGIN
+    INSERT INTO sdk_support (intervals, widgets) VALUES (new.intervals, 0) ON CONFLICT DO NOTHING;
+    UPDATE listing SET support_id = (SELECT id FROM sdk_support WHERE intervals = new.intervals)
+        WHERE widget_id = new.widget_id;
+END;
 
 CREATE TRIGGER summary_widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
@@ -256,7 +338,7 @@ ON widget BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
 END;
 
--- Only for the latest version. Versions are imported newest first, so a widget is rendered once.
+-- Only for the latest version.
 CREATE TRIGGER summary_version_added AFTER INSERT ON version
 WHEN new.id = (
     SELECT id FROM version WHERE widget_id = new.widget_id AND yanked = 0
@@ -266,15 +348,12 @@ WHEN new.id = (
     SET latest = (SELECT entry FROM version_entry WHERE id = new.id),
         sdk_range_id = (SELECT id FROM sdk_range WHERE range = new.sdk_version)
     WHERE widget_id = new.widget_id;
-    UPDATE listing SET updated = new.published_at WHERE widget_id = new.widget_id;
 END;
 
 CREATE TRIGGER summary_version_removed AFTER DELETE ON version BEGIN
     UPDATE summary SET latest = rendered.latest, sdk_range_id = rendered.sdk_range_id
     FROM rendered_summary AS rendered
     WHERE summary.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
-    UPDATE listing SET updated = latest_release.updated FROM latest_release
-    WHERE listing.widget_id = old.widget_id AND latest_release.widget_id = old.widget_id;
 END;
 
 CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
@@ -284,18 +363,28 @@ CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
         AND rendered.widget_id = summary.widget_id;
 END;
 
+CREATE TRIGGER listing_version_added AFTER INSERT ON version WHEN new.yanked = 0 BEGIN
+    UPDATE listing SET updated = max(updated, new.published_at), support_id = NULL
+        WHERE widget_id = new.widget_id;
+END;
+
+CREATE TRIGGER listing_version_removed AFTER DELETE ON version WHEN old.yanked = 0 BEGIN
+    UPDATE listing SET updated = rendered.updated, support_id = NULL FROM rendered_listing AS rendered
+    WHERE listing.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
+END;
+
 -- A separate trigger, because most changes of a version do not change the order of widgets.
-CREATE TRIGGER listing_version_changed AFTER UPDATE OF widget_id, published_at, yanked ON version BEGIN
-    UPDATE listing SET updated = latest_release.updated FROM latest_release
+CREATE TRIGGER listing_version_changed AFTER UPDATE OF widget_id, published_at, yanked, sdk_version ON version
+WHEN (old.widget_id, old.published_at, old.yanked, old.sdk_version)
+    IS NOT (new.widget_id, new.published_at, new.yanked, new.sdk_version)
+BEGIN
+    UPDATE listing SET updated = rendered.updated, support_id = NULL FROM rendered_listing AS rendered
     WHERE listing.widget_id IN (old.widget_id, new.widget_id)
-        AND latest_release.widget_id = listing.widget_id;
+        AND rendered.widget_id = listing.widget_id;
 END;
 
 CREATE TRIGGER widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
-    INSERT INTO listing VALUES (
-        new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-        new.created_at, '', new.folded_name, new.folded_text
-    );
+    INSERT INTO listing SELECT *, NULL FROM rendered_listing WHERE widget_id = new.id;
     INSERT INTO listing_text (rowid, folded_text) VALUES (new.id, new.folded_text);
 END;
 
@@ -307,14 +396,14 @@ END;
 CREATE TRIGGER widget_changed AFTER UPDATE OF
     id, scope, name, is_official, created_at, listed, folded_name, folded_text
 ON widget BEGIN
-    DELETE FROM listing WHERE widget_id = old.id;
+    DELETE FROM listing WHERE widget_id = old.id AND (new.id <> old.id OR NOT new.listed);
     INSERT INTO listing_text (listing_text, rowid, folded_text)
         SELECT 'delete', old.id, old.folded_text WHERE old.listed;
-    INSERT INTO listing
-        SELECT new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-               new.created_at, (SELECT updated FROM latest_release WHERE widget_id = new.id),
-               new.folded_name, new.folded_text
-        WHERE new.listed;
+    INSERT INTO listing SELECT *, NULL FROM rendered_listing WHERE widget_id = new.id
+        ON CONFLICT DO UPDATE SET
+            scope = excluded.scope, name = excluded.name, official = excluded.official,
+            created = excluded.created, folded_name = excluded.folded_name,
+            folded_text = excluded.folded_text;
     INSERT INTO listing_text (rowid, folded_text)
         SELECT new.id, new.folded_text WHERE new.listed;
 END;

@@ -35,6 +35,7 @@ from catalog.files.jsonl import read_catalog
 from catalog.store import bundle_writes, writes
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
+from catalog.store.schema import SET_SUPPORTS
 from catalog.store.sqlite import Statement, connect, execute_all
 
 # Playwright is installed only on machines with Chromium.
@@ -84,7 +85,7 @@ def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
     with closing(connect(path, "mode=rw")) as connection:
         connection.execute("BEGIN")
         content = writes.put_documents(map(check_document, documents))
-        execute_all(connection, [history, *content], "COMMIT")
+        execute_all(connection, [history, *content, SET_SUPPORTS], "COMMIT")
     return path
 
 

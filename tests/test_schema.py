@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 
 from catalog.store import writes
-from catalog.store.schema import APPLICATION_ID, SCHEMA_VERSION
+from catalog.store.schema import APPLICATION_ID, SCHEMA_VERSION, SET_SUPPORTS
 
 TIMESTAMP = "2025-01-02T03:04:05.000Z"
 WIDGET = {
@@ -190,9 +190,30 @@ FROM widget WHERE listed ORDER BY id
 """
 
 
+WRONG_SUPPORTS = """
+SELECT widget_id FROM listing JOIN rendered_support USING (widget_id)
+JOIN sdk_support ON sdk_support.id = support_id
+WHERE sdk_support.intervals <> rendered_support.intervals
+"""
+COUNTED_SUPPORTS = "SELECT id, widgets FROM sdk_support ORDER BY id"
+EXPECTED_SUPPORTS = """
+SELECT support_id, count(*) FROM listing WHERE support_id IS NOT NULL GROUP BY support_id
+"""
+
+
+def check_supports(catalog: sqlite3.Connection) -> None:
+    assert catalog.execute(WRONG_SUPPORTS).fetchall() == []
+    counted = catalog.execute(COUNTED_SUPPORTS).fetchall()
+    assert counted == catalog.execute(EXPECTED_SUPPORTS).fetchall()
+
+
 def check_listing(catalog: sqlite3.Connection) -> None:
-    listing = catalog.execute("SELECT * FROM listing ORDER BY widget_id").fetchall()
-    assert listing == catalog.execute(EXPECTED_LISTING).fetchall()
+    check_supports(catalog)
+    catalog.execute(*SET_SUPPORTS)
+    check_supports(catalog)
+    rows = catalog.execute("SELECT * FROM listing ORDER BY widget_id").fetchall()
+    assert all(row[-1] for row in rows)
+    assert [row[:-1] for row in rows] == catalog.execute(EXPECTED_LISTING).fetchall()
     summaries = catalog.execute("SELECT * FROM summary ORDER BY widget_id").fetchall()
     assert summaries == catalog.execute("SELECT * FROM rendered_summary").fetchall()
     # Raises if the index differs from the listed texts.
@@ -231,6 +252,7 @@ CHANGES = {
     "version changed": "UPDATE version SET license = 'MIT'",
     "version of another widget": "UPDATE version SET widget_id = 3",
     "version yanked": "UPDATE version SET yanked = 1",
+    "version of another range": "UPDATE version SET sdk_version = '^2.0.0'",
     "version published later": "UPDATE version SET published_at = '2026-01-01T00:00:00.000Z'",
     "older version": "INSERT INTO version SELECT NULL, 1, '0.9.0', 'j', bundle_url, bundle_size, "
     "sha256_hash, '2024-01-01T00:00:00.000Z', 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 2, 2, "
@@ -249,6 +271,7 @@ def test_triggers_update_the_tables_of_search(catalog: sqlite3.Connection, chang
     insert(catalog, "widget", {**WIDGET, "name": "hidden", **hidden})
     nulls = {"is_official": None, "download_count": None, "folded_text": "天気予報"}
     insert(catalog, "widget", {**WIDGET, "name": "weather", **nulls})
+    insert(catalog, "sdk_range", {"range": "^2.0.0", "intervals": '[["r2", "r3"]]'})
     check_listing(catalog)
     catalog.executescript(change)
     check_listing(catalog)

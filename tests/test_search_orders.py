@@ -240,3 +240,13 @@ def test_count_of_an_install_is_shown_in_every_order(client_with: ClientWith, so
     ]
     counts = {each["name"]: each["downloadCount"] for each in after["widgets"]}
     assert counts["two"] == 1
+
+
+def test_compatible_before_the_sdks_of_a_widget_are_known(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document("a/a", version()), document("a/b", version(sdkVersion="^2.0.0")))
+    # One statement that another program could run, without those of Database.write().
+    app.extensions["database"].write([("UPDATE listing SET support_id = NULL", {})])
+    client = app.test_client()
+    for filters in ({}, {"scope": "a"}, {"q": "a"}):
+        body = search(client, compatSdk="1.0.0", compatible="true", **filters)
+        assert (body["total"], [each["name"] for each in body["widgets"]]) == (1, ["a"])

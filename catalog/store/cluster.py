@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from catalog.store.database import Database
+from catalog.store.database import Database, is_single
 from catalog.store.migrations import rebuild_tables
 from catalog.store.node_file import READ_ONLY, NodePool
 from catalog.store.rqlite_http import (
@@ -31,7 +31,7 @@ from catalog.store.rqlite_http import (
     OutcomeUnknownError,
     Revision,
 )
-from catalog.store.schema import SCHEMA_VERSION, check_schema, schema_statements
+from catalog.store.schema import SCHEMA_VERSION, SET_SUPPORTS, check_schema, schema_statements
 from catalog.store.sqlite import (
     DatabaseError,
     ReplicaBehindError,
@@ -107,7 +107,8 @@ class Cluster(Database):
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
         counts: list[int] = []
         revision = None
-        for part in in_parts(statements):
+        has_supports = not is_single(statements)
+        for part in in_parts(chain(statements, [SET_SUPPORTS] if has_supports else [])):
             try:
                 part_counts, revision = self._retry(timeout, partial(self.nodes.execute, part))
             except DatabaseError as error:
@@ -121,7 +122,7 @@ class Cluster(Database):
             if not self.on_wait:
                 timeout = min(timeout, deadline - time.monotonic())
             self._is_behind = not self._wait_for(revision, timeout)
-        return counts
+        return counts[:-1] if has_supports else counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""

@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TypeGuard
 
@@ -17,7 +18,7 @@ from catalog.atomic_files import atomic_replace
 from catalog.store.catalog_file import missing_permission
 from catalog.store.connection_pool import ConnectionPool
 from catalog.store.deadlines import Deadline
-from catalog.store.schema import schema_statements
+from catalog.store.schema import SET_SUPPORTS, schema_statements
 from catalog.store.sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
@@ -39,6 +40,9 @@ from catalog.text import path_text
 STALLED_BUSY_TIMEOUT_MS = 5
 # A command waits a second before it calls on_wait, and then this long.
 COMMAND_BUSY_TIMEOUT_MS = 60_000
+# The page cache of a command. With SQLite's default of 2 MB, a large import writes and reads the
+# same pages of its indexes again and again, and takes longer for each widget as the file grows.
+COMMAND_CACHE_KIB = 128_000
 
 
 class Database:
@@ -150,7 +154,7 @@ class Database:
                     counts = [connection.execute(*statements[0]).rowcount]
                 else:
                     begin_write(connection, self.on_wait)
-                    counts = execute_all(connection, statements, end)
+                    *counts, _ = execute_all(connection, chain(statements, [SET_SUPPORTS]), end)
             except sqlite3.DatabaseError as error:
                 if is_busy(error):
                     self._is_stalled = True
@@ -206,7 +210,8 @@ class Database:
         try:
             with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                execute_all(connection, [*schema_statements(), *statements], "COMMIT")
+                added = [*schema_statements(), *statements, SET_SUPPORTS]
+                execute_all(connection, added, "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.path)
         except OSError as error:
@@ -246,6 +251,9 @@ def is_single(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
 def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
     """Begin a transaction that writes; with on_wait, call it if that takes over a second."""
     if on_wait:
+        connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
+        # Every statement saves the pages that it changes, in a temporary file unless in memory.
+        connection.execute("PRAGMA temp_store = MEMORY")
         set_busy_timeout(connection, 1000)
         try:
             connection.execute("BEGIN IMMEDIATE")

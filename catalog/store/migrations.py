@@ -6,7 +6,12 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from catalog.store.schema import SCHEMA_VERSION, schema_statements, schema_version
+from catalog.store.schema import (
+    SCHEMA_VERSION,
+    SET_SUPPORTS,
+    schema_statements,
+    schema_version,
+)
 from catalog.store.sqlite import Connection, DatabaseError, connect, copy_to_file
 from catalog.store.writes import add_ranges
 
@@ -75,6 +80,7 @@ def rebuild_tables(connection: sqlite3.Connection) -> None:
         columns = ", ".join(_columns(connection, f"old_{table}") & _columns(connection, table))
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM old_{table}")
         connection.execute(COPY_SEQUENCE, {"table": table})
+    connection.execute(*SET_SUPPORTS)
     for table in reversed(copied):
         connection.execute(f"DROP TABLE old_{table}")
     set_new_revision(connection)

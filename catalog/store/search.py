@@ -12,15 +12,13 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from catalog.store.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
+from catalog.store.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY, VERSION_ADMITS
 from catalog.store.sdk_intervals import sdk_key
 from catalog.store.search_params import SearchQuery
 from catalog.store.sqlite import Connection
 
 # The index reads one more list for each trigram, and this many leave few candidates.
 MAX_TRIGRAMS = 12
-# Connection.totals has at most so many entries.
-MAX_TOTALS = 1000
 
 
 class PageRevision(NamedTuple):
@@ -31,6 +29,15 @@ class PageRevision(NamedTuple):
     # The page stays valid while only widgets with fewer downloads than this are installed.
     least_downloads: int
 
+
+# The sets of SDKs that have this SDK. The list is read once for each statement.
+SUPPORTS = "SELECT support_id FROM sdk_support_interval WHERE low <= :sdk AND :sdk < high"
+HAS_COMPATIBLE_VERSION = f"""EXISTS (
+    SELECT 1 FROM version
+    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND {VERSION_ADMITS})"""
+IS_COMPATIBLE = f"""
+iif(support_id IS NULL, {HAS_COMPATIBLE_VERSION}, support_id IN ({SUPPORTS}))
+"""
 
 # Without words, the page is read from an index that is in the order of the results.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
@@ -43,12 +50,12 @@ page AS (
 {render_page}"""
 
 COUNT = "SELECT count(*) AS total FROM listing WHERE {conditions}"
-# Counting compatible widgets looks at the versions of each: 11 ms at 10,000 widgets. So the total
-# is counted once for each revision.
-COUNT_COMPATIBLE = """
-SELECT CASE WHEN content = :known_content THEN :known_total
-    ELSE (SELECT count(*) FROM listing WHERE {conditions}) END AS total
-FROM revision
+# Without other filters, the widgets of each set are counted already.
+COUNT_COMPATIBLE = f"""
+SELECT coalesce(sum(widgets), 0) + (
+    SELECT count(*) FROM listing INDEXED BY listing_without_support
+    WHERE support_id IS NULL AND {HAS_COMPATIBLE_VERSION}) AS total
+FROM sdk_support WHERE id IN ({SUPPORTS})
 """
 
 # The order of results without words, or by request. An empty date is before all others.
@@ -111,13 +118,6 @@ LATEST_COMPATIBLE = f"""
     ELSE coalesce({LATEST_COMPATIBLE_ENTRY.format(widget_id="summary.widget_id")}, 'null') END
 """
 
-# The list of ranges is read once for each statement.
-IS_COMPATIBLE = f"""
-EXISTS (SELECT 1 FROM version
-        WHERE version.widget_id = listing.widget_id AND yanked = 0 AND sdk_version IN (
-            SELECT range FROM sdk_range WHERE {ADMITS.format(range_id="sdk_range.id")}))
-"""
-
 HAS_NAME = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
 
 
@@ -126,13 +126,7 @@ def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevisi
     template = UNRANKED_PAGE
     if query.q and query.name is None:
         template = SORTED_PAGE if query.sort else RANKED_PAGE
-    filters = (query.compat_sdk, query.scope, query.official)
-    content, total = connection.totals.get(filters, (None, None))
-    row = _fetch_row(connection, template, query, known_content=content, known_total=total)
-    if query.compatible and template is UNRANKED_PAGE and query.name is None:
-        if len(connection.totals) >= MAX_TOTALS:
-            connection.totals.clear()
-        connection.totals[filters] = row["content"], row["total"]
+    row = _fetch_row(connection, template, query)
     revision = PageRevision(row["content"], row["downloads"], _least_downloads(query, row))
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
@@ -227,7 +221,7 @@ def _build_statement(
     in_order = [f"+{official}"] if has_official else []
     index_conditions = [*matches, *in_scope, *in_order, *compatible_only]
     joined_conditions = " AND ".join(conditions) or "true"
-    count = COUNT_COMPATIBLE if compatible else COUNT
+    count = COUNT_COMPATIBLE if conditions == [IS_COMPATIBLE] else COUNT
     return template.format(
         candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
         conditions=joined_conditions,

@@ -110,9 +110,6 @@ class Connection(sqlite3.Connection):
         self._number = next(self._numbers)
         # Held by its thread while it is used. Another thread needs the lock to close it.
         self.lock = Lock()
-        # Totals of searches that take long to count, with the revision that each belongs to; see
-        # search.py. All connections to the same opened file share it.
-        self.totals: dict[object, tuple[int, int]] = {}
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""

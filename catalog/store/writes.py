@@ -10,33 +10,40 @@ from catalog.store.sdk_intervals import sdk_intervals
 from catalog.store.sqlite import Statement
 from catalog.text import fold
 
-ADD_WIDGET = """
+_ADD_WIDGET = """
 INSERT INTO widget (
     scope, name, display_name, description, icon, is_official, download_count,
     created_at, listed, folded_name, folded_text
 ) VALUES (
     :scope, :name, :display_name, :description, :icon, :is_official, :download_count,
-    coalesce(:created_at, :default_created_at), coalesce(:listed, 1), :folded_name, :folded_text
+    coalesce(:created_at, :default_created_at), {listed}, :folded_name, :folded_text
 )
 """
+ADD_WIDGET = _ADD_WIDGET.format(listed="coalesce(:listed, 1)")
 
 # If the document has no downloadCount, createdAt or listed, the stored value stays: an import must
-# not reset a count or list a widget that was unlisted. An unchanged row is not written.
-PUT_WIDGET = f"""{ADD_WIDGET}
+# not reset a count or list a widget that was unlisted. An unchanged row is not written. If the
+# document has listed, PUT_LISTED sets it, after the versions: while the widget is unlisted, they
+# cost no triggers.
+PUT_WIDGET = f"""{_ADD_WIDGET.format(listed=":listed IS NULL")}
 ON CONFLICT (scope, name) DO UPDATE SET
     display_name = :display_name, description = :description, icon = :icon,
     is_official = :is_official,
     download_count = iif(:has_download_count, :download_count, download_count),
-    created_at = coalesce(:created_at, created_at), listed = coalesce(:listed, listed),
+    created_at = coalesce(:created_at, created_at),
     folded_name = :folded_name, folded_text = :folded_text
 WHERE (
-    display_name, description, icon, is_official, download_count, created_at, listed,
+    display_name, description, icon, is_official, download_count, created_at,
     folded_name, folded_text
 ) IS NOT (
     :display_name, :description, :icon, :is_official,
     iif(:has_download_count, :download_count, download_count),
-    coalesce(:created_at, created_at), coalesce(:listed, listed), :folded_name, :folded_text
+    coalesce(:created_at, created_at), :folded_name, :folded_text
 )
+"""
+
+PUT_LISTED = """
+UPDATE widget SET listed = :listed WHERE scope = :scope AND name = :name AND listed <> :listed
 """
 
 _ADD_VERSION = """
@@ -112,10 +119,12 @@ def put_documents(documents: Iterable[Document]) -> list[Statement]:
 
 def put_document(document: Document) -> list[Statement]:
     """Add or update one widget and its versions."""
+    widget = widget_row(document)
     return [
         add_ranges(version["sdk_version"] for version in document.versions),
-        (PUT_WIDGET, widget_row(document)),
+        (PUT_WIDGET, widget),
         *((PUT_VERSION, row) for row in version_rows(document)),
+        *([(PUT_LISTED, widget)] if widget["listed"] is not None else []),
     ]
 
 

@@ -135,7 +135,7 @@ def test_old_file_is_copied_for_its_owner_only(old: Path) -> None:
 
 
 def test_rolled_back_file_is_as_before_and_can_be_migrated_again(
-    old: Path, demo_database: Path
+    old: Path, imported_demo: Path
 ) -> None:
     before = version(old)
     with closing(sqlite3.connect(old)) as connection:
@@ -147,7 +147,7 @@ def test_rolled_back_file_is_as_before_and_can_be_migrated_again(
     old.with_name(f"catalog.db.schema-{before}").replace(copy)
     with closing(sqlite3.connect(copy)) as connection:
         assert list(connection.iterdump()) == content
-    assert responses(copy) == responses(demo_database)
+    assert responses(copy) == responses(imported_demo)
 
 
 def test_service_logs_that_it_migrated_an_old_file(old: Path) -> None:

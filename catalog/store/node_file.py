@@ -53,7 +53,7 @@ class NodeFile(CatalogFile):
     def open_shared(self) -> Connection:
         """Open the connection for threads that have none when none can be opened any more."""
         self.shared = connect(self._path, READ_ONLY, self._busy_timeout_ms)
-        self.shared.generation, self.shared.totals = self.generation, self.totals
+        self.shared.generation = self.generation
         self.shared.is_shared = True
         return self.shared
 

@@ -39,6 +39,10 @@ from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
+from catalog.web.static_files import static_files
+
+API = (v1, registry, operations, internal)
+WEB = (pages, static_files, docs, feed)
 
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
@@ -129,7 +133,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
-    for blueprint in (v1, registry, operations, internal, pages, docs, feed, commands):
+    for blueprint in (*API, *WEB, commands):
         app.register_blueprint(blueprint)
     app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_response)

@@ -36,6 +36,7 @@ from catalog.settings import (
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
@@ -127,6 +128,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    app.extensions["page_etags"] = PageEtags()
     app.extensions["database"] = database = Database(
         app.config["DATABASE"], create_command=f"{program} init"
     )

@@ -41,9 +41,10 @@ from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
 from catalog.web.static_files import static_files
+from catalog.web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, static_files, docs, feed)
+WEB = (pages, updates_page, static_files, docs, feed)
 
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {

@@ -38,9 +38,17 @@ from catalog.settings import (
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from catalog.web.badge import badge
+from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
+from catalog.web.sitemap import sitemap
+from catalog.web.static_files import static_files
+from catalog.web.updates_page import updates_page
+
+API = (v1, registry, operations, internal)
+WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
@@ -129,11 +137,12 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    app.extensions["page_etags"] = PageEtags()
     app.extensions["database"] = database = open_database(app.config, program)
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
-    for blueprint in (v1, registry, operations, internal, pages, docs, feed, commands):
+    for blueprint in (*API, *WEB, commands):
         app.register_blueprint(blueprint)
     app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_response)

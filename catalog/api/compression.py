@@ -1,19 +1,18 @@
-"""Content-Encoding gzip: which requests get it, compressed bodies, and their ETags.
+"""Content-Encoding gzip: which responses get it, and compressed bodies.
 
 Each encoding of a body is a representation with a strong ETag of its own: "abc" and "abc-gzip".
 Every response with a compressible type varies by Accept-Encoding, whatever its size. The responses
 of response_cache.py are compressed there, once; all others here, each time, in a worker.
 """
 
-import re
 import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 
 from flask import Response, request
-from werkzeug.datastructures import ETags
 
 from catalog import V1_PREFIX
+from catalog.routing import find_known_etag, gzip_etag, prefers_gzip
 
 # A smaller body fits into one packet, compressed or not.
 MIN_LENGTH = 1000  # bytes
@@ -30,54 +29,12 @@ GZIP = {"Content-Encoding": "gzip"}
 COMPRESSIBLE_TYPES = {
     "application/atom+xml",
     "application/json",
+    "application/xml",
     "image/svg+xml",
     "text/css",
     "text/html",
     "text/javascript",
 }
-
-
-# A longer Accept-Encoding is ignored: parsing it would take time, and caching it memory.
-MAX_HEADER_LENGTH = 1000  # characters
-# The weight of an encoding, from 0 to 1 with three decimal places (RFC 9110, 12.4.2).
-WEIGHT = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGNORECASE)
-
-
-# Clients send few different headers.
-@lru_cache(maxsize=16)
-def prefers_gzip(accept_encoding: str) -> bool:
-    """Return whether a client with this Accept-Encoding gets gzip, if there is a choice.
-
-    Werkzeug's parser would block the I/O thread: 12 µs for a usual header, 9 ms for one of 10 kB.
-    """
-    if len(accept_encoding) > MAX_HEADER_LENGTH:
-        return False
-    qualities: dict[str, float] = {}
-    for item in accept_encoding.split(","):
-        encoding, semicolon, weight = item.partition(";")
-        match = WEIGHT.fullmatch(weight)
-        if match or not semicolon:
-            name = encoding.strip(" \t").lower().removeprefix("x-")
-            quality = float(match[1]) if match else 1.0
-            qualities[name] = max(quality, qualities.get(name, 0.0))
-    any_other = qualities.get("*", 0.0)
-    gzip = qualities.get("gzip", any_other)
-    return gzip > 0 and gzip >= qualities.get("identity", any_other)
-
-
-def gzip_etag(etag: str) -> str:
-    """Return the ETag of the compressed form of a body with this ETag."""
-    return f"{etag}-gzip"
-
-
-def find_known_etag(known: ETags, etag: str, with_gzip: bool) -> str | None:
-    """Return the ETag of a representation that the client has and accepts; None if it has none.
-
-    A client that accepts gzip may have the other one, from a response that was not compressed.
-    """
-    if with_gzip and known.contains_weak(gzip_etag(etag)):
-        return gzip_etag(etag)
-    return etag if known.contains_weak(etag) else None
 
 
 def compress(pieces: Iterable[bytes], level: int) -> bytes:
@@ -125,7 +82,7 @@ def encode_response(response: Response) -> None:
             response.status_code = 304
         response.set_etag(known_etag or gzip_etag(etag))
     if response.status_code == 200:
-        compress_body(response, is_file=etag is not None)
+        compress_body(response, is_file=etag is not None and response.mimetype != "text/html")
 
 
 def compress_body(response: Response, is_file: bool) -> None:

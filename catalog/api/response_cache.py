@@ -48,11 +48,8 @@ from catalog.api.compression import (
     SMALL_LEVEL,
     VARY,
     compress,
-    find_known_etag,
-    gzip_etag,
-    prefers_gzip,
 )
-from catalog.routing import public_url
+from catalog.routing import find_known_etag, gzip_etag, prefers_gzip, public_url
 from catalog.store.database import Database
 from catalog.store.json_sql import HELD_BUNDLE_URL, with_bundle_urls
 from catalog.store.sqlite import Connection

@@ -15,7 +15,9 @@ from catalog.routing import public_url
 from catalog.store.database import Database
 from catalog.store.detail import LATEST
 from catalog.store.sqlite import Connection, DatabaseError
+from catalog.store.updates import parse_updates
 from catalog.web import openapi
+from catalog.web.caching import page_response
 from catalog.web.openapi import Operation
 from catalog.web.queries import load_results, load_updates, load_widget
 
@@ -45,14 +47,17 @@ def openapi_json() -> Response:
 
 
 @docs.get("/docs")
-def reference() -> str:
+def reference() -> Response:
+    database: Database = current_app.extensions["database"]
     try:
-        database: Database = current_app.extensions["database"]
-        catalog_examples = load_examples(database.reader())
+        return page_response(lambda: render_reference(load_examples(database.reader())))
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database: show the examples of openapi.json.
         current_app.logger.error("The database cannot be read: %s", error)
-        catalog_examples = None
+        return Response(render_reference(None), mimetype="text/html")
+
+
+def render_reference(catalog_examples: "CatalogExamples | None") -> str:
     return render_template(
         "docs.html",
         info=openapi.DESCRIPTION["info"],
@@ -133,7 +138,8 @@ def _example_updates(connection: Connection, detail: Json, sdk: str) -> tuple[di
     path = "{scope}/{name}".format(**detail["widget"])
     numbers = [str(entry["version"]) for entry in detail["versions"]] or ["1.0.0"]
     installed = f"{path}@{numbers[-1]}"
-    response = load_updates(connection, sdk, installed, public_url())
+    query = parse_updates(sdk, [installed])
+    response = load_updates(connection, query, public_url())
     return {"compatSdk": sdk, "installed": installed}, response
 
 

@@ -1,12 +1,11 @@
 """The web pages: browse the catalog, show one widget. They work without JavaScript."""
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
 from markupsafe import Markup
 
+from catalog import __version__
 from catalog.documents import Json
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
 from catalog.store.database import Database
@@ -15,19 +14,19 @@ from catalog.store.search_params import ParameterError, parse_search
 from catalog.store.sqlite import Connection
 from catalog.text import quoted, shorten
 from catalog.web import formatting
+from catalog.web.caching import page_response
+from catalog.web.forms import SDK_ERROR
 from catalog.web.icons import icon_svg
+from catalog.web.not_found import suggest_for_path
 from catalog.web.queries import load_results, load_scopes, load_widget, load_widgets_named
+from catalog.web.static_files import SCRIPT_HASHES
+from catalog.web.urls import absolute_url, canonical_url
 
 # Fills rows of two, three and four cards.
 PAGE_SIZE = 24
 # The options of the scope filter. Each widget's page links to its scope.
 MAX_SCOPES = 200
 FORM_FIELDS = ("q", "scope", "official", "compatSdk", "page")
-
-SCRIPT_HASHES = {
-    path.name: formatting.sri_hash(hashlib.sha256(path.read_bytes()).hexdigest())
-    for path in (Path(__file__).parent / "static").glob("*.js")
-}
 
 # Pages load only our own files, run no inline script or style, and cannot be framed. Scripts are
 # allowed by hash, not by 'self': held bundles have the same origin but must not run in a page.
@@ -40,16 +39,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-# The API's message is about URL encoding, which the browser does for a form.
-SDK_ERROR = "An SDK version is three numbers without a v, such as 1.4.0."
-
-pages = Blueprint(
-    "pages",
-    __name__,
-    template_folder="templates",
-    static_folder="static",
-    static_url_path="/static",
-)
+pages = Blueprint("pages", __name__, template_folder="templates")
 for template_filter in (
     formatting.format_number,
     formatting.format_short_number,
@@ -66,10 +56,10 @@ for template_filter in (
     pages.add_app_template_filter(template_filter)
 
 
-@pages.app_template_filter()
-def script_integrity(name: str) -> str:
-    """Return the integrity attribute of one of our scripts, with the hash in the policy."""
-    return SCRIPT_HASHES[name]
+@pages.app_context_processor
+def template_globals() -> dict[str, Any]:
+    """Return what every template may use."""
+    return {"absolute_url": absolute_url, "canonical_url": canonical_url, "release": __version__}
 
 
 @pages.app_template_filter()
@@ -81,7 +71,11 @@ def icon(widget: Json) -> Markup:
 
 
 @pages.get("/")
-def browse() -> tuple[str, int]:
+def browse() -> Response:
+    return page_response(render_browse)
+
+
+def render_browse() -> tuple[str, int]:
     form = {name: request.args.get(name, "") for name in FORM_FIELDS}
     # Copied text often ends with a space.
     form["compatSdk"] = form["compatSdk"].strip()
@@ -140,7 +134,11 @@ def page_links(query: dict[str, str], results: Json) -> list[tuple[int, str] | N
 
 
 @pages.get("/widgets/<scope>/<name>")
-def widget(scope: str, name: str) -> tuple[str, int]:
+def widget(scope: str, name: str) -> Response:
+    return page_response(lambda: render_widget(scope, name))
+
+
+def render_widget(scope: str, name: str) -> tuple[str, int]:
     detail = load_widget(reader(), scope, name, public_url())
     if detail is None:
         abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
@@ -169,8 +167,9 @@ def widget(scope: str, name: str) -> tuple[str, int]:
 
 
 def error_page(status: int, message: str) -> str:
-    """Return the page for an error; it does not read the database."""
-    return render_template("error.html", status=status, message=message)
+    """Return the page for an error; only that for 404 reads the database, for suggestions."""
+    suggestions = suggest_for_path(request.path) if status == 404 else None
+    return render_template("error.html", status=status, message=message, suggestions=suggestions)
 
 
 def unmatched_page() -> Response:

@@ -1,0 +1,56 @@
+"""/static/: our own style sheet, scripts and icon, and their addresses with a hash of the content.
+
+Pages use /static/catalog.<hash>.css, which browsers cache for a year and never revalidate. At
+/static/catalog.css the same file is revalidated each time.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+from flask import Blueprint, Response, send_from_directory, url_for
+
+from catalog.web.formatting import sri_hash
+
+FOLDER = Path(__file__).parent / "static"
+SHA256_HASHES = {
+    path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in FOLDER.iterdir()
+}
+HASH_LENGTH = 16  # characters
+# The name, its hash and its extension.
+HASHED_NAME = re.compile(rf"([^.]+)\.([0-9a-f]{{{HASH_LENGTH}}})(\.[a-z]+)")
+IMMUTABLE = "max-age=31536000, immutable"
+SCRIPT_HASHES = {
+    name: sri_hash(digest) for name, digest in SHA256_HASHES.items() if name.endswith(".js")
+}
+
+static_files = Blueprint("static_files", __name__)
+
+
+@static_files.get("/static/<path:filename>")
+def static_file(filename: str) -> Response:
+    match = HASHED_NAME.fullmatch(filename)
+    plain_name = f"{match[1]}{match[3]}" if match else filename
+    response = send_from_directory(FOLDER, plain_name)
+    # With another hash, it is a page of another release that requests the file.
+    if match and filename == hashed_name(plain_name):
+        response.headers["Cache-Control"] = IMMUTABLE
+    return response
+
+
+def hashed_name(name: str) -> str:
+    """Return the name of a file with the hash of its content."""
+    stem, _, extension = name.partition(".")
+    return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
+
+
+@static_files.app_template_filter()
+def static_url(name: str) -> str:
+    """Return the address of one of our files, which changes with its content."""
+    return url_for("static_files.static_file", filename=hashed_name(name))
+
+
+@static_files.app_template_filter()
+def script_integrity(name: str) -> str:
+    """Return the integrity attribute of one of our scripts, with the hash in the policy."""
+    return SCRIPT_HASHES[name]

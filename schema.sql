@@ -179,6 +179,9 @@ CREATE TABLE listing (
     created     TEXT    NOT NULL,
     -- published_at of the latest version; empty if there is none, so that it sorts last.
     updated     TEXT    NOT NULL,
+    -- Of the latest version, for the filters of the browse page; '[]' and '' if it has none.
+    permissions TEXT    NOT NULL,
+    license     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
     folded_text TEXT    NOT NULL
 ) STRICT;
@@ -191,6 +194,10 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official);
+-- Covers all filters of the browse page, to count the widgets for each of their values.
+CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
+-- To find a widget by the name that someone typed.
+CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
@@ -233,13 +240,14 @@ SELECT widget.id AS widget_id,
     ) AS sdk_range_id
 FROM widget WHERE widget.listed;
 
--- The value that listing.updated must have.
+-- The values that listing must have of the latest version.
 CREATE VIEW latest_release AS
-SELECT id AS widget_id, coalesce((
-    SELECT published_at FROM version WHERE widget_id = widget.id AND yanked = 0
+SELECT widget.id AS widget_id, coalesce(published_at, '') AS updated,
+    coalesce(permissions, '[]') AS permissions, coalesce(license, '') AS license
+FROM widget LEFT JOIN version ON version.id = (
+    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-), '') AS updated
-FROM widget;
+);
 
 CREATE TRIGGER summary_widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
@@ -266,15 +274,19 @@ WHEN new.id = (
     SET latest = (SELECT entry FROM version_entry WHERE id = new.id),
         sdk_range_id = (SELECT id FROM sdk_range WHERE range = new.sdk_version)
     WHERE widget_id = new.widget_id;
-    UPDATE listing SET updated = new.published_at WHERE widget_id = new.widget_id;
+    UPDATE listing
+    SET updated = new.published_at, permissions = new.permissions, license = coalesce(new.license, '')
+    WHERE widget_id = new.widget_id;
 END;
 
 CREATE TRIGGER summary_version_removed AFTER DELETE ON version BEGIN
     UPDATE summary SET latest = rendered.latest, sdk_range_id = rendered.sdk_range_id
     FROM rendered_summary AS rendered
     WHERE summary.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
-    UPDATE listing SET updated = latest_release.updated FROM latest_release
-    WHERE listing.widget_id = old.widget_id AND latest_release.widget_id = old.widget_id;
+    UPDATE listing
+    SET updated = latest.updated, permissions = latest.permissions, license = latest.license
+    FROM latest_release AS latest
+    WHERE listing.widget_id = old.widget_id AND latest.widget_id = old.widget_id;
 END;
 
 CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
@@ -284,17 +296,21 @@ CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
         AND rendered.widget_id = summary.widget_id;
 END;
 
--- A separate trigger, because most changes of a version do not change the order of widgets.
-CREATE TRIGGER listing_version_changed AFTER UPDATE OF widget_id, published_at, yanked ON version BEGIN
-    UPDATE listing SET updated = latest_release.updated FROM latest_release
+-- A separate trigger, because many changes of a version do not change the listing.
+CREATE TRIGGER listing_version_changed AFTER UPDATE OF
+    widget_id, published_at, yanked, permissions, license
+ON version BEGIN
+    UPDATE listing
+    SET updated = latest.updated, permissions = latest.permissions, license = latest.license
+    FROM latest_release AS latest
     WHERE listing.widget_id IN (old.widget_id, new.widget_id)
-        AND latest_release.widget_id = listing.widget_id;
+        AND latest.widget_id = listing.widget_id;
 END;
 
 CREATE TRIGGER widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO listing VALUES (
         new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-        new.created_at, '', new.folded_name, new.folded_text
+        new.created_at, '', '[]', '', new.folded_name, new.folded_text
     );
     INSERT INTO listing_text (rowid, folded_text) VALUES (new.id, new.folded_text);
 END;
@@ -312,9 +328,8 @@ ON widget BEGIN
         SELECT 'delete', old.id, old.folded_text WHERE old.listed;
     INSERT INTO listing
         SELECT new.id, new.scope, new.name, coalesce(new.is_official, 0), coalesce(new.download_count, -1),
-               new.created_at, (SELECT updated FROM latest_release WHERE widget_id = new.id),
-               new.folded_name, new.folded_text
-        WHERE new.listed;
+               new.created_at, updated, permissions, license, new.folded_name, new.folded_text
+        FROM latest_release WHERE widget_id = new.id AND new.listed;
     INSERT INTO listing_text (rowid, folded_text)
         SELECT new.id, new.folded_text WHERE new.listed;
 END;

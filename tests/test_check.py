@@ -95,13 +95,13 @@ DAMAGES = {
     ),
     "listing row too many": (
         [
-            "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', folded_name, "
-            "folded_text FROM widget WHERE id = 2"
+            "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', '[]', '', "
+            "folded_name, folded_text FROM widget WHERE id = 2"
         ],
         [f"acme/notes: {WRONG_LISTING}"],
     ),
     "listing row of no widget": (
-        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, '', '', 'gone', 'gone')"],
+        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, '', '', '[]', '', '', '')"],
         [f"acme/gone: {WRONG_LISTING}"],
     ),
     "summary missing": (["DELETE FROM summary"], [SUMMARY]),

@@ -199,7 +199,8 @@ class ConnectionPool:
                 raise WouldBlock from error
             raise cannot_open(self._path, self._name, error) from error
         connection.on_io_thread = on_io_thread
-        connection.generation, connection.totals = file.generation, file.totals
+        connection.generation = file.generation
+        connection.totals, connection.facets = file.totals, file.facets
         return connection
 
     def _limit_to_reads(self, connection: Connection) -> None:

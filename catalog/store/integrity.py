@@ -53,7 +53,7 @@ def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
 WRONG_LISTINGS = """
 WITH expected AS (
     SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), created_at,
-           updated, folded_name, folded_text
+           updated, permissions, license, folded_name, folded_text
     FROM widget JOIN latest_release ON latest_release.widget_id = widget.id WHERE listed
 )
 SELECT scope || '/' || name AS path FROM (SELECT * FROM expected EXCEPT SELECT * FROM listing)

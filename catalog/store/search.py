@@ -4,21 +4,29 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 
 - listing: the columns to filter and to sort by, and the folded text to find words in.
 - listing_text: an index of the trigrams (three characters in a row) of the folded text. It gives
-  candidates; instr() then decides whether the text contains the words.
+  candidates; instr() then decides whether the text contains the words: see search_conditions.py.
 - summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
-import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from catalog.store.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
-from catalog.store.sdk_intervals import sdk_key
+from catalog.store.search_conditions import (
+    EVERY_WIDGET,
+    IN_SCOPE,
+    IS_COMPATIBLE,
+    WITH_TRIGRAMS,
+    filter_conditions,
+    filter_values,
+    named_condition,
+    search_values,
+    search_words,
+    word_conditions,
+)
 from catalog.store.search_params import SearchQuery
 from catalog.store.sqlite import Connection
 
-# The index reads one more list for each trigram, and this many leave few candidates.
-MAX_TRIGRAMS = 12
 # Connection.totals has at most so many entries.
 MAX_TOTALS = 1000
 
@@ -88,11 +96,6 @@ page AS (
 )
 {render_page}"""
 
-# The widgets with all trigrams of the words; every widget if the words have no trigram.
-WITH_TRIGRAMS = """listing_text CROSS JOIN listing
-    ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
-EVERY_WIDGET = "listing"
-
 # The stored download count is -1 for null.
 RENDER_PAGE = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
@@ -111,31 +114,30 @@ LATEST_COMPATIBLE = f"""
     ELSE coalesce({LATEST_COMPATIBLE_ENTRY.format(widget_id="summary.widget_id")}, 'null') END
 """
 
-# The list of ranges is read once for each statement.
-IS_COMPATIBLE = f"""
-EXISTS (SELECT 1 FROM version
-        WHERE version.widget_id = listing.widget_id AND yanked = 0 AND sdk_version IN (
-            SELECT range FROM sdk_range WHERE {ADMITS.format(range_id="sdk_range.id")}))
-"""
-
-HAS_NAME = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
-
 
 def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
     """Return one page of results as the JSON of the response, and the revision that it shows."""
     template = UNRANKED_PAGE
     if query.q and query.name is None:
         template = SORTED_PAGE if query.sort else RANKED_PAGE
-    filters = (query.compat_sdk, query.scope, query.official)
-    content, total = connection.totals.get(filters, (None, None))
+    content, total = connection.totals.get(_total_key(query), (None, None))
     row = _fetch_row(connection, template, query, known_content=content, known_total=total)
-    if query.compatible and template is UNRANKED_PAGE and query.name is None:
-        if len(connection.totals) >= MAX_TOTALS:
-            connection.totals.clear()
-        connection.totals[filters] = row["content"], row["total"]
+    remember_total(connection, query, row["content"], row["total"])
     revision = PageRevision(row["content"], row["downloads"], _least_downloads(query, row))
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
+
+
+def remember_total(connection: Connection, query: SearchQuery, content: int, total: int) -> None:
+    """Cache the total of a query that COUNT_COMPATIBLE would count, at this revision."""
+    if query.compatible and not query.q:
+        if len(connection.totals) >= MAX_TOTALS:
+            connection.totals.clear()
+        connection.totals[_total_key(query)] = content, total
+
+
+def _total_key(query: SearchQuery) -> object:
+    return query.compat_sdk, *filter_values(query).items()
 
 
 def _least_downloads(query: SearchQuery, row: Any) -> int:
@@ -173,32 +175,19 @@ def revalidate_search(
 
 def _fetch_row(connection: Connection, template: str, query: SearchQuery, **values: object) -> Any:
     """Return the first row of the template's statement for the query."""
-    words = _pad_words(_needed_words(query.words))
-    trigrams = [trigram for word in words for trigram in _trigrams(word)]
-    trigrams = list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
+    words = search_words(query)
+    values |= search_values(query, words)
     statement = _build_statement(
         template,
         words=len(words),
-        has_trigrams=bool(trigrams),
+        has_trigrams=bool(values["trigrams"]),
         has_name=query.name is not None,
-        has_scope=query.scope is not None,
-        has_official=query.official is not None,
+        filters=tuple(filter_conditions(query).values()),
         has_sdk=query.compat_sdk is not None,
         compatible=query.compatible,
         sort=query.sort or "installs",
     )
-    values |= {f"word{number}": word for number, word in enumerate(words)}
-    values |= {
-        "q": query.q,
-        # In quotes, FTS5 takes every character literally.
-        "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
-        "name": query.name,
-        "scope": query.scope,
-        "official": query.official,
-        "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
-        "limit": query.limit,
-        "offset": query.offset,
-    }
+    values |= {"limit": query.limit, "offset": query.offset}
     return connection.execute(statement, values).fetchone()
 
 
@@ -209,60 +198,25 @@ def _build_statement(
     words: int,
     has_trigrams: bool,
     has_name: bool,
-    has_scope: bool,
-    has_official: bool,
+    filters: tuple[str, ...],
     has_sdk: bool,
     compatible: bool,
     sort: str,
 ) -> str:
     """Return the statement for queries that have these parameters and this number of words."""
-    matches = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
-    if has_name:
-        matches = [HAS_NAME, f"NOT ({' AND '.join(matches)})"]
-    in_scope = ["scope = :scope"] if has_scope else []
-    official = "official = :official"
+    matches = [named_condition(words)] if has_name else word_conditions(words)
     compatible_only = [IS_COMPATIBLE] if compatible else []
-    conditions = [*matches, *in_scope, *([official] if has_official else []), *compatible_only]
+    conditions = " AND ".join([*matches, *filters, *compatible_only]) or "true"
     # The plus keeps SQLite from using an index that is not in the order of the page.
-    in_order = [f"+{official}"] if has_official else []
-    index_conditions = [*matches, *in_scope, *in_order, *compatible_only]
-    joined_conditions = " AND ".join(conditions) or "true"
+    in_order = [each if each is IN_SCOPE else f"+{each}" for each in filters]
+    index_conditions = " AND ".join([*matches, *in_order, *compatible_only]) or "true"
     count = COUNT_COMPATIBLE if compatible else COUNT
     return template.format(
         candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
-        conditions=joined_conditions,
-        count=count.format(conditions=joined_conditions),
-        index_conditions=" AND ".join(index_conditions) or "true",
+        conditions=conditions,
+        count=count.format(conditions=conditions),
+        index_conditions=index_conditions,
         key=SORT_KEYS[sort],
         name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
         render_page=RENDER_PAGE.format(latest_compatible=LATEST_COMPATIBLE if has_sdk else ""),
     )
-
-
-def _needed_words(words: list[str]) -> list[str]:
-    """Return the words that are not part of another word, which is searched for anyway."""
-    text = " ".join(words)
-    return [word for word in words if text.count(word) == 1]
-
-
-def _pad_words(words: list[str]) -> list[str]:
-    """Repeat the last word so that more than eight words become a power of two.
-
-    Each number of words has its own statement, and the cache of prepared statements is small.
-    """
-    if len(words) <= 8:
-        return words
-    count = 1 << (len(words) - 1).bit_length()
-    return words + words[-1:] * (count - len(words))
-
-
-# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.
-NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
-
-
-def _trigrams(word: str) -> list[str]:
-    """Return up to three trigrams of the word, nearly as selective as all; none if not indexed."""
-    if len(word) < 3 or NOT_INDEXED.search(word):
-        return []
-    last = len(word) - 3
-    return [word[start : start + 3] for start in {0, last // 2, last}]

@@ -107,6 +107,8 @@ class Connection(sqlite3.Connection):
         # Totals of searches that take long to count, with the revision that each belongs to; see
         # search.py. All connections to the same opened file share it.
         self.totals: dict[object, tuple[int, int]] = {}
+        # The same for the counts of the browse page; see facets.py.
+        self.facets: dict[object, tuple[int, Any]] = {}
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""

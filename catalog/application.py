@@ -36,13 +36,17 @@ from catalog.settings import (
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from catalog.web.badge import badge
+from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
+from catalog.web.sitemap import sitemap
 from catalog.web.static_files import static_files
+from catalog.web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, static_files, docs, feed)
+WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
@@ -127,6 +131,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    app.extensions["page_etags"] = PageEtags()
     app.extensions["database"] = database = Database(
         app.config["DATABASE"], create_command=f"{program} init"
     )

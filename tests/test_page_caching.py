@@ -1,8 +1,9 @@
-"""Pages are revalidated by revision; static files are cached by the hash in their address."""
+"""Pages are revalidated by ETag; static files are cached by the hash in their address."""
 
 import re
-import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,14 +71,36 @@ def test_page_is_sent_again_after_the_catalog_changed(tmp_path: Path) -> None:
 
 
 def test_page_is_sent_again_after_the_file_was_replaced(tmp_path: Path) -> None:
-    path = create_catalog(tmp_path / "catalog.db", document("acme/clock", version()))
-    shutil.copy(path, tmp_path / "copy.db")
+    path = create_catalog(tmp_path / "catalog.db", document("acme/clock", displayName="Clock"))
+    # The same history and revision, with another content.
+    other = create_catalog(tmp_path / "other.db", document("acme/clock", displayName="Other"))
+    with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(other)) as second:
+        (history,) = first.execute("SELECT history FROM revision").fetchone()
+        second.execute("UPDATE revision SET history = ?", [history])
+        second.commit()
     app = create_app({"DATABASE": path})
     etag = page_etag(app.test_client(), "/")
-    app.extensions["database"].close()
-    (tmp_path / "copy.db").replace(path)
+    assert status_with(app.test_client(), "/", etag) == 304
+    other.replace(path)
     assert status_with(app.test_client(), "/", etag) == 200
     app.extensions["database"].close()
+
+
+def test_unchanged_page_is_not_rendered_again(
+    demo: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag = page_etag(demo, WEATHER)
+    # Without it, the page cannot be rendered.
+    monkeypatch.delitem(demo.application.config, "ICONS")
+    assert status_with(demo, WEATHER, etag) == 304
+    assert demo.get(WEATHER).status_code == 500
+
+
+def test_install_of_another_widget_does_not_change_the_etag(client_with: ClientWith) -> None:
+    client = client_with(document("acme/clock", version()), document("acme/other", version()))
+    etag = page_etag(client, "/widgets/acme/clock")
+    assert client.post("/api/v1/widgets/acme/other").status_code == 200
+    assert status_with(client, "/widgets/acme/clock", etag) == 304
 
 
 def test_etag_of_one_page_does_not_match_another(demo: FlaskClient) -> None:

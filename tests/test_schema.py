@@ -232,7 +232,7 @@ CHANGES = {
     "sha256_hash, published_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 2, 2, sdk_version, "
     "NULL, '[]', NULL, NULL FROM version",
     "version changed": "UPDATE version SET license = 'MIT'",
-    "permissions": 'UPDATE version SET permissions = \'["network"]\'',
+    "permissions": "UPDATE version SET permissions = '[\"network\"]'",
     "version of another widget": "UPDATE version SET widget_id = 3",
     "version yanked": "UPDATE version SET yanked = 1",
     "version published later": "UPDATE version SET published_at = '2026-01-01T00:00:00.000Z'",

@@ -1,10 +1,11 @@
-"""Suggestions for a search that found nothing: the listed widgets with the most similar names.
+"""The listed widgets whose names are nearest to one that a person mistyped.
 
 The similarity of two texts is the share of trigrams (three characters in a row) that they have in
-common: twice the common ones, divided by those of both. A space before and after the text makes
-its first and last letters count too.
+common: twice the common ones, divided by those of both. A space before and after the text makes its
+first and last letters count too.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,54 +13,63 @@ from catalog.store.sqlite import Connection
 from catalog.text import fold
 
 MAX_SUGGESTIONS = 5
+# Longer texts are compared by their beginning.
+MAX_TRIGRAMS = 16
+# Only the most installed widgets are compared.
+MAX_SCANNED = 20_000
 # Less is not similar.
 MIN_SIMILARITY = 0.3
-# A statement compares at most so many trigrams, about those of three words.
-MAX_TRIGRAMS = 16
+SAME_SCOPE_BONUS = 0.1
+
+SEPARATORS = re.compile(r"[-_.\s\0]+")
 
 
 class Suggestion(NamedTuple):
-    """A listed widget with a similar name."""
+    """A listed widget."""
 
     scope: str
     name: str
     display_name: str
 
 
-# The index listing_name contains all that is compared. The best of the two names counts.
+# MATERIALIZED, so that each text is concatenated once and not for each trigram.
 SIMILAR_WIDGETS = """
 WITH texts AS MATERIALIZED (
     SELECT widget_id, scope, name, ' ' || folded_name || ' ' AS title,
-           ' ' || replace(lower(name), '-', ' ') || ' ' AS slug
-    FROM listing INDEXED BY listing_name
+        ' ' || replace(replace(lower(name), '-', ' '), '_', ' ') || ' ' AS words
+    FROM listing ORDER BY downloads DESC, scope, name LIMIT :max_scanned
 ),
 similar AS (
     SELECT widget_id, scope, name, max(
         2.0 * ({common_in_title}) / (:trigrams + length(title) - 2),
-        2.0 * ({common_in_slug}) / (:trigrams + length(slug) - 2)) AS similarity
+        2.0 * ({common_in_words}) / (:trigrams + length(words) - 2)) AS similarity
     FROM texts
 )
 SELECT similar.scope, similar.name, display_name
 FROM similar CROSS JOIN widget ON widget.id = widget_id
 WHERE similarity >= :min_similarity
-ORDER BY similarity DESC, similar.scope, similar.name LIMIT :limit
+ORDER BY similarity + :bonus * (similar.scope = :scope) DESC, similar.scope, similar.name
+LIMIT :limit
 """
 
 
-def suggest_widgets(connection: Connection, q: str) -> list[Suggestion]:
-    """Return the listed widgets whose names are most similar to the text."""
-    # Of scope/name, the name.
-    text = fold(q).replace("\0", "").rpartition("/")[2].replace("-", " ")
-    padded = f" {' '.join(text.split())} "
-    trigrams = list(dict.fromkeys(padded[at : at + 3] for at in range(len(padded) - 2)))
-    trigrams = trigrams[:MAX_TRIGRAMS]
-    if not text.strip():
+def suggest_widgets(
+    connection: Connection, name: str, *, scope: str = "", limit: int = MAX_SUGGESTIONS
+) -> list[Suggestion]:
+    """Return the widgets with the most similar name or display name, the most similar first."""
+    text = SEPARATORS.sub(" ", f" {fold(name)} ")
+    starts = range(min(len(text) - 2, MAX_TRIGRAMS))
+    trigrams = list(dict.fromkeys(text[start : start + 3] for start in starts))
+    if not trigrams:
         return []
     values: dict[str, object] = {f"trigram{n}": each for n, each in enumerate(trigrams)}
     values |= {
         "trigrams": len(trigrams),
+        "scope": scope,
+        "bonus": SAME_SCOPE_BONUS,
         "min_similarity": MIN_SIMILARITY,
-        "limit": MAX_SUGGESTIONS,
+        "max_scanned": MAX_SCANNED,
+        "limit": limit,
     }
     rows = connection.execute(_build_statement(len(trigrams)), values)
     return [Suggestion(*row) for row in rows]
@@ -68,8 +78,8 @@ def suggest_widgets(connection: Connection, q: str) -> list[Suggestion]:
 @lru_cache(maxsize=MAX_TRIGRAMS)
 def _build_statement(trigrams: int) -> str:
     """Return the statement that compares this number of trigrams."""
-    in_title, in_slug = (
+    in_title, in_words = (
         " + ".join(f"(instr({text}, :trigram{number}) > 0)" for number in range(trigrams))
-        for text in ("title", "slug")
+        for text in ("title", "words")
     )
-    return SIMILAR_WIDGETS.format(common_in_title=in_title, common_in_slug=in_slug)
+    return SIMILAR_WIDGETS.format(common_in_title=in_title, common_in_words=in_words)

@@ -16,7 +16,7 @@ from catalog.routing import public_url
 from catalog.store.facets import Facets, find_facets
 from catalog.store.search_params import NONE, ParameterError, SearchQuery, parse_search
 from catalog.store.sqlite import Connection
-from catalog.store.suggestions import suggest_widgets
+from catalog.store.suggestions import Suggestion, suggest_widgets
 from catalog.web.formatting import format_count, page_numbers
 from catalog.web.forms import SDK_ERROR, read_sdk
 from catalog.web.queries import search_widgets
@@ -94,7 +94,7 @@ def render_browse(connection: Connection) -> tuple[str, int]:
         first_page=browse_url({**arguments, "page": ""}),
         previous_page=browse_url({**arguments, "page": query.page - 1}),
         next_page=browse_url({**arguments, "page": query.page + 1}),
-        suggestions=suggest_widgets(connection, form["q"]) if is_empty and form["q"] else [],
+        suggestions=suggest_for_words(connection, form["q"]) if is_empty else [],
         wider=wider_searches(connection, query, valid, facets) if is_empty else [],
     )
     return page, 400 if errors else 200
@@ -195,6 +195,12 @@ def _with_none(counts: Iterable[tuple[str, int]], label: str) -> list[Option]:
     """Return the options of a filter, with a label for the widgets that have no value."""
     options = [Option(value, label if value == NONE else value, count) for value, count in counts]
     return sorted(options, key=lambda option: option.value != NONE)
+
+
+def suggest_for_words(connection: Connection, q: str) -> list[Suggestion]:
+    """Return the widgets that may be meant by words, a name or scope/name."""
+    scope, _, name = q.strip().rpartition("/")
+    return suggest_widgets(connection, name, scope=scope)
 
 
 def wider_searches(

@@ -16,6 +16,7 @@ from catalog.web import formatting
 from catalog.web.browse import field_errors, render_browse
 from catalog.web.caching import page_response
 from catalog.web.icons import icon_svg
+from catalog.web.not_found import suggest_for_path
 from catalog.web.queries import load_widget
 from catalog.web.static_files import SCRIPT_HASHES
 from catalog.web.urls import absolute_url, canonical_url
@@ -107,8 +108,9 @@ def render_widget(scope: str, name: str) -> tuple[str, int]:
 
 
 def error_page(status: int, message: str) -> str:
-    """Return the page for an error; it does not read the database."""
-    return render_template("error.html", status=status, message=message)
+    """Return the page for an error; only that for 404 reads the database, for suggestions."""
+    suggestions = suggest_for_path(request.path) if status == 404 else None
+    return render_template("error.html", status=status, message=message, suggestions=suggestions)
 
 
 def unmatched_page() -> Response:

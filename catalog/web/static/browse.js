@@ -58,8 +58,10 @@ async function load(url) {
     document.getElementById(element.id).replaceWith(element);
   }
   // The options have other counts. The fields themselves stay, so that they keep their focus.
+  // Copies of the options: moving the selected one would select the next.
   for (const { id, options } of page.querySelectorAll("#search select, #search datalist")) {
-    document.getElementById(id).replaceChildren(...options);
+    const copies = [...options].map((option) => document.importNode(option, true));
+    document.getElementById(id).replaceChildren(...copies);
   }
   for (const { id, ariaInvalid } of page.querySelectorAll("#search [aria-describedby]")) {
     document.getElementById(id).ariaInvalid = ariaInvalid;

@@ -295,7 +295,7 @@ def test_nothing_is_suggested_without_a_similar_listed_name(
 @pytest.mark.parametrize(
     ("query", "text", "found"),
     [
-        ("compatSdk=3.0.0&compatible=true&scope=acme", "2 widgets that run on any SDK", 2),
+        ("compatSdk=3.0.0&compatible=true&scope=acme", "2 widgets for any SDK", 2),
         ("q=timer&scope=acme", "1 widget in any scope", 1),
         ("scope=beta&official=true", "3 widgets made by anyone", 3),
         ("scope=beta&official=true", "1 widget in any scope", 1),

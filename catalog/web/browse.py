@@ -31,7 +31,7 @@ FORM_FIELDS = (
 )
 # What a person can remove from a search that found nothing, and what is then found.
 FILTERS = {
-    "compatible": "that run on any SDK",
+    "compatible": "for any SDK",
     "scope": "in any scope",
     "official": "made by anyone",
     "permission": "with any permissions",

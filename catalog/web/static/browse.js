@@ -12,18 +12,20 @@ let pending;
 // One history entry for each visit to a field, not for each letter.
 let isTyping = false;
 
-// The units of an age with their length in seconds, the longest first.
-const UNITS = [["year", 31_557_600], ["month", 2_629_800], ["week", 604_800], ["day", 86_400]];
+const DAY = 86_400_000; // milliseconds
+// The units of an age with their length in days, the longest first.
+const UNITS = [["year", 365.25], ["month", 30.44], ["week", 7], ["day", 1]];
 
-// Show when a widget was updated as an age. The page itself contains dates, so that it stays the
-// same from day to day.
+// Show when a widget was updated as an age in days of UTC. The page itself contains dates, so that
+// it stays the same from day to day.
 function showAges(page) {
   for (const time of page.querySelectorAll(".card time")) {
-    const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-    const [unit, length] = UNITS.find(([, length]) => seconds >= length) ?? UNITS.at(-1);
+    const days = Math.floor(Date.now() / DAY) - Math.floor(Date.parse(time.dateTime) / DAY);
+    const [unit, length] = UNITS.find(([, length]) => days >= length) ?? UNITS.at(-1);
     // Of days, "today" and "yesterday".
-    const format = new Intl.RelativeTimeFormat("en", { numeric: unit === "day" ? "auto" : "always" });
-    time.textContent = format.format(-Math.floor(seconds / length), unit);
+    const numeric = unit === "day" ? "auto" : "always";
+    const format = new Intl.RelativeTimeFormat("en", { numeric });
+    time.textContent = format.format(-Math.floor(days / length), unit);
   }
 }
 

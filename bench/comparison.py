@@ -44,6 +44,7 @@ class Comparison:
                 "key": row.key,
                 "title": row.title,
                 "target": row.target,
+                "max_milliseconds": row.max_milliseconds,
                 "baseline_bytes": row.baseline_bytes,
                 "samples": self.samples[row.key],
             }

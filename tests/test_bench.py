@@ -234,6 +234,16 @@ def test_the_report_names_a_row_that_misses_its_target() -> None:
     assert "Not met: compared with a constant response: “hot”." in page
 
 
+def test_a_page_has_a_maximum_of_its_cpu_time() -> None:
+    fast, slow = (
+        row(key, None, cpu) | {"max_milliseconds": 25}
+        for key, cpu in (("fast", [24_000, 99_000, 23_000]), ("slow", [26_000, 1, 27_000]))
+    )
+    page = report.page(RESULTS | {"rows": [fast, slow], "growth": [], "peers": []})
+    assert re.search(r"fast .* < 25 ms \| +yes \|", page)
+    assert "Not met: compared with a constant response: “slow”." in page
+
+
 def test_the_report_compares_two_commits() -> None:
     cold = row("cold", None, [100, 240, 75])
     cold["samples"]["2b3bc74"] = samples([150, 480, 90], 50)

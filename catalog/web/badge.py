@@ -19,7 +19,7 @@ from catalog.web.forms import read_sdk
 MAX_LABEL = 60  # characters
 MAX_VALUE = 40  # characters
 # Clients and proxies show a badge for this long without asking again.
-CACHE_CONTROL = "public, max-age=300"
+CACHE_CONTROL = "max-age=300"
 
 # Widths in tenths of a pixel, in Verdana or DejaVu Sans at 11 pixels.
 WIDTHS = {

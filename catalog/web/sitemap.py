@@ -8,7 +8,7 @@ one changes only the last sitemap.
 import re
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, abort, current_app, render_template
+from flask import Blueprint, Response, abort, current_app, render_template, request
 
 from catalog.routing import public_url
 from catalog.store.database import Database
@@ -32,8 +32,9 @@ def robots() -> Response:
     lines = ["User-agent: *", f"Disallow: {prefix}/api/", ""]
     lines.append(f"Sitemap: {absolute_url('sitemap.first_sitemap')}")
     response = Response("\n".join(lines) + "\n", mimetype="text/plain")
-    response.headers["Cache-Control"] = "no-cache"
-    return response
+    response.add_etag()
+    response.make_conditional(request)
+    return revalidated(response)
 
 
 @sitemap.get("/sitemap.xml")

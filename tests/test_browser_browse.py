@@ -1,12 +1,14 @@
 """The browse page in a real browser: filters, dates, a narrow screen, the keyboard, no shifts."""
 
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
 from browser_tools import expect_text, expect_url, is_too_wide, recorded
 from builders import document, version
 from conftest import Server, create_catalog
+from test_browser_pages import LAYOUT_RULES, VIOLATIONS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -255,3 +257,17 @@ def test_right_to_left_and_east_asian_names_fit_their_cards(
         assert icon
         assert title
         assert 0 <= title["x"] - (icon["x"] + icon["width"]) < 40
+
+
+def test_page_of_many_scopes_in_other_scripts_is_accessible(
+    page: "Page", scopes_server: Server
+) -> None:
+    page.goto(f"{scopes_server.url}/?sort=name&page=2&compatSdk=1.4")
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    assert page.evaluate(VIOLATIONS, {}) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size(NARROW)
+    page.locator("details.filters summary").click()
+    dark = page.evaluate(VIOLATIONS, {"runOnly": LAYOUT_RULES})
+    page.emulate_media(color_scheme="light")
+    assert dark == []

@@ -75,9 +75,10 @@ def test_only_widgets_that_run_on_the_sdk_are_shown(any_page: "Page", server: Se
 def test_checkbox_is_enabled_by_an_sdk(page: "Page", server: Server) -> None:
     page.goto(server.url)
     box = page.get_by_label("Only widgets that run on this SDK")
-    assert box.is_disabled()
+    hint = page.get_by_text("(enter it first)")
+    assert (box.is_disabled(), hint.is_visible()) == (True, True)
     page.get_by_label("Your SDK version").press_sequentially("1")
-    assert box.is_enabled()
+    assert (box.is_disabled(), hint.is_visible()) == (False, False)
 
 
 def test_filter_keeps_its_focus_and_value_when_the_counts_change(

@@ -179,6 +179,9 @@ CREATE TABLE listing (
     created     TEXT    NOT NULL,
     -- published_at of the latest version; empty if there is none, so that it sorts last.
     updated     TEXT    NOT NULL,
+    -- Of the latest version, for the filters of the browse page; '[]' and '' if it has none.
+    permissions TEXT    NOT NULL,
+    license     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
     folded_text TEXT    NOT NULL,
     -- In sdk_support; null from a change of the versions to the end of the transaction.
@@ -194,6 +197,10 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official, su
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official, support_id);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official, support_id);
+-- Covers all filters of the browse page, to count the widgets for each of their values.
+CREATE INDEX listing_filters ON listing (permissions, license, scope, official, support_id);
+-- To find a widget by the name that someone typed.
+CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
 CREATE INDEX listing_without_support ON listing (widget_id) WHERE support_id IS NULL;
 
 -- The distinct sets of SDKs that listed widgets run on: a set is the union of the ranges of all available
@@ -286,14 +293,16 @@ FROM widget WHERE widget.listed;
 
 -- The rows that listing must have, without support_id.
 CREATE VIEW rendered_listing AS
-SELECT id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
+SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
-    coalesce((
-        SELECT published_at FROM version WHERE widget_id = widget.id AND yanked = 0
-        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-    ), '') AS updated,
+    coalesce(published_at, '') AS updated,
+    coalesce(permissions, '[]') AS permissions, coalesce(license, '') AS license,
     folded_name, folded_text
-FROM widget WHERE listed;
+FROM widget LEFT JOIN version ON version.id = (
+    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+)
+WHERE listed;
 
 -- The intervals that support_id must have. The intervals of all ranges are merged where they overlap or
 -- touch: one that begins after the end of all before it remains.
@@ -364,21 +373,32 @@ CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
 END;
 
 CREATE TRIGGER listing_version_added AFTER INSERT ON version WHEN new.yanked = 0 BEGIN
-    UPDATE listing SET updated = max(updated, new.published_at), support_id = NULL
-        WHERE widget_id = new.widget_id;
+    UPDATE listing
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
+        support_id = NULL
+    FROM rendered_listing AS rendered
+    WHERE listing.widget_id = new.widget_id AND rendered.widget_id = new.widget_id;
 END;
 
 CREATE TRIGGER listing_version_removed AFTER DELETE ON version WHEN old.yanked = 0 BEGIN
-    UPDATE listing SET updated = rendered.updated, support_id = NULL FROM rendered_listing AS rendered
+    UPDATE listing
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
+        support_id = NULL
+    FROM rendered_listing AS rendered
     WHERE listing.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
 END;
 
--- A separate trigger, because most changes of a version do not change the order of widgets.
-CREATE TRIGGER listing_version_changed AFTER UPDATE OF widget_id, published_at, yanked, sdk_version ON version
-WHEN (old.widget_id, old.published_at, old.yanked, old.sdk_version)
-    IS NOT (new.widget_id, new.published_at, new.yanked, new.sdk_version)
+-- A separate trigger, because many changes of a version do not change the listing.
+CREATE TRIGGER listing_version_changed AFTER UPDATE OF
+    widget_id, published_at, yanked, sdk_version, permissions, license
+ON version
+WHEN (old.widget_id, old.published_at, old.yanked, old.sdk_version, old.permissions, old.license)
+    IS NOT (new.widget_id, new.published_at, new.yanked, new.sdk_version, new.permissions, new.license)
 BEGIN
-    UPDATE listing SET updated = rendered.updated, support_id = NULL FROM rendered_listing AS rendered
+    UPDATE listing
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
+        support_id = NULL
+    FROM rendered_listing AS rendered
     WHERE listing.widget_id IN (old.widget_id, new.widget_id)
         AND rendered.widget_id = listing.widget_id;
 END;

@@ -44,6 +44,7 @@ class Comparison:
                 "key": row.key,
                 "title": row.title,
                 "target": row.target,
+                "max_milliseconds": row.max_milliseconds,
                 # 0 if the baseline is no constant response.
                 "baseline_bytes": 0 if row.settings else row.baseline_bytes,
                 "samples": self.samples[row.key],

@@ -54,6 +54,8 @@ class Row:
     just_started: bool = False
     # The minimum of: CPU time of the baseline / CPU time of this row.
     target: float | None = None
+    # The maximum CPU time of a request, for pages, which do more than a constant response.
+    max_milliseconds: float | None = None
     baseline_bytes: int = PAGE_BYTES
     headers: dict[str, str] = field(default_factory=dict)
     # Send the ETag of the response in If-None-Match.
@@ -105,6 +107,7 @@ def rows(widgets: int) -> list[Row]:
             baseline_bytes=REGISTRY_BYTES,
         ),
         Row("registry-304", "registry, 304", repeated(registry), target=0.75, revalidates=True),
+        Row("browse", "browse page, 24 cards", browse_pages(), max_milliseconds=25),
         Row("post", "POST, durable", repeated(installs), target=0.27),
         Row("mix", "97% reads, 3% POST", mix(hot, details, installs), target=0.43),
     ]
@@ -189,6 +192,27 @@ def deep_pages(pages: int) -> list[Request]:
 
 def last_page(widgets: int) -> int:
     return widgets // 20
+
+
+def browse_pages() -> list[Request]:
+    """Half of them with words, each sent once, the others with filters and orders."""
+    filters: list[dict[str, str]] = [
+        {},
+        {"page": "2"},
+        {"sort": "updated"},
+        {"scope": FIXED_SCOPE},
+        {"compatSdk": "1.4.2"},
+        {"compatSdk": "1.4.2", "compatible": "true"},
+        {"official": "true"},
+        {"license": "MIT"},
+        {"permission": "network", "license": "MIT"},
+    ]
+    words = [{"q": query} for query in cold_queries()[: SLOW_REQUESTS // 2]]
+    others = list(islice(cycle(filters), SLOW_REQUESTS // 2))
+    return [
+        Request("GET", f"/?{urlencode(arguments)}")
+        for arguments in shuffled([*words, *others], Random(9))
+    ]
 
 
 def details_of(widgets: int) -> list[Request]:

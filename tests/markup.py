@@ -74,9 +74,9 @@ def element(page: str, tag: str = "", **attributes: str) -> Element:
 
 
 def cards(page: str) -> list[str]:
-    """Return the links to widgets in a page, in their order."""
-    links = [link.attributes["href"] for link in elements(page, "a")]
-    return [link for link in links if link.startswith("/widgets/")]
+    """Return the links to widgets in a page, in their order, without suggestions."""
+    links = [link.attributes for link in elements(page, "a") if "class" not in link.attributes]
+    return [link["href"] for link in links if link["href"].startswith("/widgets/")]
 
 
 def assert_page(response: TestResponse, status: int) -> str:

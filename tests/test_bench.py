@@ -240,6 +240,16 @@ def test_a_row_that_is_compared_with_other_settings_is_no_constant_response() ->
     assert [line.title for line in lines] == ["constant response, 20 kB", "cold", "hot"]
 
 
+def test_a_page_has_a_maximum_of_its_cpu_time() -> None:
+    fast, slow = (
+        row(key, None, cpu) | {"max_milliseconds": 25}
+        for key, cpu in (("fast", [24_000, 99_000, 23_000]), ("slow", [26_000, 1, 27_000]))
+    )
+    page = report.page(RESULTS | {"rows": [fast, slow], "growth": [], "peers": []})
+    assert re.search(r"fast .* < 25 ms \| +yes \|", page)
+    assert "Not met: compared with a constant response: “slow”." in page
+
+
 def test_the_report_compares_two_commits() -> None:
     cold = row("cold", None, [100, 240, 75])
     cold["samples"]["2b3bc74"] = samples([150, 480, 90], 50)

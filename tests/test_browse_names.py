@@ -7,7 +7,7 @@ from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from catalog.web.pages import PAGE_SIZE
+from catalog.web.browse import PAGE_SIZE
 
 ClientWith = Callable[..., FlaskClient]
 

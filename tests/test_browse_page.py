@@ -9,8 +9,8 @@ from markup import assert_page, cards, element, elements
 
 from catalog.settings import DEFAULTS
 from catalog.store.search_params import MAX_Q_LENGTH
+from catalog.web.browse import PAGE_SIZE
 from catalog.web.icons import find_icon, letter_avatar
-from catalog.web.pages import PAGE_SIZE
 
 WEATHER = "/widgets/acme/weather"
 
@@ -65,7 +65,8 @@ def test_card_shows_icon_names_version_installs_and_badges(
     )
     first, second = elements(client.get("/").text, "li", class_="card")
     assert first.text == (
-        "World Clock acme/clock Official Deprecated Twelve cities. Latest 2.0.0 301k installs"
+        "World Clock acme/clock Official Deprecated Twelve cities. Latest 2.0.0 301k installs "
+        "Updated 2 Jan 2025"
     )
     assert second.text.split() == ["N", "None", "acme/none", "Nothing", "to", "install"]
     page = client.get("/").text
@@ -79,8 +80,8 @@ def test_form_keeps_its_values(demo: FlaskClient) -> None:
     page = demo.get("/?q=caf%C3%A9+%22x%22&scope=hearth&official=false&compatSdk=1.4.0%2Bb").text
     assert element(page, "input", id="q").attributes["value"] == 'café "x"'
     assert element(page, "input", id="compatSdk").attributes["value"] == "1.4.0+b"
-    selected = [option.text for option in elements(page, "option", selected="")]
-    assert selected == ["hearth", "Not official"]
+    selected = [option.attributes["value"] for option in elements(page, "option", selected="")]
+    assert selected == ["hearth", "false", "", "", ""]
 
 
 def test_form_has_the_scopes_of_listed_widgets_and_the_selected_one(
@@ -88,9 +89,9 @@ def test_form_has_the_scopes_of_listed_widgets_and_the_selected_one(
 ) -> None:
     client = client_with(document("b/x"), document("a/x"), document("c/x", listed=False))
     scopes = [option.text for option in elements(client.get("/").text, "option")][:3]
-    assert scopes == ["All scopes", "a", "b"]
+    assert scopes == ["All scopes", "a (1)", "b (1)"]
     page = client.get("/?scope=zz").text
-    assert "zz" in [option.text for option in elements(page, "option", selected="")]
+    assert "zz (0)" in [option.text for option in elements(page, "option", selected="")]
 
 
 def test_empty_fields_are_ignored(demo: FlaskClient) -> None:
@@ -101,12 +102,15 @@ def test_empty_fields_are_ignored(demo: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("query", "field", "value", "message"),
     [
-        ("compatSdk=1.4", "compatSdk", "1.4", "such as 1.4.0"),
+        ("compatSdk=v1.4", "compatSdk", "v1.4", "such as 1.4.0"),
         ("compatSdk=%3Cb%3E", "compatSdk", "<b>", "such as 1.4.0"),
         ("official=perhaps", "official", "perhaps", "true or false, not 'perhaps'"),
+        ("sort=best", "sort", "best", "sort must be installs, updated, created or name"),
+        ("compatible=maybe&compatSdk=1.4.0", "compatible", "true", "must be true or false"),
+        ("compatible=true", "compatible", "true", "Enter your SDK version"),
         ("q=" + "x" * 1001, "q", "x" * 1001, "at most 1000 characters, not 1001"),
     ],
-    ids=["SDK", "markup", "official", "q"],
+    ids=["SDK", "markup", "official", "sort", "compatible", "no SDK", "q"],
 )
 def test_invalid_value_is_kept_with_a_message_beside_its_field(
     demo: FlaskClient, query: str, field: str, value: str, message: str
@@ -118,13 +122,16 @@ def test_invalid_value_is_kept_with_a_message_beside_its_field(
     error = element(page, id=f"{field}-error")
     assert message in error.text
     assert "hidden" not in error.attributes
-    kept = control if control.tag == "input" else elements(page, "option", selected="")[-1]
+    selected = elements(page, "option", selected="", value=value)
+    kept = control if control.tag == "input" else selected[0]
     assert kept.attributes["value"] == value
     assert cards(page) == []
 
 
 def test_longest_values_of_the_fields_fit_into_a_request_head(demo: FlaskClient) -> None:
-    limits = [int(field.attributes["maxlength"]) for field in elements(demo.get("/").text, "input")]
+    page = demo.get("/").text
+    fields = [*elements(page, "input", type="search"), *elements(page, "input", type="text")]
+    limits = [int(field.attributes["maxlength"]) for field in fields]
     # A text that is too long is reported beside its field.
     assert limits[0] > MAX_Q_LENGTH
     encoded_length = len("%E5%A4%A9")

@@ -75,11 +75,12 @@ def test_selecting_an_option_updates_the_results(page: "Page", server: Server) -
     page.goto(f"{server.url}/?page=2")
     page.get_by_label("Scope").select_option("acme")
     expect_status(page, "7 widgets")
-    page.get_by_label("Made by").select_option("Not official")
+    page.get_by_label("Made by").select_option("false")
     expect_status(page, "No widget found.")
     assert page.url == f"{server.url}/?scope=acme&official=false"
-    page.get_by_role("link", name="Show all widgets").click()
-    expect_status(page, "33 widgets, page 1 of 2")
+    assert page.get_by_label("Made by").input_value() == "false"
+    page.get_by_role("link", name="7 widgets made by anyone").click()
+    expect_status(page, "7 widgets")
 
 
 @pytest.fixture(scope="module")
@@ -109,16 +110,26 @@ def test_incomplete_sdk_version_is_invalid_only_after_submission(paused_tab: "Pa
     field = paused_tab.get_by_label("Your SDK version")
     message = paused_tab.locator("#compatSdk-error")
     with recorded(paused_tab, "request") as requests:
-        type_slowly(paused_tab, field, "1.4")
+        type_slowly(paused_tab, field, "1.4.")
         field.press("Enter")
         expect_text(message, "An SDK version is three numbers without a v, such as 1.4.0.")
         assert message.is_visible()
-        assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1.4", "true")
-        type_slowly(paused_tab, field, ".0")
+        assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1.4.", "true")
+        type_slowly(paused_tab, field, "0")
         expect_text(cards(paused_tab).first.locator(".compatibility"), "2.6.0 runs on SDK 1.4.0")
-    assert searched_sdks(requests) == ["1.4", "1.4.0"]
+    assert searched_sdks(requests) == ["1.4.", "1.4.0"]
     assert message.is_hidden()
     assert field.get_attribute("aria-invalid") is None
+
+
+def test_short_sdk_version_is_completed_after_submission(paused_tab: "Page") -> None:
+    paused_tab.goto("/")
+    field = paused_tab.get_by_label("Your SDK version")
+    type_slowly(paused_tab, field, "1.4")
+    field.press("Enter")
+    expect_text(paused_tab.locator("#compatSdk-notice"), "1.4 is read as 1.4.0.")
+    expect_text(cards(paused_tab).first.locator(".compatibility"), "2.6.0 runs on SDK 1.4.0")
+    assert field.input_value() == "1.4"
 
 
 def test_incomplete_prerelease_is_not_searched(paused_tab: "Page") -> None:

@@ -125,13 +125,16 @@ DAMAGES = {
     ),
     "listing row too many": (
         [
-            "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', folded_name, "
-            "folded_text, NULL FROM widget WHERE id = 2"
+            "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', '[]', '', "
+            "folded_name, folded_text, NULL FROM widget WHERE id = 2"
         ],
         [f"acme/notes: {WRONG_LISTING}"],
     ),
     "listing row of no widget": (
-        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, '', '', 'gone', 'x', NULL)"],
+        [
+            "INSERT INTO listing VALUES "
+            "(9, 'acme', 'gone', 0, -1, '', '', '[]', '', 'gone', 'x', NULL)"
+        ],
         [f"acme/gone: {WRONG_LISTING}"],
     ),
     "set of SDKs with a wrong count": (["UPDATE sdk_support SET widgets = 2"], [SUPPORT]),

@@ -1,6 +1,8 @@
 """How SQLite runs the statements of requests and writes: with indexes, without full scans."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import bundled, document, version
@@ -10,6 +12,8 @@ from flask import Flask
 from catalog.documents import check_document
 from catalog.store import mirror_writes, writes
 from catalog.store.export import catalog_lines
+from catalog.store.facets import find_facets
+from catalog.store.search_params import parse_search
 from catalog.store.sqlite import Connection, Statement
 
 SEARCH = "/api/v1/widgets/search"
@@ -161,6 +165,31 @@ def test_read_scans_no_table_and_sorts_nothing(app: Flask, path: str) -> None:
         assert scanned(steps) == set()
         assert not is_sorted(steps)
         app.extensions["database"].write(INVISIBLE_WRITE)
+
+
+BROWSE_QUERIES: dict[str, dict[str, str]] = {
+    "all": {},
+    "scope": {"scope": "acme"},
+    "official": {"official": "true"},
+    "permission and licence": {"permission": "network", "license": "MIT"},
+    "words": {"q": "clock", "license": "MIT"},
+    "compatible": {**COMPATIBLE, "permission": "(none)"},
+    "no results": {"q": "cluck"},
+}
+
+
+@pytest.mark.parametrize("query", BROWSE_QUERIES.values(), ids=BROWSE_QUERIES)
+def test_browse_page_scans_only_the_listing(app: Flask, query: dict[str, str]) -> None:
+    assert scanned(plan_of_get(app, "/", **query)) <= {"listing", "sdk_range"}
+
+
+@pytest.mark.parametrize("query", [{}, {"scope": "acme"}, {"license": "MIT"}, {"official": 0}])
+def test_filters_are_counted_in_indexes_alone(app: Flask, query: dict[str, Any]) -> None:
+    search = replace(parse_search({}), **query)
+    steps = plan(app, lambda connection: find_facets(connection, search))
+    reads = [step for step in steps if "listing" in step]
+    assert reads
+    assert [step for step in reads if "COVERING INDEX" not in step] == []
 
 
 def test_export_reads_widgets_and_versions_in_order(app: Flask) -> None:

@@ -183,10 +183,13 @@ def test_file_has_the_application_id_and_the_schema_version(catalog: sqlite3.Con
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
 EXPECTED_LISTING = """
 SELECT id, scope, name, coalesce(is_official, 0), coalesce(download_count, -1), created_at,
-    coalesce((
-        SELECT max(published_at) FROM version WHERE widget_id = widget.id AND NOT yanked
-    ), ''), folded_name, folded_text
-FROM widget WHERE listed ORDER BY id
+    coalesce(published_at, ''), coalesce(permissions, '[]'), coalesce(license, ''),
+    folded_name, folded_text
+FROM widget LEFT JOIN (
+    SELECT widget_id, max(published_at) AS published_at, permissions, license
+    FROM version WHERE NOT yanked GROUP BY widget_id
+) ON widget_id = id
+WHERE listed ORDER BY id
 """
 
 
@@ -250,6 +253,7 @@ CHANGES = {
     "sha256_hash, published_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 2, 2, sdk_version, "
     "NULL, '[]', NULL, NULL FROM version",
     "version changed": "UPDATE version SET license = 'MIT'",
+    "permissions": "UPDATE version SET permissions = '[\"network\"]'",
     "version of another widget": "UPDATE version SET widget_id = 3",
     "version yanked": "UPDATE version SET yanked = 1",
     "version of another range": "UPDATE version SET sdk_version = '^2.0.0'",

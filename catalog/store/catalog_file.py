@@ -5,6 +5,7 @@ import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from catalog.store.migrations import migrate
 from catalog.store.schema import SCHEMA_VERSION, check_schema
@@ -32,6 +33,8 @@ class CatalogFile:
     ) -> None:
         # Connections with the same number belong to this file.
         self.generation = generation
+        # See Connection.facets.
+        self.facets: dict[object, tuple[int, Any]] = {}
         self._path, self._name = path, name
         self._busy_timeout_ms, self._wal_limit = busy_timeout_ms, wal_limit
         # Bytes of the WAL above which a write calls truncate_large_wal().

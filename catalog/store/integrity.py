@@ -53,7 +53,8 @@ def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
 
 WRONG_LISTINGS = """
 WITH stored AS (
-    SELECT widget_id, scope, name, official, downloads, created, updated, folded_name, folded_text
+    SELECT widget_id, scope, name, official, downloads, created, updated, permissions, license,
+           folded_name, folded_text
     FROM listing
 )
 SELECT scope || '/' || name AS path

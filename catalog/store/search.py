@@ -4,21 +4,29 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 
 - listing: the columns to filter and to sort by, and the folded text to find words in.
 - listing_text: an index of the trigrams (three characters in a row) of the folded text. It gives
-  candidates; instr() then decides whether the text contains the words.
+  candidates; instr() then decides whether the text contains the words: see search_conditions.py.
 - summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
-import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from catalog.store.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY, VERSION_ADMITS
-from catalog.store.sdk_intervals import sdk_key
+from catalog.store.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
+from catalog.store.search_conditions import (
+    EVERY_WIDGET,
+    HAS_COMPATIBLE_VERSION,
+    IN_SCOPE,
+    IS_COMPATIBLE,
+    SUPPORTS,
+    WITH_TRIGRAMS,
+    filter_conditions,
+    named_condition,
+    search_values,
+    search_words,
+    word_conditions,
+)
 from catalog.store.search_params import SearchQuery
 from catalog.store.sqlite import Connection
-
-# The index reads one more list for each trigram, and this many leave few candidates.
-MAX_TRIGRAMS = 12
 
 
 class PageRevision(NamedTuple):
@@ -29,15 +37,6 @@ class PageRevision(NamedTuple):
     # The page stays valid while only widgets with fewer downloads than this are installed.
     least_downloads: int
 
-
-# The sets of SDKs that have this SDK. The list is read once for each statement.
-SUPPORTS = "SELECT support_id FROM sdk_support_interval WHERE low <= :sdk AND :sdk < high"
-HAS_COMPATIBLE_VERSION = f"""EXISTS (
-    SELECT 1 FROM version
-    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND {VERSION_ADMITS})"""
-IS_COMPATIBLE = f"""
-iif(support_id IS NULL, {HAS_COMPATIBLE_VERSION}, support_id IN ({SUPPORTS}))
-"""
 
 # Without words, the page is read from an index that is in the order of the results.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
@@ -95,11 +94,6 @@ page AS (
 )
 {render_page}"""
 
-# The widgets with all trigrams of the words; every widget if the words have no trigram.
-WITH_TRIGRAMS = """listing_text CROSS JOIN listing
-    ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
-EVERY_WIDGET = "listing"
-
 # The stored download count is -1 for null.
 RENDER_PAGE = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
@@ -117,8 +111,6 @@ LATEST_COMPATIBLE = f"""
     WHEN {ADMITS.format(range_id="summary.sdk_range_id")} THEN latest
     ELSE coalesce({LATEST_COMPATIBLE_ENTRY.format(widget_id="summary.widget_id")}, 'null') END
 """
-
-HAS_NAME = "(name = :name COLLATE NOCASE OR scope || '/' || name = :name COLLATE NOCASE)"
 
 
 def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
@@ -167,32 +159,19 @@ def revalidate_search(
 
 def _fetch_row(connection: Connection, template: str, query: SearchQuery, **values: object) -> Any:
     """Return the first row of the template's statement for the query."""
-    words = _pad_words(_needed_words(query.words))
-    trigrams = [trigram for word in words for trigram in _trigrams(word)]
-    trigrams = list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
+    words = search_words(query)
+    values |= search_values(query, words)
     statement = _build_statement(
         template,
         words=len(words),
-        has_trigrams=bool(trigrams),
+        has_trigrams=bool(values["trigrams"]),
         has_name=query.name is not None,
-        has_scope=query.scope is not None,
-        has_official=query.official is not None,
+        filters=tuple(filter_conditions(query).values()),
         has_sdk=query.compat_sdk is not None,
         compatible=query.compatible,
         sort=query.sort or "installs",
     )
-    values |= {f"word{number}": word for number, word in enumerate(words)}
-    values |= {
-        "q": query.q,
-        # In quotes, FTS5 takes every character literally.
-        "trigrams": " ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams),
-        "name": query.name,
-        "scope": query.scope,
-        "official": query.official,
-        "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
-        "limit": query.limit,
-        "offset": query.offset,
-    }
+    values |= {"limit": query.limit, "offset": query.offset}
     return connection.execute(statement, values).fetchone()
 
 
@@ -203,60 +182,25 @@ def _build_statement(
     words: int,
     has_trigrams: bool,
     has_name: bool,
-    has_scope: bool,
-    has_official: bool,
+    filters: tuple[str, ...],
     has_sdk: bool,
     compatible: bool,
     sort: str,
 ) -> str:
     """Return the statement for queries that have these parameters and this number of words."""
-    matches = [f"instr(listing.folded_text, :word{number})" for number in range(words)]
-    if has_name:
-        matches = [HAS_NAME, f"NOT ({' AND '.join(matches)})"]
-    in_scope = ["scope = :scope"] if has_scope else []
-    official = "official = :official"
+    matches = [named_condition(words)] if has_name else word_conditions(words)
     compatible_only = [IS_COMPATIBLE] if compatible else []
-    conditions = [*matches, *in_scope, *([official] if has_official else []), *compatible_only]
+    conditions = " AND ".join([*matches, *filters, *compatible_only]) or "true"
     # The plus keeps SQLite from using an index that is not in the order of the page.
-    in_order = [f"+{official}"] if has_official else []
-    index_conditions = [*matches, *in_scope, *in_order, *compatible_only]
-    joined_conditions = " AND ".join(conditions) or "true"
-    count = COUNT_COMPATIBLE if conditions == [IS_COMPATIBLE] else COUNT
+    in_order = [each if each is IN_SCOPE else f"+{each}" for each in filters]
+    index_conditions = " AND ".join([*matches, *in_order, *compatible_only]) or "true"
+    count = COUNT_COMPATIBLE if conditions == IS_COMPATIBLE else COUNT
     return template.format(
         candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
-        conditions=joined_conditions,
-        count=count.format(conditions=joined_conditions),
-        index_conditions=" AND ".join(index_conditions) or "true",
+        conditions=conditions,
+        count=count.format(conditions=conditions),
+        index_conditions=index_conditions,
         key=SORT_KEYS[sort],
         name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
         render_page=RENDER_PAGE.format(latest_compatible=LATEST_COMPATIBLE if has_sdk else ""),
     )
-
-
-def _needed_words(words: list[str]) -> list[str]:
-    """Return the words that are not part of another word, which is searched for anyway."""
-    text = " ".join(words)
-    return [word for word in words if text.count(word) == 1]
-
-
-def _pad_words(words: list[str]) -> list[str]:
-    """Repeat the last word so that more than eight words become a power of two.
-
-    Each number of words has its own statement, and the cache of prepared statements is small.
-    """
-    if len(words) <= 8:
-        return words
-    count = 1 << (len(words) - 1).bit_length()
-    return words + words[-1:] * (count - len(words))
-
-
-# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.
-NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
-
-
-def _trigrams(word: str) -> list[str]:
-    """Return up to three trigrams of the word, nearly as selective as all; none if not indexed."""
-    if len(word) < 3 or NOT_INDEXED.search(word):
-        return []
-    last = len(word) - 3
-    return [word[start : start + 3] for start in {0, last // 2, last}]

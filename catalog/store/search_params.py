@@ -10,6 +10,8 @@ DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 MAX_Q_LENGTH = 1000  # characters
 SORTS = ("installs", "updated", "created", "name")
+# The value of a filter for widgets that have no value.
+NONE = "(none)"
 
 
 class ParameterError(ValueError):
@@ -31,9 +33,13 @@ class SearchQuery:
     compatible: bool = False
     # One of SORTS; None for the default order.
     sort: str | None = None
-    # Only for the browse page, no parameter of the API: find the widgets whose name or scope/name
-    # is this one, except those that q finds.
+    # The others are only for the browse page and no parameters of the API.
+    # Find the widgets whose name or scope/name is this one, except those that q finds.
     name: str | None = None
+    # Only widgets whose latest version needs this permission; NONE for those that need no one.
+    permission: str | None = None
+    # Only widgets whose latest version has this licence; NONE for those that state none.
+    license: str | None = None
 
     @property
     def words(self) -> list[str]:

@@ -1,24 +1,29 @@
 """The listed widgets whose names are nearest to one that a person mistyped.
 
-A statement ranks the names by the trigrams that they share with the text, with a space before and
-after it, so that its beginning and end count. Of the best ones, difflib decides.
+The similarity of two texts is the share of trigrams (three characters in a row) that they have in
+common: twice the common ones, divided by those of both. A space before and after the text makes its
+first and last letters count too. Of a widget, its name and its display name are compared together,
+and the shorter one counts as its length.
 """
 
-from difflib import SequenceMatcher
+import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from catalog.store.sqlite import Connection
+from catalog.text import fold
 
-# Longer names are compared by their beginning.
-MAX_LENGTH = 60  # characters
+MAX_SUGGESTIONS = 5
+# Longer texts are compared by their beginning.
 MAX_TRIGRAMS = 16
-# The most installed widgets are compared, of the scope and of the whole catalog: up to 30 ms.
-MAX_SCANNED_IN_SCOPE = 1_000
-MAX_SCANNED = 4_000
-MAX_COMPARED = 50
-# From 0 to 1, as SequenceMatcher.ratio() returns it.
-MIN_SIMILARITY = 0.6
+# The most installed widgets are compared, of the scope and of all others: about 20 ms.
+MAX_COMPARED_IN_SCOPE = 1_000
+MAX_COMPARED = 5_000
+# Less is not similar.
+MIN_SIMILARITY = 0.3
 SAME_SCOPE_BONUS = 0.1
+
+SEPARATORS = re.compile(r"[-_.\s\0]+")
 
 
 class Suggestion(NamedTuple):
@@ -29,55 +34,58 @@ class Suggestion(NamedTuple):
     display_name: str
 
 
-_SHARED = " + ".join(f"(instr(padded, :trigram{number}) > 0)" for number in range(MAX_TRIGRAMS))
-# The indexes have all that is compared. MATERIALIZED, so that nothing is computed twice.
-NEAREST_NAMES = f"""
-WITH candidate AS MATERIALIZED (
-    SELECT scope, name, ' ' || lower(name) || ' ' AS padded FROM (
+# MATERIALIZED, so that the text is concatenated once and not for each trigram.
+SIMILAR_WIDGETS = """
+WITH names AS MATERIALIZED (
+    SELECT widget_id, scope, name, min(length(folded_name), length(name)) AS length,
+        ' ' || folded_name || ' '
+            || replace(replace(lower(name), '-', ' '), '_', ' ') || ' ' AS text
+    FROM (
         SELECT * FROM (
-            SELECT scope, name FROM listing INDEXED BY listing_order_in_scope
-            WHERE scope = :scope ORDER BY downloads DESC, name LIMIT :max_scanned_in_scope)
-        UNION
+            SELECT widget_id, scope, name, folded_name FROM listing WHERE scope = :scope
+            ORDER BY downloads DESC, name LIMIT :max_compared_in_scope)
+        UNION ALL
         SELECT * FROM (
-            SELECT scope, name FROM listing INDEXED BY listing_order
-            ORDER BY downloads DESC, scope, name LIMIT :max_scanned))
+            SELECT widget_id, scope, name, folded_name FROM listing WHERE +scope <> :scope
+            ORDER BY downloads DESC, scope, name LIMIT :max_compared)
+    )
 ),
-ranked AS MATERIALIZED (SELECT scope, name, {_SHARED} AS shared FROM candidate),
-nearest AS MATERIALIZED (
-    SELECT scope, name FROM ranked WHERE shared >= :min_shared
-    ORDER BY shared DESC, length(name), scope, name LIMIT :max_compared
+similar AS (
+    SELECT widget_id, scope, name, 2.0 * ({common}) / (:trigrams + length) AS similarity FROM names
 )
-SELECT nearest.scope, nearest.name, display_name
-FROM nearest CROSS JOIN widget ON widget.scope = nearest.scope AND widget.name = nearest.name
+SELECT similar.scope, similar.name, display_name
+FROM similar CROSS JOIN widget ON widget.id = widget_id
+WHERE similarity >= :min_similarity
+ORDER BY similarity + :bonus * (similar.scope = :scope) DESC, similar.scope, similar.name
+LIMIT :limit
 """
 
 
 def suggest_widgets(
-    connection: Connection, name: str, *, scope: str = "", limit: int = 5
+    connection: Connection, name: str, *, scope: str = "", limit: int = MAX_SUGGESTIONS
 ) -> list[Suggestion]:
-    """Return the widgets whose names are similar to this one, the most similar first."""
-    target = name.strip().lower()[:MAX_LENGTH]
-    text = f" {target} "
-    trigrams = list(dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2)))
-    values: dict[str, object] = {
+    """Return the widgets with the most similar name or display name, the most similar first."""
+    text = SEPARATORS.sub(" ", f" {fold(name)} ")
+    starts = range(min(len(text) - 2, MAX_TRIGRAMS))
+    trigrams = list(dict.fromkeys(text[start : start + 3] for start in starts))
+    if not trigrams:
+        return []
+    values: dict[str, object] = {f"trigram{n}": each for n, each in enumerate(trigrams)}
+    values |= {
+        "trigrams": len(trigrams),
         "scope": scope,
-        "max_scanned_in_scope": MAX_SCANNED_IN_SCOPE,
-        "max_scanned": MAX_SCANNED,
+        "bonus": SAME_SCOPE_BONUS,
+        "min_similarity": MIN_SIMILARITY,
+        "max_compared_in_scope": MAX_COMPARED_IN_SCOPE,
         "max_compared": MAX_COMPARED,
-        # Less than a quarter is no similar name.
-        "min_shared": max(len(trigrams) // 4, 1),
+        "limit": limit,
     }
-    for number in range(MAX_TRIGRAMS):
-        # No name contains a NUL.
-        values[f"trigram{number}"] = trigrams[number] if number < len(trigrams) else "\0"
-    found = [Suggestion(*row) for row in connection.execute(NEAREST_NAMES, values)]
-    similarities = {each: _similarity(each, target, scope) for each in found}
-    near = [each for each in found if similarities[each] >= MIN_SIMILARITY]
-    # Widgets that are equally similar stay in the order of the statement.
-    return sorted(near, key=lambda each: -similarities[each])[:limit]
+    rows = connection.execute(_build_statement(len(trigrams)), values)
+    return [Suggestion(*row) for row in rows]
 
 
-def _similarity(suggestion: Suggestion, target: str, scope: str) -> float:
-    name = suggestion.name.lower()[:MAX_LENGTH]
-    bonus = SAME_SCOPE_BONUS if suggestion.scope == scope else 0
-    return SequenceMatcher(None, target, name).ratio() + bonus
+@lru_cache(maxsize=MAX_TRIGRAMS)
+def _build_statement(trigrams: int) -> str:
+    """Return the statement that compares this number of trigrams."""
+    common = " + ".join(f"(instr(text, :trigram{number}) > 0)" for number in range(trigrams))
+    return SIMILAR_WIDGETS.format(common=common)

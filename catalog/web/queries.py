@@ -1,12 +1,7 @@
-"""What the pages read from the catalog: search results, one widget, the scopes.
-
-The API's q matches display names and descriptions only. People also type focus-timer or
-acme/weather, so the browse page lists widgets with that name before the results.
-"""
+"""What the pages read from the catalog: search results, one widget, updates."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 from catalog.documents import Json
 from catalog.store.detail import find_detail
@@ -19,19 +14,13 @@ from catalog.store.updates import UpdatesQuery, find_updates
 
 def load_results(connection: Connection, arguments: Mapping[str, str], public_url: str) -> Json:
     """Return what the API responds to these arguments; raise ParameterError."""
-    return _search(connection, parse_search(arguments), public_url)
+    return search_widgets(connection, parse_search(arguments), public_url)
 
 
-def load_widgets_named(
-    connection: Connection, arguments: Mapping[str, str], public_url: str
-) -> list[Json]:
-    """Return the widgets that have q as their name, without those that the search itself finds."""
-    query = parse_search(arguments)
-    if not query.q:
-        return []
-    by_name = replace(query, name=arguments["q"].strip(), page=1)
-    widgets: list[Json] = _search(connection, by_name, public_url)["widgets"]
-    return widgets
+def search_widgets(connection: Connection, query: SearchQuery, public_url: str) -> Json:
+    """Return what the API responds to this search."""
+    _, body = find_widgets(connection, query)
+    return _parse(body, public_url)
 
 
 def load_widget(connection: Connection, scope: str, name: str, public_url: str) -> Json | None:
@@ -46,21 +35,6 @@ def load_widget(connection: Connection, scope: str, name: str, public_url: str) 
 def load_updates(connection: Connection, query: UpdatesQuery, public_url: str) -> Json:
     """Return what the API responds for these installed versions."""
     _, body = find_updates(connection, query)
-    return _parse(body, public_url)
-
-
-SCOPES = """
-SELECT scope FROM listing GROUP BY scope ORDER BY count(*) DESC, scope LIMIT :limit
-"""
-
-
-def load_scopes(connection: Connection, limit: int) -> set[str]:
-    """Return the scopes with the most listed widgets."""
-    return {scope for (scope,) in connection.execute(SCOPES, {"limit": limit})}
-
-
-def _search(connection: Connection, query: SearchQuery, public_url: str) -> Json:
-    _, body = find_widgets(connection, query)
     return _parse(body, public_url)
 
 

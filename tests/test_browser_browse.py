@@ -1,0 +1,274 @@
+"""The browse page in a real browser: filters, dates, a narrow screen, the keyboard, no shifts."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_tools import expect_text, expect_url, is_too_wide, recorded
+from builders import document, version
+from conftest import Server, create_catalog
+from test_browser_pages import LAYOUT_RULES, VIOLATIONS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NARROW, WIDE = {"width": 360, "height": 640}, {"width": 1440, "height": 900}
+
+
+def expect_status(page: "Page", text: str) -> None:
+    expect_text(page.locator("#status"), text)
+
+
+@pytest.fixture
+def narrow_page(any_page: "Page") -> Iterator["Page"]:
+    """A shared tab as narrow as a phone, with JavaScript and without."""
+    any_page.set_viewport_size(NARROW)
+    yield any_page
+    any_page.set_viewport_size(WIDE)
+
+
+def test_first_card_is_visible_on_a_narrow_screen(narrow_page: "Page", server: Server) -> None:
+    narrow_page.goto(server.url)
+    box = narrow_page.locator(".card").first.bounding_box()
+    assert box
+    assert box["y"] + box["height"] < NARROW["height"]
+    assert narrow_page.get_by_label("Your SDK version").is_hidden()
+
+
+def test_filters_unfold_on_a_narrow_screen(narrow_page: "Page", server: Server) -> None:
+    narrow_page.goto(server.url)
+    narrow_page.get_by_text("SDK, filters and order").click()
+    narrow_page.get_by_label("Your SDK version").fill("1.4.0")
+    narrow_page.get_by_label("Permissions").select_option("geolocation")
+    narrow_page.get_by_role("button", name="Search").click()
+    expect_text(narrow_page.locator("#active-filters"), "2 set")
+    assert narrow_page.locator("#permission").input_value() == "geolocation"
+    assert not is_too_wide(narrow_page)
+
+
+def test_invalid_field_is_unfolded_on_a_narrow_screen(narrow_page: "Page", server: Server) -> None:
+    narrow_page.goto(f"{server.url}/?compatible=true")
+    assert narrow_page.locator("#compatible-error").is_visible()
+
+
+def test_fields_are_always_shown_on_a_wide_screen(any_page: "Page", server: Server) -> None:
+    any_page.set_viewport_size(WIDE)
+    any_page.goto(server.url)
+    assert any_page.get_by_label("Order").is_visible()
+    assert any_page.get_by_text("SDK, filters and order").is_hidden()
+
+
+def test_only_widgets_that_run_on_the_sdk_are_shown(any_page: "Page", server: Server) -> None:
+    any_page.goto(f"{server.url}/?q=weather")
+    any_page.get_by_label("Your SDK version").fill("1.4.0")
+    any_page.get_by_label("Only widgets that run on this SDK").check()
+    any_page.get_by_role("button", name="Search").click()
+    expect_status(any_page, "3 widgets run on SDK 1.4.0")
+    assert any_page.locator(".compatibility.no").count() == 0
+    any_page.go_back()
+    any_page.go_forward()
+    expect_status(any_page, "3 widgets run on SDK 1.4.0")
+    assert any_page.get_by_label("Only widgets that run on this SDK").is_checked()
+
+
+def test_checkbox_is_enabled_by_an_sdk(page: "Page", server: Server) -> None:
+    page.goto(server.url)
+    box = page.get_by_label("Only widgets that run on this SDK")
+    hint = page.get_by_text("(enter it first)")
+    assert (box.is_disabled(), hint.is_visible()) == (True, True)
+    page.get_by_label("Your SDK version").press_sequentially("1")
+    assert (box.is_disabled(), hint.is_visible()) == (False, False)
+
+
+def test_filter_keeps_its_focus_and_value_when_the_counts_change(
+    page: "Page", server: Server
+) -> None:
+    page.goto(server.url)
+    page.get_by_label("Licence").focus()
+    page.get_by_label("Licence").select_option("MIT")
+    expect_url(page, f"{server.url}/?license=MIT")
+    page.get_by_label("Scope").focus()
+    page.get_by_label("Scope").select_option("acme")
+    expect_url(page, f"{server.url}/?scope=acme&license=MIT")
+    page.wait_for_function("document.querySelector('#license option:checked').text === 'MIT (7)'")
+    assert page.evaluate("document.activeElement.id") == "scope"
+    assert page.get_by_label("Licence").input_value() == "MIT"
+    page.go_back()
+    expect_url(page, f"{server.url}/?license=MIT")
+    page.wait_for_function("document.querySelector('#scope').value === ''")
+
+
+def test_search_without_results_leads_to_a_similar_name(any_page: "Page", server: Server) -> None:
+    any_page.goto(f"{server.url}/?q=wether&scope=hearth")
+    any_page.locator("#results").get_by_role("link", name="Weather", exact=True).click()
+    expect_url(any_page, f"{server.url}/widgets/acme/weather")
+
+
+def test_search_without_results_leads_to_one_for_any_sdk(any_page: "Page", server: Server) -> None:
+    any_page.goto(f"{server.url}/?q=rain+radar&compatSdk=1.4.0&compatible=true")
+    any_page.get_by_role("link", name="1 widget for any SDK").click()
+    expect_status(any_page, "1 widget, with the newest version for SDK 1.4.0")
+
+
+def test_next_and_previous_lead_through_the_pages(any_page: "Page", server: Server) -> None:
+    any_page.goto(server.url)
+    any_page.get_by_role("link", name="Next").click()
+    expect_status(any_page, "33 widgets, page 2 of 2")
+    any_page.get_by_role("link", name="Previous").click()
+    expect_status(any_page, "33 widgets, page 1 of 2")
+
+
+@pytest.fixture(scope="module")
+def scopes_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A catalog of many scopes, with releases of different ages, some in other scripts."""
+    dates = ["2026-05-15T23:00:00Z", "2026-05-14T01:00:00Z", "2026-05-01T12:00:00Z"]
+    dates += ["2026-03-01T12:00:00Z", "2024-05-01T12:00:00Z"]
+    ages = [document(f"age/w{n}", version(publishedAt=date)) for n, date in enumerate(dates)]
+    scripts = [
+        document("天気/予報", version(), displayName="天気予報", description="雨と雪。"),
+        document("مواقيت/ساعة", version(), displayName="ساعة", description="مواقيت الصلاة"),
+    ]
+    others = [document(f"scope-{n}/w", version(), downloadCount=n) for n in range(30)]
+    path = tmp_path_factory.mktemp("scopes") / "catalog.db"
+    running = Server(create_catalog(path, *ages, *scripts, *others))
+    yield running
+    running.stop()
+
+
+def test_scope_is_searched_when_it_is_complete(page: "Page", scopes_server: Server) -> None:
+    page.goto(scopes_server.url)
+    with recorded(page, "request") as requests:
+        page.get_by_label("Scope").press_sequentially("天気")
+        expect_status(page, "1 widget")
+    assert len([request for request in requests if "scope=" in request.url]) == 1
+    assert page.locator("#scopes option").count() == 33
+
+
+def test_scope_can_be_typed_without_scripts(
+    tab_without_scripts: "Page", scopes_server: Server
+) -> None:
+    tab_without_scripts.goto(scopes_server.url)
+    tab_without_scripts.get_by_label("Scope").fill("مواقيت")
+    tab_without_scripts.keyboard.press("Enter")
+    expect_status(tab_without_scripts, "1 widget")
+
+
+def test_dates_without_scripts_are_those_of_the_release(
+    tab_without_scripts: "Page", scopes_server: Server
+) -> None:
+    tab_without_scripts.goto(f"{scopes_server.url}/?scope=age&sort=name")
+    assert tab_without_scripts.locator(".card time").first.inner_text() == "15 May 2026"
+
+
+@pytest.fixture(scope="module")
+def dated_tab(browser: "Browser", scopes_server: Server) -> Iterator["Page"]:
+    """A tab at a fixed time."""
+    with browser.new_context(base_url=scopes_server.url) as context:
+        context.set_default_timeout(10_000)
+        context.clock.set_fixed_time("2026-05-15T12:00:00Z")
+        yield context.new_page()
+
+
+AGES = ["today", "yesterday", "2 weeks ago", "2 months ago", "2 years ago"]
+
+
+def test_dates_are_shown_as_ages_with_the_exact_one_in_a_title(dated_tab: "Page") -> None:
+    dated_tab.goto("/?scope=age&sort=name")
+    dates = dated_tab.locator(".card time")
+    assert dates.all_inner_texts() == AGES
+    assert dates.first.get_attribute("title") == "2026-05-15T23:00:00.000Z"
+    # The results that follow the typing have ages too.
+    dated_tab.get_by_label("Search").fill("w2")
+    expect_status(dated_tab, "1 widget")
+    assert dates.all_inner_texts() == ["2 weeks ago"]
+
+
+# All shifts, also those within half a second after an input, which the metric itself ignores.
+OBSERVE_SHIFTS = """
+() => {
+    window.shifts = 0;
+    new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) window.shifts += entry.value;
+    }).observe({ type: "layout-shift", buffered: false });
+}
+"""
+NEXT_FRAMES = """
+() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(
+    () => setTimeout(() => resolve(window.shifts)))))
+"""
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE], ids=["360 px", "1440 px"])
+def test_nothing_shifts_when_the_results_change(
+    page: "Page", server: Server, size: dict[str, int]
+) -> None:
+    page.set_viewport_size(size)
+    page.goto(f"{server.url}/?compatSdk=1.4.0")
+    page.locator("details.filters").evaluate("(details) => { details.open = true; }")
+    page.evaluate(NEXT_FRAMES)
+    page.evaluate(OBSERVE_SHIFTS)
+    page.get_by_label("Search").fill("weather")
+    expect_status(page, "4 widgets, with the newest version for SDK 1.4.0")
+    page.get_by_label("Only widgets that run on this SDK").check()
+    expect_status(page, "3 widgets run on SDK 1.4.0")
+    page.get_by_label("Search").fill("nothing such")
+    expect_status(page, "No widget found.")
+    page.get_by_label("Search").fill("")
+    page.get_by_label("Order").select_option("name")
+    expect_url(page, f"{server.url}/?compatSdk=1.4.0&compatible=true&sort=name")
+    assert page.evaluate(NEXT_FRAMES) == 0
+
+
+def test_all_filters_can_be_used_with_the_keyboard(page: "Page", server: Server) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(server.url)
+    page.keyboard.press("/")
+    page.keyboard.type("clock")
+    # Past the button, to the summary, which opens the fields.
+    for key in ("Tab", "Tab", "Enter", "Tab"):
+        page.keyboard.press(key)
+    page.keyboard.type("1.4.0")
+    for key in ("Tab", "Space"):
+        page.keyboard.press(key)
+    expect_status(page, "1 widget runs on SDK 1.4.0")
+    fields = ["scope", "official", "permission", "license", "sort"]
+    visited = []
+    for _ in fields:
+        page.keyboard.press("Tab")
+        visited.append(page.evaluate("document.activeElement.id"))
+    assert visited == fields
+    page.keyboard.type("Name")
+    expect_url(page, f"{server.url}/?q=clock&compatSdk=1.4.0&compatible=true&sort=name")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect_url(page, f"{server.url}/widgets/acme/clock?compatSdk=1.4.0")
+
+
+def test_right_to_left_and_east_asian_names_fit_their_cards(
+    page: "Page", scopes_server: Server
+) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(f"{scopes_server.url}/?sort=name&page=2")
+    assert not is_too_wide(page)
+    for name in ("天気予報", "ساعة"):
+        card = page.locator(".card").filter(has_text=name)
+        icon = card.locator(".widget-icon").bounding_box()
+        title = card.locator("h2 bdi").bounding_box()
+        assert icon
+        assert title
+        assert 0 <= title["x"] - (icon["x"] + icon["width"]) < 40
+
+
+def test_page_of_many_scopes_in_other_scripts_is_accessible(
+    page: "Page", scopes_server: Server
+) -> None:
+    page.goto(f"{scopes_server.url}/?sort=name&page=2&compatSdk=1.4")
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    assert page.evaluate(VIOLATIONS, {}) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size(NARROW)
+    page.locator("details.filters summary").click()
+    dark = page.evaluate(VIOLATIONS, {"runOnly": LAYOUT_RULES})
+    page.emulate_media(color_scheme="light")
+    assert dark == []

@@ -21,7 +21,7 @@ from catalog import V1_PREFIX
 from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
-from catalog.api.registry import registry
+from catalog.api.registry import describe_registry, registry
 from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
@@ -36,6 +36,9 @@ from catalog.settings import (
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+
+# The two modules add their routes to the blueprint pages.
+from catalog.web import scope_pages, widget_pages  # noqa: F401
 from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
@@ -128,6 +131,8 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    # For the page of a scope: web does not import api.
+    app.extensions["describe_registry"] = describe_registry
     app.extensions["page_etags"] = PageEtags()
     app.extensions["database"] = database = Database(
         app.config["DATABASE"], create_command=f"{program} init"

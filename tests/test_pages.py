@@ -196,7 +196,17 @@ def test_head_has_the_headers_of_a_page_and_no_body(server: Server, path: str) -
 
 
 @pytest.mark.parametrize(
-    "path", ["/nope", f"{WEATHER}/", "/widgets/acme", "/widgets", "/docs/", "/%00", "/%0A"]
+    "path",
+    [
+        "/nope",
+        f"{WEATHER}/",
+        "/widgets/none",
+        "/widgets/acme/",
+        "/widgets",
+        "/docs/",
+        "/%00",
+        "/%0A",
+    ],
 )
 def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -> None:
     response, body = server.request("GET", path)

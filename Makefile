@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench bench-quick screenshots lint audit format dist clean
+.PHONY: help run test torture bench bench-quick screenshots lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+http-lint: .venv/dev .venv/http-lint/installed  ## Examine the HTTP responses with REDbot
+	@REQUIRE_REDBOT=1 $(BIN)/pytest -q -n0 tests/test_http_lint.py
+
 # --strict: fail if a package cannot be looked up.
 audit: .venv/audit  ## Look up known vulnerabilities of the requirements
 	$(BIN)/pip-audit --requirement requirements.txt --require-hashes --disable-pip --strict
@@ -74,6 +77,12 @@ clean:  ## Remove everything that the other targets created, except databases
 
 .venv/audit: requirements-audit.txt | .venv/dev
 	$(BIN)/pip $(INSTALL) -r requirements-audit.txt
+	@touch $@
+
+# Its requirements are apart from those of the service. Afterwards make test runs it too.
+.venv/http-lint/installed: requirements-http-lint.txt | .venv/bin/python
+	$(PYTHON) -m venv .venv/http-lint
+	.venv/http-lint/bin/pip $(INSTALL) -r requirements-http-lint.txt
 	@touch $@
 
 # Playwright uses the installed Chromium; it downloads none.

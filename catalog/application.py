@@ -39,14 +39,17 @@ from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 
 # The two modules add their routes to the blueprint pages.
 from catalog.web import scope_pages, widget_pages  # noqa: F401
+from catalog.web.badge import badge
 from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
+from catalog.web.sitemap import sitemap
 from catalog.web.static_files import static_files
+from catalog.web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, static_files, docs, feed)
+WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {

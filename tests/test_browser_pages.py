@@ -23,6 +23,8 @@ PATHS = {
     "no versions": "/widgets/acme-labs/gesture-pad",
     "missing": "/widgets/acme/none",
     "docs": "/docs",
+    "updates": "/updates?compatSdk=1.4&installed=acme/weather@2.6.1&installed=acme/none@1.0.0",
+    "invalid updates": "/updates?compatSdk=x&installed=none",
 }
 VIOLATIONS = """
 (options) => axe.run({ resultTypes: ["violations"], ...options }).then(({ violations }) =>

@@ -129,7 +129,7 @@ def test_files_of_a_page_are_cached_for_a_year(demo: FlaskClient) -> None:
         plain_url, count = re.subn(r"\.[0-9a-f]{16}\.", ".", url)
         with demo.get(url) as hashed, demo.get(plain_url) as plain:
             assert (count, hashed.data) == (1, plain.data)
-            assert hashed.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+            assert hashed.headers["Cache-Control"] == "max-age=31536000, immutable"
             assert plain.headers["Cache-Control"] == "no-cache"
 
 

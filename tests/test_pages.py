@@ -19,7 +19,11 @@ from app import create_app
 
 WEATHER = "/widgets/acme/weather"
 HOSTILE = "<script>alert(1)</script>\"'&<b>"
-PATHS = ["/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"]
+UPDATES = "/updates?compatSdk=1.4.0&installed=acme/weather@2.6.1"
+PATHS = [
+    *("/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"),
+    *("/updates", UPDATES),
+]
 
 SECURITY_HEADERS = [
     "Content-Security-Policy",
@@ -136,7 +140,7 @@ def test_every_link_of_a_page_starts_with_the_path_prefix(demo: FlaskClient) -> 
 
 
 def test_navigation_marks_the_current_page_below_a_path_prefix(demo: FlaskClient) -> None:
-    for path in ("/", "/docs"):
+    for path in ("/", "/updates", "/docs"):
         page = demo.get(path, base_url="http://localhost/catalog").text
         (current,) = (
             link

@@ -29,6 +29,7 @@ GZIP = {"Content-Encoding": "gzip"}
 COMPRESSIBLE_TYPES = {
     "application/atom+xml",
     "application/json",
+    "application/xml",
     "image/svg+xml",
     "text/css",
     "text/html",

@@ -44,7 +44,9 @@ class PageEtags:
                 self._etags.popitem(last=False)
 
 
-def page_response(render: Callable[[], Page], *inputs: object) -> Response:
+def page_response(
+    render: Callable[[], Page], *inputs: object, mimetype: str = "text/html"
+) -> Response:
     """Return the page that render() returns, with an ETag; 304 if the client has it already.
 
     The page may depend on the catalog, on the URL and on the inputs, such as the current day.
@@ -53,27 +55,27 @@ def page_response(render: Callable[[], Page], *inputs: object) -> Response:
     # Read the revision before render(): a commit between the two must not go unnoticed.
     key = page_key(*inputs)
     etag = cache.get(key)
-    if etag is not None and (unchanged := unchanged_response(etag)):
+    if etag is not None and (unchanged := unchanged_response(etag, mimetype)):
         return unchanged
     page = render()
     text, status = page if isinstance(page, tuple) else (page, 200)
-    response = Response(text, status, mimetype="text/html")
+    response = Response(text, status, mimetype=mimetype)
     if status != 200:
         return response
     etag = hashlib.sha1(response.get_data(), usedforsecurity=False).hexdigest()
     cache.put(key, etag)
-    if unchanged := unchanged_response(etag):
+    if unchanged := unchanged_response(etag, mimetype):
         return unchanged
     response.set_etag(etag)
     return response
 
 
-def unchanged_response(etag: str) -> Response | None:
+def unchanged_response(etag: str, mimetype: str) -> Response | None:
     """Return 304 if the client has the page with this ETag in a form that it accepts."""
     known_etag = find_known_etag(request.if_none_match, etag, prefers_gzip(accept_encoding()))
     if known_etag is None:
         return None
-    response = Response(status=304, mimetype="text/html")
+    response = Response(status=304, mimetype=mimetype)
     response.set_etag(known_etag)
     return response
 

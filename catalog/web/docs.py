@@ -15,6 +15,7 @@ from catalog.routing import public_url
 from catalog.store.database import Database
 from catalog.store.detail import LATEST
 from catalog.store.sqlite import Connection, DatabaseError
+from catalog.store.updates import parse_updates
 from catalog.web import openapi
 from catalog.web.caching import page_response
 from catalog.web.openapi import Operation
@@ -137,7 +138,8 @@ def _example_updates(connection: Connection, detail: Json, sdk: str) -> tuple[di
     path = "{scope}/{name}".format(**detail["widget"])
     numbers = [str(entry["version"]) for entry in detail["versions"]] or ["1.0.0"]
     installed = f"{path}@{numbers[-1]}"
-    response = load_updates(connection, sdk, installed, public_url())
+    query = parse_updates(sdk, [installed])
+    response = load_updates(connection, query, public_url())
     return {"compatSdk": sdk, "installed": installed}, response
 
 

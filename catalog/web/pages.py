@@ -21,6 +21,7 @@ from catalog.web.charts import size_drawing
 from catalog.web.forms import SDK_ERROR
 from catalog.web.icons import icon_svg
 from catalog.web.markdown import render_markdown
+from catalog.web.not_found import suggest_for_path
 from catalog.web.queries import load_results, load_scopes, load_widgets_named
 from catalog.web.static_files import SCRIPT_HASHES
 from catalog.web.urls import absolute_url, canonical_url
@@ -138,8 +139,9 @@ def page_links(query: dict[str, str], results: Json) -> list[tuple[int, str] | N
 
 
 def error_page(status: int, message: str) -> str:
-    """Return the page for an error; it does not read the database."""
-    return render_template("error.html", status=status, message=message)
+    """Return the page for an error; only that for 404 reads the database, for suggestions."""
+    suggestions = suggest_for_path(request.path) if status == 404 else None
+    return render_template("error.html", status=status, message=message, suggestions=suggestions)
 
 
 def unmatched_page() -> Response:

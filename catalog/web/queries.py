@@ -14,7 +14,7 @@ from catalog.store.json_sql import with_bundle_urls
 from catalog.store.search import find_widgets
 from catalog.store.search_params import SearchQuery, parse_search
 from catalog.store.sqlite import Connection
-from catalog.store.updates import find_updates, parse_updates
+from catalog.store.updates import UpdatesQuery, find_updates
 
 
 def load_results(connection: Connection, arguments: Mapping[str, str], public_url: str) -> Json:
@@ -43,9 +43,9 @@ def load_widget(connection: Connection, scope: str, name: str, public_url: str) 
     return _parse(body, public_url)
 
 
-def load_updates(connection: Connection, sdk: str, installed: str, public_url: str) -> Json:
-    """Return what the API responds for one installed version."""
-    _, body = find_updates(connection, parse_updates(sdk, [installed]))
+def load_updates(connection: Connection, query: UpdatesQuery, public_url: str) -> Json:
+    """Return what the API responds for these installed versions."""
+    _, body = find_updates(connection, query)
     return _parse(body, public_url)
 
 

@@ -19,7 +19,7 @@ SHA256_HASHES = {
 HASH_LENGTH = 16  # characters
 # The name, its hash and its extension.
 HASHED_NAME = re.compile(rf"([^.]+)\.([0-9a-f]{{{HASH_LENGTH}}})(\.[a-z]+)")
-IMMUTABLE = "public, max-age=31536000, immutable"
+IMMUTABLE = "max-age=31536000, immutable"
 SCRIPT_HASHES = {
     name: sri_hash(digest) for name, digest in SHA256_HASHES.items() if name.endswith(".js")
 }

@@ -23,6 +23,8 @@ UPDATES = "/updates?compatSdk=1.4.0&installed=acme/weather@2.6.1"
 PATHS = [
     *("/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"),
     *("/updates", UPDATES),
+    *("/widgets/acme", f"{WEATHER}/2.6.1", f"{WEATHER}/9.9.9"),
+    f"{WEATHER}/compare?from=2.6.0&to=3.1.0",
 ]
 
 SECURITY_HEADERS = [

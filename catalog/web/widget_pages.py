@@ -226,6 +226,7 @@ def render_comparison(scope: str, name: str) -> tuple[str, int]:
         if entry is None and any(numbers.values())
     }
     older, newer = entries["from"], entries["to"]
+    connection.check_deadline()
     page = render_template(
         "compare.html",
         widget=found,

@@ -197,3 +197,23 @@ def test_fuzzed_header_is_no_error(client: FlaskClient, value: str) -> None:
     for header in ("If-None-Match", "If-Modified-Since", "Range", "Accept", "Origin", "Host"):
         response = client.get("/api/v1/widgets/acme/clock", headers={header: value})
         assert response.status_code in (200, 304)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(installed=encoded, sdk=encoded, name=encoded)
+def test_fuzzed_pages_are_a_success_or_an_error_of_the_client(
+    client: FlaskClient, installed: str, sdk: str, name: str
+) -> None:
+    paths = [
+        f"/updates?installed={installed}&installed=acme/{name}@1.0.0&compatSdk={sdk}",
+        # As a lockfile.
+        f"/updates?compatSdk=1.4.0&installed=%7B%22acme/{name}%22:%22{installed}%22%7D",
+        f"/widgets/acme/weather/badge.svg?compatSdk={sdk}",
+        f"/widgets/acme/{name}/badge.svg",
+        f"/sitemap-{name}.xml",
+        f"/static/{name}",
+        f"/none/{installed}/{name}",
+    ]
+    for path in paths:
+        with client.get(path) as response:
+            assert response.status_code in (200, 400, 404), path

@@ -51,6 +51,15 @@ def test_page_without_a_similar_name_suggests_nothing(demo: FlaskClient, path: s
     assert cards(assert_page(demo.get(path), 404)) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/weather"), ("PUT", "/weather"), ("GET", "/static/weather")]
+)
+def test_nothing_is_searched_for_a_client_that_shows_no_page(
+    demo: FlaskClient, method: str, path: str
+) -> None:
+    assert cards(assert_page(demo.open(path, method=method), 404)) == []
+
+
 def test_missing_database_is_no_hindrance(tmp_path: Path) -> None:
     client = create_app({"DATABASE": tmp_path / "none.db"}).test_client()
     assert cards(assert_page(client.get("/weather"), 404)) == []

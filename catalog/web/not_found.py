@@ -4,7 +4,7 @@ import re
 import sqlite3
 from typing import NamedTuple
 
-from flask import current_app
+from flask import current_app, request
 
 from catalog.routing import public_url
 from catalog.store.database import Database
@@ -50,8 +50,9 @@ def read_path(path: str) -> PathSubject:
 def suggest_for_path(path: str) -> Suggestions:
     """Return suggestions for a path that does not exist; none if the catalog cannot be read."""
     subject = read_path(path)
-    # Nobody reads the page that is sent instead of a file.
-    if not subject.words or path.startswith("/static/"):
+    # Nobody reads the page that is sent instead of a file, and a POST would delay installs.
+    is_read = request.method in ("GET", "HEAD") and not path.startswith("/static/")
+    if not subject.words or not is_read:
         return Suggestions(subject.words, [])
     database: Database = current_app.extensions["database"]
     try:

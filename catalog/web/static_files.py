@@ -27,13 +27,13 @@ SCRIPT_HASHES = {
 static_files = Blueprint("static_files", __name__)
 
 
-@static_files.get("/static/<path:name>")
-def static_file(name: str) -> Response:
-    match = HASHED_NAME.fullmatch(name)
-    plain_name = f"{match[1]}{match[3]}" if match else name
+@static_files.get("/static/<path:filename>")
+def static_file(filename: str) -> Response:
+    match = HASHED_NAME.fullmatch(filename)
+    plain_name = f"{match[1]}{match[3]}" if match else filename
     response = send_from_directory(FOLDER, plain_name)
     # With another hash, it is a page of another release that requests the file.
-    if match and name == hashed_name(plain_name):
+    if match and filename == hashed_name(plain_name):
         response.headers["Cache-Control"] = IMMUTABLE
     return response
 
@@ -47,7 +47,7 @@ def hashed_name(name: str) -> str:
 @static_files.app_template_filter()
 def static_url(name: str) -> str:
     """Return the address of one of our files, which changes with its content."""
-    return url_for("static_files.static_file", name=hashed_name(name))
+    return url_for("static_files.static_file", filename=hashed_name(name))
 
 
 @static_files.app_template_filter()

@@ -108,6 +108,11 @@ def rows(widgets: int) -> list[Row]:
         ),
         Row("registry-304", "registry, 304", repeated(registry), target=0.75, revalidates=True),
         Row("browse", "browse page, 24 cards", browse_pages(), max_milliseconds=25),
+        Row(
+            *("widget-page", "page of a widget, 60 versions"),
+            [page_of(LONG_HISTORY)] * SLOW_REQUESTS,
+            max_milliseconds=40,
+        ),
         Row("post", "POST, durable", repeated(installs), target=0.27),
         Row("mix", "97% reads, 3% POST", mix(hot, details, installs), target=0.43),
     ]
@@ -225,6 +230,11 @@ def details_of(widgets: int) -> list[Request]:
 def detail_of(number: int) -> Request:
     widget = document(number)["widget"]
     return Request("GET", f"/api/v1/widgets/{quote(widget['scope'])}/{quote(widget['name'])}")
+
+
+def page_of(number: int) -> Request:
+    """The web page of a widget."""
+    return Request("GET", detail_of(number).path.removeprefix("/api/v1"))
 
 
 def installs_of(widgets: int) -> list[Request]:

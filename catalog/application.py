@@ -22,7 +22,7 @@ from catalog import V1_PREFIX
 from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
-from catalog.api.registry import registry
+from catalog.api.registry import describe_registry, registry
 from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
@@ -38,6 +38,9 @@ from catalog.settings import (
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+
+# The two modules add their routes to the blueprint pages.
+from catalog.web import scope_pages, widget_pages  # noqa: F401
 from catalog.web.badge import badge
 from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
@@ -137,6 +140,8 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    # For the page of a scope: web does not import api.
+    app.extensions["describe_registry"] = describe_registry
     app.extensions["page_etags"] = PageEtags()
     app.extensions["database"] = database = open_database(app.config, program)
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.

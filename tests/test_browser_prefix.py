@@ -123,7 +123,7 @@ def test_visitor_goes_from_an_error_page_to_a_widget_and_back(
     expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
     assert any_page.url == f"{base_url}/widgets/acme/weather?compatSdk=1.4.0"
     any_page.get_by_role("link", name="acme", exact=True).click()
-    expect_url(any_page, f"{base_url}/?scope=acme")
+    expect_url(any_page, f"{base_url}/widgets/acme")
     any_page.get_by_role("link", name="Widget Catalog").click()
     any_page.get_by_role("link", name="Page 2").click()
     expect_url(any_page, f"{base_url}/?page=2")

@@ -1,4 +1,4 @@
-"""Formatting for the pages: numbers, dates, shell commands, and the geometry of drawings."""
+"""Formatting for the pages: numbers, dates and shell commands."""
 
 import hashlib
 import http.server
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from builders import version
 
+from catalog.text import shorten
 from catalog.web import formatting
 
 BUNDLE = b"export default () => 'tick'"
@@ -61,7 +62,7 @@ def test_day_has_the_name_of_its_month(timestamp: str, text: str) -> None:
     ],
 )
 def test_long_text_is_cut_between_words_if_possible(text: str, cut: str) -> None:
-    assert formatting.shorten(text, 10) == cut
+    assert shorten(text, 10) == cut
 
 
 @pytest.mark.parametrize(
@@ -142,52 +143,3 @@ def test_pager_has_both_ends_and_the_neighbours(
     page: int, last: int, numbers: list[int | None]
 ) -> None:
     assert formatting.page_numbers(page, last) == numbers
-
-
-def released(*days: str, yanked: bool = False) -> list[dict[str, Any]]:
-    return [
-        {**version(f"1.0.{n}", publishedAt=f"{day}T00:00:00.000Z"), "yanked": yanked}
-        for n, day in enumerate(days)
-    ]
-
-
-def test_chart_of_a_short_history_has_a_bar_for_each_month() -> None:
-    chart = formatting.releases_chart(
-        released("2024-11-30", "2024-12-01", "2024-12-31")
-        + released("2024-12-15", "2025-02-01", yanked=True)
-    )
-    assert chart is not None
-    assert [(bar.available, bar.yanked) for bar in chart.bars] == [(1, 0), (2, 1), (0, 0), (0, 1)]
-    assert chart.highest == 3
-    assert chart.label == "5 releases from 30 Nov 2024 to 1 Feb 2025"
-    assert chart.bars[1].label == "Dec 2024: 3 releases (1.0.1, 1.0.2, 1.0.0)"
-    assert chart.bars[2].label == "Jan 2025: 0 releases"
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "bars", "label"),
-    [
-        ("2022-01-01", "2025-03-01", 39, "Jan 2022: 1 release (1.0.0)"),
-        ("2022-02-01", "2025-06-01", 14, "Jan 2022 to Mar 2022: 1 release (1.0.0)"),
-        ("2000-05-01", "2025-06-01", 26, "Jan 2000 to Dec 2000: 1 release (1.0.0)"),
-        ("0001-01-01", "9999-12-31", 10, "Jan 0 to Dec 999: 1 release (1.0.0)"),
-    ],
-)
-def test_chart_of_a_long_history_has_bars_of_several_months(
-    first: str, last: str, bars: int, label: str
-) -> None:
-    chart = formatting.releases_chart(released(first, last))
-    assert chart is not None
-    assert (len(chart.bars), chart.bars[0].label) == (bars, label)
-
-
-@pytest.mark.parametrize("days", [[], ["2025-01-02"], ["2025-01-02", "2025-01-30"]])
-def test_versions_of_a_single_month_have_no_chart(days: list[str]) -> None:
-    assert formatting.releases_chart(released(*days)) is None
-
-
-def test_sizes_are_drawn_up_to_24_cells() -> None:
-    entry = {"minSize": {"w": 0, "h": 30}, "maxSize": {"w": 24, "h": 2**53}}
-    assert formatting.size_drawing(entry) == (0, 24, 24, 24, True)
-    entry = {"minSize": {"w": 1, "h": 2}, "maxSize": {"w": 3, "h": 24}}
-    assert formatting.size_drawing(entry) == (1, 2, 3, 24, False)

@@ -23,6 +23,8 @@ UPDATES = "/updates?compatSdk=1.4.0&installed=acme/weather@2.6.1"
 PATHS = [
     *("/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"),
     *("/updates", UPDATES),
+    *("/widgets/acme", f"{WEATHER}/2.6.1", f"{WEATHER}/9.9.9"),
+    f"{WEATHER}/compare?from=2.6.0&to=3.1.0",
 ]
 
 SECURITY_HEADERS = [
@@ -200,7 +202,17 @@ def test_head_has_the_headers_of_a_page_and_no_body(server: Server, path: str) -
 
 
 @pytest.mark.parametrize(
-    "path", ["/nope", f"{WEATHER}/", "/widgets/acme", "/widgets", "/docs/", "/%00", "/%0A"]
+    "path",
+    [
+        "/nope",
+        f"{WEATHER}/",
+        "/widgets/none",
+        "/widgets/acme/",
+        "/widgets",
+        "/docs/",
+        "/%00",
+        "/%0A",
+    ],
 )
 def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -> None:
     response, body = server.request("GET", path)

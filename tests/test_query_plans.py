@@ -22,6 +22,7 @@ CLOCK = document(
     "acme/clock",
     version("2.0.0", sdkVersion="^2.0.0"),
     version("0.9.0"),
+    version("0.5.0", yanked=True),
     bundled("0.1.0", CONTENT),
     isOfficial=True,
 )
@@ -190,6 +191,21 @@ def test_filters_are_counted_in_indexes_alone(app: Flask, query: dict[str, Any])
     reads = [step for step in steps if "listing" in step]
     assert reads
     assert [step for step in reads if "COVERING INDEX" not in step] == []
+
+
+PAGES = {
+    "widget": "/widgets/acme/clock",
+    "widget for an SDK": "/widgets/acme/clock?compatSdk=1.4.0&compatible=true&stable=true",
+    "version": "/widgets/acme/clock/0.9.0",
+    "yanked version": "/widgets/acme/clock/0.5.0",
+    "comparison": "/widgets/acme/clock/compare?from=0.9.0&to=2.0.0",
+    "scope": "/widgets/acme",
+}
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+def test_page_scans_no_table(app: Flask, path: str) -> None:
+    assert scanned(plan_of_get(app, path)) == set()
 
 
 def test_export_reads_widgets_and_versions_in_order(app: Flask) -> None:

@@ -63,6 +63,8 @@ PATHS = [
     f"{V1}updates?compatSdk=1.0.0" + "".join(f"&installed={path}@1.0.0" for path in HIDDEN),
     *("/", "/?q=secret", "/?scope=hidden", "/docs", "/openapi.json", "/widgets/acme/clock"),
     *(f"/widgets/{path}" for path in HIDDEN),
+    *("/widgets/acme", "/widgets/hidden", "/widgets/acme/clock/compare?from=1.0.0&to=1.1.0"),
+    *(f"/widgets/{path}/1.0.0" for path in ("acme/clock", *HIDDEN)),
     *(f"/widgets/{path}/badge.svg" for path in ("acme/clock", *HIDDEN)),
     *("/secret", "/widgets/acme/secre", "/sitemap.xml", "/feed.atom"),
     "/updates?compatSdk=1.0.0" + "".join(f"&installed={path}@1.0.0" for path in HIDDEN),

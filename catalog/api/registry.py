@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response, abort
 
-from catalog.api.response_cache import RenderResult, respond
+from catalog.api.response_cache import RenderResult, find_valid, render_exclusively, respond
+from catalog.routing import public_url
 from catalog.store import json_sql
 from catalog.store.sqlite import Connection, snapshot
 from catalog.text import quoted
@@ -25,6 +26,16 @@ def scope_registry(scope: str) -> Response:
         lambda connection: render_registry(connection, scope),
         can_be_large=True,
     )
+
+
+def describe_registry(scope: str) -> tuple[str, int]:
+    """Return the ETag and the length of the registry; 404 if no widget is listed."""
+    key = ("registry", scope)
+    entry = find_valid(key, revalidate_registry) or render_exclusively(
+        key, revalidate_registry, lambda connection: render_registry(connection, scope)
+    )
+    url = public_url()
+    return entry.etag_for(url), entry.length_for(url)
 
 
 # The registry has no download counts, so installs do not change it.

@@ -11,7 +11,7 @@ from catalog.store.json_sql import VERSION_ADMITS
 from catalog.store.sdk_intervals import sdk_key
 from catalog.store.search_params import ParameterError, parse_compat_sdk
 from catalog.store.sqlite import Connection, snapshot
-from catalog.store.update_rule import Release, advise
+from catalog.store.update_rule import Advice, Release, advise
 from catalog.text import quoted
 
 MAX_INSTALLED = 100
@@ -68,14 +68,14 @@ def parse_installed(text: str) -> Installed:
 
 
 # The versions of each installed widget, as a JSON array of the fields of Release; NULL if it is not
-# listed. One row for each widget: a row for each version takes twice as long, and one row for all
-# widgets could take too much memory.
+# listed. Without an SDK every version is compatible. One row for each widget: a row for each
+# version takes twice as long, and one row for all widgets could take too much memory.
 VERSIONS = f"""
 SELECT item.key, (
     SELECT json_group_array(json_array(
         version.id, published_at, precedence, version, json(iif(yanked, 'true', 'false')),
         yanked_reason, deprecation_message, sdk_version,
-        json(iif({VERSION_ADMITS}, 'true', 'false'))))
+        json(iif(:sdk IS NULL OR {VERSION_ADMITS}, 'true', 'false'))))
     FROM version WHERE widget_id = widget.id) AS versions,
     widget.id IS NOT NULL AS is_listed
 FROM json_each(:installed) AS item
@@ -99,6 +99,46 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
         entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
     bodies = [_render(item, entries.get(update_id, "null")) for item, update_id in items]
     return content, f'{{"updates":[{",".join(bodies)}]}}\n'.encode()
+
+
+# The ranges of a widget's versions that admit some SDK which the range of this version admits.
+SHARED_RANGES = """
+WITH widget_id (id) AS (SELECT id FROM widget WHERE scope = :scope AND name = :name),
+admitted AS (
+    SELECT low, high FROM version
+    JOIN sdk_range ON range = sdk_version JOIN sdk_interval ON range_id = sdk_range.id
+    WHERE widget_id = (SELECT id FROM widget_id) AND version = :version
+)
+SELECT range FROM sdk_range
+WHERE range IN (SELECT sdk_version FROM version WHERE widget_id = (SELECT id FROM widget_id))
+    AND EXISTS (
+        SELECT 1 FROM sdk_interval JOIN admitted
+        WHERE range_id = sdk_range.id
+            AND sdk_interval.low < admitted.high AND sdk_interval.high > admitted.low)
+"""
+
+
+def find_advice(connection: Connection, installed: Installed, sdk: str | None) -> Advice | None:
+    """Return the advice for a version of a listed widget; None if there is no such version.
+
+    Without an SDK, a version is compatible that runs on one of the SDKs of the installed one; if
+    that finds none, or only a deprecated one, every version is. The reason is then not meaningful.
+    """
+    values = {"installed": json.dumps([installed[:2]]), "sdk": sdk and sdk_key(sdk)}
+    _, versions, is_listed = connection.execute(VERSIONS, values).fetchone()
+    releases = [Release(*fields) for fields in json.loads(versions)] if is_listed else []
+    own = next((each for each in releases if each.number == installed.version), None)
+    if own is None:
+        return None
+    newest_first = _newest_first(releases)
+    if sdk is not None:
+        return advise(own, newest_first, sdk)
+    shared = {range for (range,) in connection.execute(SHARED_RANGES, installed._asdict())}
+    near = [each._replace(is_compatible=each.sdk_range in shared) for each in newest_first]
+    advice = advise(own, near, "")
+    if advice.update is None or advice.update.deprecation_message is not None:
+        advice = advise(own, newest_first, "")
+    return advice
 
 
 def _read_items(connection: Connection, query: UpdatesQuery) -> Iterator[tuple[Json, int | None]]:
@@ -127,8 +167,7 @@ def _describe(
     if own is None:
         reason = f"There is no version {quoted(str(installed))}."
         return {**item, "status": UNKNOWN, "reason": reason}, None
-    oldest_first = sorted(releases, key=attrgetter("published_at", "precedence", "number"))
-    advice = advise(own, oldest_first[::-1], sdk)
+    advice = advise(own, _newest_first(releases), sdk)
     item |= {
         "status": UPDATE if advice.update else CURRENT,
         "yanked": own.is_yanked,
@@ -139,6 +178,10 @@ def _describe(
         "reason": advice.reason,
     }
     return item, advice.update.id if advice.update else None
+
+
+def _newest_first(releases: list[Release]) -> list[Release]:
+    return sorted(releases, key=attrgetter("published_at", "precedence", "number"), reverse=True)
 
 
 def _render(item: Json, entry: str) -> str:

@@ -1,20 +1,12 @@
-"""Formatting for the pages: numbers, dates, shell commands, and the geometry of drawings."""
+"""Formatting for the pages: numbers, dates and shell commands."""
 
 import re
 import shlex
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from catalog.documents import Json
-from catalog.text import shorten
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-MAX_BARS = 40
-# The months that one bar of a chart may cover.
-BAR_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
-# A size is drawn up to this many cells in each direction.
-MAX_CELLS = 24
 
 
 def format_number(value: int) -> str:
@@ -89,80 +81,3 @@ def page_numbers(page: int, last: int) -> list[int | None]:
             numbers.append(None)
         numbers.append(after)
     return numbers
-
-
-class SizeDrawing(NamedTuple):
-    """The minimum and maximum size of a widget in cells, each at most MAX_CELLS."""
-
-    min_w: int
-    min_h: int
-    max_w: int
-    max_h: int
-    is_clipped: bool
-
-
-def size_drawing(entry: Json) -> SizeDrawing:
-    """Return the drawing of the sizes that a version supports."""
-    minimum, maximum = entry["minSize"], entry["maxSize"]
-    return SizeDrawing(
-        min_w=min(minimum["w"], MAX_CELLS),
-        min_h=min(minimum["h"], MAX_CELLS),
-        max_w=min(maximum["w"], MAX_CELLS),
-        max_h=min(maximum["h"], MAX_CELLS),
-        is_clipped=max(maximum["w"], maximum["h"]) > MAX_CELLS,
-    )
-
-
-class Bar(NamedTuple):
-    """The releases of some months: how many are available and yanked, and a label."""
-
-    available: int
-    yanked: int
-    label: str
-
-
-class Chart(NamedTuple):
-    """The releases of a widget over time, as bars from the oldest to the newest."""
-
-    bars: Sequence[Bar]
-    highest: int
-    label: str
-
-
-def releases_chart(versions: Sequence[Json]) -> Chart | None:
-    """Return a chart of the versions of a widget; None if all are from one month."""
-    if not versions:
-        return None
-    months = [_month(version["publishedAt"]) for version in versions]
-    first, last = min(months), max(months)
-    if first == last:
-        return None
-    unit = next((unit for unit in BAR_MONTHS if last // unit - first // unit < MAX_BARS), 12_000)
-    bars = []
-    for start in range(first // unit, last // unit + 1):
-        releases = [
-            version
-            for month, version in zip(months, versions, strict=True)
-            if month // unit == start
-        ]
-        yanked = sum(version["yanked"] for version in releases)
-        bars.append(Bar(len(releases) - yanked, yanked, _bar_label(start * unit, unit, releases)))
-    dates = [version["publishedAt"] for version in versions]
-    count = format_count(len(versions), "release")
-    label = f"{count} from {format_day(min(dates))} to {format_day(max(dates))}"
-    return Chart(bars, max(bar.available + bar.yanked for bar in bars), label)
-
-
-def _month(timestamp: str) -> int:
-    return int(timestamp[:4]) * 12 + int(timestamp[5:7]) - 1
-
-
-def _bar_label(start: int, unit: int, releases: Iterable[Json]) -> str:
-    end = start + unit - 1
-    span = f"{MONTHS[start % 12]} {start // 12}"
-    if unit > 1:
-        span += f" to {MONTHS[end % 12]} {end // 12}"
-    names = [version["version"] for version in releases]
-    return f"{span}: {format_count(len(names), 'release')}" + (
-        f" ({shorten(', '.join(names), 120)})" if names else ""
-    )

@@ -1,4 +1,7 @@
-"""The web pages: browse the catalog, show one widget. They work without JavaScript."""
+"""The web pages: what all of them have in common, and the one to browse the catalog.
+
+They work without JavaScript. The modules widget_pages and scope_pages add their routes.
+"""
 
 from typing import Any
 
@@ -7,17 +10,17 @@ from markupsafe import Markup
 
 from catalog import __version__
 from catalog.documents import Json
-from catalog.routing import catch_all, known_methods, options_or_405, public_url
+from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.store.database import Database
-from catalog.store.detail import compatible_versions
 from catalog.store.sqlite import Connection
-from catalog.text import quoted, shorten
+from catalog.text import shorten
 from catalog.web import formatting
-from catalog.web.browse import field_errors, render_browse
+from catalog.web.browse import render_browse
 from catalog.web.caching import page_response
+from catalog.web.charts import size_drawing
 from catalog.web.icons import icon_svg
+from catalog.web.markdown import render_markdown
 from catalog.web.not_found import suggest_for_path
-from catalog.web.queries import load_widget
 from catalog.web.static_files import SCRIPT_HASHES
 from catalog.web.urls import absolute_url, canonical_url
 
@@ -44,7 +47,8 @@ for template_filter in (
     formatting.sri_hash,
     formatting.fetch_command,
     formatting.check_command,
-    formatting.size_drawing,
+    size_drawing,
+    render_markdown,
 ):
     pages.add_app_template_filter(template_filter)
 
@@ -72,39 +76,6 @@ def reader() -> Connection:
     """Return this thread's connection for reading."""
     database: Database = current_app.extensions["database"]
     return database.reader()
-
-
-@pages.get("/widgets/<scope>/<name>")
-def widget(scope: str, name: str) -> Response:
-    return page_response(lambda: render_widget(scope, name))
-
-
-def render_widget(scope: str, name: str) -> tuple[str, int]:
-    detail = load_widget(reader(), scope, name, public_url())
-    if detail is None:
-        abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
-    sdk_input = request.args.get("compatSdk", "").strip()
-    errors = field_errors({"compatSdk": sdk_input} if sdk_input else {})
-    sdk = "" if errors else sdk_input
-    available = [entry for entry in detail["versions"] if not entry["yanked"]]
-    compatible = compatible_versions(reader(), scope, name, sdk) if sdk else set()
-    # A page of thousands of versions takes seconds to render.
-    reader().check_deadline()
-    page = render_template(
-        "widget.html",
-        widget=detail["widget"],
-        versions=detail["versions"],
-        latest=next(iter(available), None),
-        latest_compatible=next(
-            (entry for entry in available if entry["version"] in compatible), None
-        ),
-        compatible=compatible,
-        sdk_input=sdk_input,
-        errors=errors,
-        sdk=sdk,
-        chart=formatting.releases_chart(detail["versions"]),
-    )
-    return page, 400 if errors else 200
 
 
 def error_page(status: int, message: str) -> str:

@@ -1,0 +1,70 @@
+"""The page of a scope: its widgets, totals, registry and feed."""
+
+from typing import NamedTuple
+
+from flask import Response, abort, current_app, render_template, request
+
+from catalog.routing import public_url
+from catalog.store.sqlite import Connection, snapshot
+from catalog.text import quoted
+from catalog.web.browse import PAGE_SIZE, field_errors
+from catalog.web.caching import page_response
+from catalog.web.pages import pages, reader
+from catalog.web.queries import load_results
+from catalog.web.widget_pages import pager_links
+
+# The ETag and size of a larger registry are not shown: it would have to be rendered for the page.
+MAX_REGISTRY_VERSIONS = 5_000
+
+
+class Totals(NamedTuple):
+    """The listed widgets of a scope, their installs as far as they are known, their versions."""
+
+    widgets: int
+    installs: int
+    versions: int
+
+
+TOTALS = """
+SELECT count(*), coalesce(sum(max(downloads, 0)), 0),
+    (SELECT count(*) FROM listing CROSS JOIN version USING (widget_id) WHERE scope = :scope)
+FROM listing WHERE scope = :scope
+"""
+
+
+@pages.get("/widgets/<scope>")
+def scope(scope: str) -> Response:
+    return page_response(lambda: render_scope(scope))
+
+
+def render_scope(scope: str) -> tuple[str, int]:
+    connection = reader()
+    number = request.args.get("page", "")
+    errors = field_errors({"page": number} if number else {})
+    arguments = {"scope": scope, "limit": str(PAGE_SIZE), "page": "" if errors else number}
+    with snapshot(connection):
+        totals = load_totals(connection, scope)
+        results = load_results(connection, arguments, public_url())
+    registry = None
+    if totals.versions <= MAX_REGISTRY_VERSIONS:
+        registry = current_app.extensions["describe_registry"](scope)
+    connection.check_deadline()
+    last = -(-totals.widgets // PAGE_SIZE)
+    page = render_template(
+        "scope.html",
+        scope=scope,
+        totals=totals,
+        results=results,
+        links=pager_links("pages.scope", {"scope": scope}, results["page"], last),
+        registry=registry,
+        errors=errors,
+    )
+    return page, 400 if errors else 200
+
+
+def load_totals(connection: Connection, scope: str) -> Totals:
+    """Return the totals of a scope; 404 if it has no listed widget."""
+    totals = Totals(*connection.execute(TOTALS, {"scope": scope}).fetchone())
+    if not totals.widgets:
+        abort(404, f"There is no widget in the scope {quoted(scope)}.")
+    return totals

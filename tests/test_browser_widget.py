@@ -1,0 +1,151 @@
+"""The pages of widgets, versions and scopes in a real browser, with scripts and without."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_tools import expect_text, expect_title, expect_url, is_too_wide
+from builders import document, version
+from conftest import Server, create_catalog
+from test_browser_pages import LAYOUT_RULES, VIOLATIONS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+WEATHER = "/widgets/acme/weather"
+NARROW, WIDE = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
+MARKDOWN = """# {title}
+
+{text} **{text}** `code`, [{text}](https://example.com/{path})
+
+- {text}
+  1. {text}
+
+> {text}
+
+```
+{code}
+```
+"""
+
+
+def rows(page: "Page") -> "Locator":
+    return page.locator(".versions summary .version")
+
+
+def test_command_to_install_is_on_the_first_screen(any_page: "Page", server: Server) -> None:
+    for size in (WIDE, NARROW):
+        any_page.set_viewport_size(size)
+        any_page.goto(f"{server.url}{WEATHER}?compatSdk=1.4")
+        expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
+        box = any_page.locator("#selected-fetch").bounding_box()
+        assert box
+        assert box["y"] + box["height"] < size["height"]
+    # Everything else about the bundle is in a disclosure.
+    assert not any_page.locator("#selected-sha").is_visible()
+    any_page.get_by_text("Hash, integrity and verification").click()
+    assert any_page.locator("#selected-sha").is_visible()
+
+
+def test_versions_are_filtered_by_a_form(any_page: "Page", server: Server) -> None:
+    any_page.goto(server.url + WEATHER)
+    assert rows(any_page).count() == 10
+    any_page.get_by_label("SDK version", exact=True).fill("1.4.0")
+    any_page.get_by_label("Only those that run on it").check()
+    any_page.get_by_label("Hide yanked and prereleases").check()
+    any_page.get_by_role("button", name="Filter").click()
+    expect_text(any_page.locator(".count"), "4 of 10 versions")
+    assert rows(any_page).all_inner_texts() == ["2.6.0", "2.5.2", "2.5.0", "2.0.0"]
+    expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
+
+
+def test_two_versions_are_compared_by_a_form(any_page: "Page", server: Server) -> None:
+    any_page.goto(server.url + WEATHER)
+    any_page.get_by_label("From version").select_option("2.6.0")
+    any_page.get_by_label("To version").select_option("3.1.0")
+    any_page.get_by_role("button", name="Compare").click()
+    expect_url(any_page, f"{server.url}{WEATHER}/compare?from=2.6.0&to=3.1.0")
+    expect_text(any_page.locator(".changes .added dd"), "notifications")
+
+
+def test_version_is_opened_with_the_keyboard_alone(page: "Page", server: Server) -> None:
+    page.goto(server.url + WEATHER)
+    row = page.locator(".versions li", has=page.get_by_text("2.6.0", exact=True))
+    closed = row.bounding_box()
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert row.locator("dl").is_visible()
+    opened, table = row.bounding_box(), page.locator(".versions").bounding_box()
+    assert closed
+    assert opened
+    assert table
+    assert closed["height"] < 60 < opened["height"]
+    assert opened["width"] > table["width"] - 5
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect_title(page, "\u2068Weather\u2069 2.6.0 - Widget Catalog")
+    expect_url(page, f"{server.url}{WEATHER}/2.6.0")
+
+
+def test_visitor_goes_from_a_scope_to_a_withdrawn_version_and_its_replacement(
+    tab_without_scripts: "Page", server: Server
+) -> None:
+    page = tab_without_scripts
+    page.goto(f"{server.url}/widgets/acme")
+    page.get_by_role("link", name="Weather").click()
+    page.locator(".versions summary", has_text="2.6.1").click()
+    page.get_by_role("link", name="Page of 2.6.1").click()
+    page.locator(".banner").get_by_role("link").click()
+    expect_title(page, "\u2068Weather\u2069 2.6.0 - Widget Catalog")
+
+
+@pytest.fixture(scope="module")
+def notes_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A catalog with Markdown in several scripts, and long words."""
+    texts = {"hebrew": "ערוץ שתיים", "japanese": "天気予報を追加しました", "long": "m" * 80}
+    documents = [
+        document(
+            f"acme/{name}",
+            version(
+                releaseNotes=MARKDOWN.format(title=text, text=text, path=name, code=text * 9),
+                yanked=True,
+                yankedReason=text,
+            ),
+            version(f"0.9.0+{name}", publishedAt="2019-01-02T00:00:00Z", permissions=[text]),
+            description=f"*{text}*",
+            displayName=text,
+        )
+        for name, text in texts.items()
+    ]
+    path = create_catalog(tmp_path_factory.mktemp("notes") / "notes.db", *documents)
+    running = Server(path)
+    yield running
+    running.stop()
+
+
+def violations(page: "Page") -> list[str]:
+    """Return what is not accessible in either colour scheme."""
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    page.emulate_media(color_scheme="dark")
+    found: list[str] = page.evaluate(VIOLATIONS, {})
+    page.emulate_media(color_scheme="light")
+    return found + page.evaluate(VIOLATIONS, {"runOnly": LAYOUT_RULES})
+
+
+@pytest.mark.parametrize("name", ["hebrew", "japanese", "long"])
+def test_markdown_of_any_script_is_accessible_and_not_too_wide(
+    page: "Page", notes_server: Server, name: str
+) -> None:
+    page.goto(f"{notes_server.url}/widgets/acme/{name}")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    assert page.locator(".notes li").count() == 2
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        assert not is_too_wide(page)
+    # The scripts differ only in the layout.
+    assert name != "hebrew" or violations(page) == []
+    direction = page.locator(".notes p").first.evaluate("(e) => getComputedStyle(e).direction")
+    assert direction == ("rtl" if name == "hebrew" else "ltr")
+    page.goto(f"{notes_server.url}/widgets/acme/{name}/compare?from=0.9.0%2B{name}&to=1.0.0")
+    assert not is_too_wide(page)

@@ -188,7 +188,7 @@ class Operator:
         settings = directory / "settings.env"
         settings.write_text(
             "# A comment\n"
-            f'CATALOG_DATABASE="{self.state}/catalog.db"\n'
+            f' CATALOG_DATABASE="{self.state}/catalog.db" \n'
             "CATALOG_BUNDLE_URL=https://cdn.example/$HOME/{version}.js\n"
         )
         text = (DEPLOY / "widget-catalog").read_text(encoding="utf-8")
@@ -211,19 +211,20 @@ class Operator:
         path.chmod(0o600)
         os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
-    def run(self, *arguments: str, sudo_command: str | None = None) -> tuple[int, str]:
+    def run(self, *arguments: str, started_as: str = "", **variables: str) -> tuple[int, str]:
         """Run the command as sudo does; return its exit code and what it printed."""
         result = run_program(
-            self.command,
+            started_as or self.command,
             *arguments,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             env={
                 "PATH": os.environ["PATH"],
-                "SUDO_COMMAND": sudo_command or f"{self.command} {' '.join(arguments)}",
+                "SUDO_COMMAND": f"{self.command} {' '.join(arguments)}",
                 "SUDO_UID": str(self.user.pw_uid),
                 "SUDO_GID": str(self.user.pw_gid),
-            },
+            }
+            | variables,
         )
         return result.returncode, result.stdout + result.stderr
 
@@ -316,14 +317,40 @@ def test_files_of_others_are_refused(operator: Operator) -> None:
 def test_in_a_root_shell_of_sudo_the_caller_is_root(operator: Operator) -> None:
     operator.state.parent.joinpath("mine").mkdir(0o700)
     target = operator.state.parent / "mine" / "catalog.jsonl"
-    assert operator.run("export", str(target), sudo_command="/bin/bash")[0] == 0
+    assert operator.run("export", str(target), SUDO_COMMAND="/bin/bash")[0] == 0
     assert target.stat().st_uid == 0
+
+
+@NEEDS_ROOT
+def test_started_by_a_rule_of_sudo_with_a_digest_the_caller_is_not_root(operator: Operator) -> None:
+    secret = operator.state.parent / "secret.jsonl"
+    secret.touch(0o600)
+    # sudo then starts the file that it has opened, as /dev/fd/N.
+    other_name = operator.state.parent / "6"
+    other_name.symlink_to(operator.command)
+    code, output = operator.run("import", str(secret), started_as=str(other_name))
+    assert (code, "Permission denied" in output) == (2, True), output
+
+
+@NEEDS_ROOT
+def test_programs_in_the_path_of_the_caller_do_not_run(operator: Operator) -> None:
+    programs = operator.home / "bin"
+    programs.mkdir()
+    for name in ("id", "setpriv"):
+        (programs / name).write_text("#!/bin/sh\necho 'This runs as root.'\n")
+        (programs / name).chmod(0o755)
+    code, output = operator.run("list", PATH=f"{programs}:{os.environ['PATH']}")
+    assert (code, "as root" in output) == (0, False), output
 
 
 def test_without_root_and_sudo_the_command_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
-    result = run_program("/bin/sh", DEPLOY / "widget-catalog", "list", env={"PATH": str(tmp_path)})
+    text = (DEPLOY / "widget-catalog").read_text(encoding="utf-8")
+    text = re.sub(r"^PATH=.*$", f"PATH={tmp_path}", text, flags=re.MULTILINE)
+    command = tmp_path / "widget-catalog"
+    command.write_text(text, encoding="utf-8")
+    result = run_program("/bin/sh", command, "list")
     assert (result.returncode, result.stderr) == (
         1,
         "Error: Run this as root, or install sudo.\n",

@@ -262,6 +262,17 @@ def test_an_address_in_use_is_an_error(
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
 
 
+def test_a_name_that_no_host_can_have_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{'a' * 64}:9090"
+    monkeypatch.setenv("CATALOG_METRICS", address)
+    monkeypatch.setenv("CATALOG_PORT", "0")
+    result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
+    message = f"Error: CATALOG_METRICS {address} cannot be served on: "
+    assert (result.returncode, result.stderr.startswith(message)) == (1, True), result.stderr
+
+
 def test_without_the_library_the_message_names_the_extra(
     tmp_path: Path, limits: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

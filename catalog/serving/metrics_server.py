@@ -49,7 +49,7 @@ class MetricsServer(WSGIServer):
     request_queue_size = 16
 
     def __init__(self, address: str) -> None:
-        """Listen on an address such as 127.0.0.1:9090; raise OSError."""
+        """Listen on an address such as 127.0.0.1:9090; raise OSError or UnicodeError."""
         host, port = split_address(address)
         ((self.address_family, *_, socket_address), *_) = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -108,10 +108,10 @@ def start_metrics(app: Flask, listeners: list[Listener]) -> MetricsServer | None
         ) from error
     try:
         server = MetricsServer(address)
-    except OSError as error:
-        raise ClickException(
-            f"CATALOG_METRICS {address} cannot be served on: {error.strerror}."
-        ) from error
+    except (OSError, UnicodeError) as error:
+        # Python itself refuses some names of hosts, without an error number.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ClickException(f"CATALOG_METRICS {address} cannot be served on: {reason}.") from error
     server.set_app(make_wsgi_app(create_registry(app, listeners)))
     server.start()
     return server

@@ -102,6 +102,14 @@ def test_the_guide_names_every_unit() -> None:
     assert {name for name in UNITS if name in guide} == set(UNITS)
 
 
+def test_the_guide_installs_each_release_with_what_its_settings_need() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert "\necho CATALOG_METRICS=" in guide
+    wheels = re.findall(r"^\S+/pip install (.*\.whl.*)$", guide, re.MULTILINE)
+    assert [wheel for wheel in wheels if not wheel.endswith(".whl[metrics]'")] == []
+    assert len(wheels) == 2
+
+
 def unit_program() -> tuple[str, ...]:
     """Return the arguments with which Python runs what the unit starts."""
     text = (DEPLOY / "widget-catalog.service").read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from activation import start_with
 from conftest import ROOT, create_demo
+from programs import find_program
 from users import IS_ROOT, NOBODY
 
 from catalog.settings import DEFAULTS
@@ -30,15 +31,6 @@ DEPLOY = ROOT / "deploy"
 SERVICES = ["widget-catalog.service", "widget-catalog-backup.service"]
 UNITS = [*SERVICES, "widget-catalog.socket", "widget-catalog-backup.timer"]
 NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
-
-
-def find_program(name: str) -> str:
-    """Return the path of a program of systemd; skip the test without it, or fail if required."""
-    path = shutil.which(name)
-    if path is None:
-        leave = pytest.fail if os.environ.get("REQUIRE_SYSTEMD") else pytest.skip
-        leave(f"{name} is not installed")
-    return path
 
 
 def run_program(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -61,7 +53,7 @@ def system(tmp_path: Path) -> Path:
 
 
 def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
-    analyze = find_program("systemd-analyze")
+    analyze = find_program("systemd-analyze", "systemd")
     # The exit code is 0 even for an unknown setting.
     result = run_program(analyze, "verify", f"--root={system}", *UNITS)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
@@ -69,7 +61,7 @@ def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
-    analyze = find_program("systemd-analyze")
+    analyze = find_program("systemd-analyze", "systemd")
     result = run_program(analyze, "security", "--offline=true", "--no-pager", DEPLOY / name)
     (level,) = re.findall(r"Overall exposure level for \S+: (\d+\.\d)", result.stdout)
     assert float(level) <= 1.5
@@ -79,7 +71,7 @@ def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
 def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     for name, *options in (["sysusers"], ["tmpfiles", "--create"]):
-        program = find_program(f"systemd-{name}")
+        program = find_program(f"systemd-{name}", "systemd")
         with (DEPLOY / f"widget-catalog.{name}.conf").open() as configuration:
             result = run_program(program, *options, f"--root={tmp_path}", "-", stdin=configuration)
         assert result.returncode == 0, result.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Limits, create_demo, run_here
 from prometheus_client.parser import text_string_to_metric_families
-from scrapes import MeasuredServer, documented, find_promtool, get, run_promtool
+from scrapes import MeasuredServer, documented, get, run_promtool
 
 from app import create_app
 from catalog.serving.access_log import AccessLog, LogWriter
@@ -60,7 +60,7 @@ def test_a_scraper_may_choose_openmetrics(measured: MeasuredServer) -> None:
 
 
 def test_promtool_accepts_a_scrape(measured: MeasuredServer) -> None:
-    run_promtool(find_promtool(), "check", "metrics", stdin=get(measured.metrics_url)[1])
+    run_promtool("check", "metrics", stdin=get(measured.metrics_url)[1])
 
 
 def test_the_port_of_the_service_has_no_metrics(measured: MeasuredServer) -> None:

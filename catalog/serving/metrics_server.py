@@ -17,6 +17,7 @@ from flask import Flask
 
 from catalog.serving.listeners import Listener
 from catalog.settings import split_address
+from catalog.text import error_reason
 
 SCRAPE_TIMEOUT = 5  # seconds
 # How long a stop waits for the thread.
@@ -109,9 +110,9 @@ def start_metrics(app: Flask, listeners: list[Listener]) -> MetricsServer | None
     try:
         server = MetricsServer(address)
     except (OSError, UnicodeError) as error:
-        # Python itself refuses some names of hosts, without an error number.
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ClickException(f"CATALOG_METRICS {address} cannot be served on: {reason}.") from error
+        raise ClickException(
+            f"CATALOG_METRICS {address} cannot be served on: {error_reason(error)}."
+        ) from error
     server.set_app(make_wsgi_app(create_registry(app, listeners)))
     server.start()
     return server

@@ -72,6 +72,12 @@ def assert_has_command(command: list[str]) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize("name", [".dockerignore", ".gitignore"])
+def test_the_settings_of_compose_are_neither_in_the_image_nor_in_the_repository(name: str) -> None:
+    assert "deploy/.env" in (DEPLOY / "compose.yaml").read_text("utf-8")
+    assert "deploy/.env" in (ROOT / name).read_text("utf-8").splitlines()
+
+
 @pytest.mark.parametrize("name", copied_files())
 def test_every_copied_file_exists(name: str) -> None:
     assert (ROOT / name).exists()

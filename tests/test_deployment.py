@@ -294,6 +294,17 @@ def test_every_command_reads_and_writes_files_as_the_operator(operator: Operator
 
 
 @NEEDS_ROOT
+@pytest.mark.parametrize("command", ["backup", "pack"])
+def test_dated_backups_are_in_a_directory_of_the_service(operator: Operator, command: str) -> None:
+    directory = operator.state / command
+    directory.mkdir()
+    os.chown(directory, NOBODY, NOBODY)
+    code, output = operator.run(command, "--keep", "1", str(directory))
+    assert code == 0, output
+    assert [path.stat().st_uid for path in directory.iterdir()] == [NOBODY]
+
+
+@NEEDS_ROOT
 def test_messages_name_the_file_of_the_operator(operator: Operator) -> None:
     operator.write("manifest.json", "{")
     operator.write("clock.js", "")

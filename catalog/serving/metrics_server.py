@@ -22,6 +22,8 @@ from catalog.text import error_reason
 SCRAPE_TIMEOUT = 5  # seconds
 # How long a stop waits for the thread.
 STOP_TIMEOUT = 1  # seconds
+# Without a free file descriptor, accepting fails at once, again and again.
+ACCEPT_PAUSE = 1  # seconds
 
 
 class ScrapeHandler(WSGIRequestHandler):
@@ -56,7 +58,7 @@ class MetricsServer(WSGIServer):
             host, port, type=socket.SOCK_STREAM
         )
         super().__init__(socket_address[:2], ScrapeHandler)  # type: ignore[arg-type]
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
@@ -71,6 +73,13 @@ class MetricsServer(WSGIServer):
         self.server_name, self.server_port = self.socket.getsockname()[:2]
         self.setup_environ()
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            self._stopping.wait(ACCEPT_PAUSE)
+            raise
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that disconnects, or is disconnected."""
 
@@ -80,12 +89,12 @@ class MetricsServer(WSGIServer):
 
     def _run(self) -> None:
         # Not serve_forever(), which wakes up several times a second.
-        while not self._is_stopping:
+        while not self._stopping.is_set():
             self.handle_request()
 
     def stop(self) -> None:
         """Stop the thread and close the socket; abort a scrape that takes long."""
-        self._is_stopping = True
+        self._stopping.set()
         # The thread waits for a connection: this wakes it up.
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)

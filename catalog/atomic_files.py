@@ -112,6 +112,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def file_size(path: Path) -> int:
+    """Return the bytes of a file, 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def drop_from_memory(file: BinaryIO) -> None:
     """Write the file to the disk, and let the next read take it from there, not from memory."""
     os.fsync(file.fileno())

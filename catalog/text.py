@@ -58,6 +58,12 @@ def path_text(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def error_reason(error: OSError | UnicodeError) -> str:
+    """Return why a name or an address cannot be used."""
+    # Python itself refuses some names of hosts, without an error number.
+    return getattr(error, "strerror", None) or str(error)
+
+
 def plural(count: int, noun: str) -> str:
     """Return the count with its noun, such as 1 widget or 2 widgets."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

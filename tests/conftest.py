@@ -7,7 +7,6 @@ import os
 import pty
 import select
 import shlex
-import shutil
 import struct
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import pytest
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
+from programs import find_program
 from upstreams import FakeUpstream
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
@@ -297,11 +297,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
-    """The installed Chromium. Without one, tests are skipped, or fail with REQUIRE_CHROMIUM."""
-    path = shutil.which("chromium")
-    if path is None:
-        skip_or_fail = pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip
-        skip_or_fail("Chromium is not installed.")
+    """The installed Chromium."""
+    path = find_program("chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -4,7 +4,6 @@ import http.client
 import itertools
 import os
 import select
-import shutil
 import socket
 import ssl
 import subprocess
@@ -17,11 +16,11 @@ from typing import NamedTuple
 
 import pytest
 from conftest import ROOT
+from programs import find_program
 
 DEPLOY = ROOT / "deploy"
 HOST = "widgets.example"
 PREFIX = "/catalog"
-SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
 # Replaced in every file of nginx: three installs in a burst, and a validity that no test outlasts.
 TEST_LIMITS = {"rate=1r/s": "rate=1r/m", "burst=60": "burst=2"}
 TEST_VALIDITY = {"200 404 60s;": "200 404 1h;", "200 404 1s;": "200 404 1h;"}
@@ -155,15 +154,6 @@ def serve(database: Path, *command: str, **settings: str) -> Iterator[Origin]:
         yield origin
     finally:
         origin.stop()
-
-
-def find_program(name: str) -> str:
-    """Return the path of a program; without it, skip the test, or fail with REQUIRE_<NAME>."""
-    program = shutil.which(name, path=SYSTEM_PATH)
-    if program is None:
-        leave = pytest.fail if os.environ.get(f"REQUIRE_{name.upper()}") else pytest.skip
-        leave(f"{name} is not installed.")
-    return program
 
 
 def nginx_site(name: str) -> str:

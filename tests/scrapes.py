@@ -1,16 +1,14 @@
 """Services with metrics, what docs/metrics.md says of them, and promtool."""
 
 import http.client
-import os
 import re
-import shutil
 import subprocess
 import urllib.request
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from conftest import ROOT, Server
+from programs import find_program
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.settings import split_address
@@ -71,19 +69,8 @@ def documented() -> dict[str, tuple[str, list[str]]]:
     return {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
 
 
-def find_promtool() -> str:
-    """Return the path of Prometheus's tool.
-
-    Without it the test is skipped, or fails where REQUIRE_PROMTOOL is set.
-    """
-    path = shutil.which("promtool")
-    if path is None:
-        leave = pytest.fail if os.environ.get("REQUIRE_PROMTOOL") else pytest.skip
-        leave("promtool is not installed.")
-    return path
-
-
-def run_promtool(*command: str | Path, stdin: str = "") -> None:
+def run_promtool(*arguments: str | Path, stdin: str = "") -> None:
     """Run promtool; it must find nothing wrong."""
+    command = [find_program("promtool"), *arguments]
     result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -345,6 +345,7 @@ def test_response_that_exceeds_the_limit_with_its_compressed_body_is_the_large_o
     assert cache.compress_body("large", large, "")
     assert cache.get("small") is small
     assert cache.get("large") is large
+    assert cache.size() == 6_000 + len(large.gzip_bodies[""]) + 3_000
     cache.put("other", cached(5_000))
     assert cache.get("small") is small
 

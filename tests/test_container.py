@@ -4,7 +4,6 @@ import ipaddress
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
+from programs import find_program
 
 from catalog.settings import DEFAULTS
 
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = DEPLOY / "Containerfile"
-PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 # A registry, a name and a tag with digits in it: not "latest".
 PINNED_IMAGE = re.compile(r"[a-z.]+/[a-z/]+:[a-z-]*[0-9][0-9a-z.-]*")
 
@@ -73,13 +72,10 @@ def assert_has_command(command: list[str]) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def program(name: str) -> str:
-    """Return the path of a program; skip the test, or fail where REQUIRE_<NAME> is set."""
-    path = shutil.which(name, path=PROGRAMS)
-    if path is None:
-        leave = pytest.fail if os.environ.get(f"REQUIRE_{name.upper()}") else pytest.skip
-        leave(f"{name} is not installed.")
-    return path
+@pytest.mark.parametrize("name", [".dockerignore", ".gitignore"])
+def test_the_settings_of_compose_are_neither_in_the_image_nor_in_the_repository(name: str) -> None:
+    assert "deploy/.env" in (DEPLOY / "compose.yaml").read_text("utf-8")
+    assert "deploy/.env" in (ROOT / name).read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("name", copied_files())
@@ -150,7 +146,7 @@ def test_the_description_is_that_of_the_package() -> None:
 
 
 def test_hadolint_has_no_complaint() -> None:
-    line = [program("hadolint"), "--no-color", str(CONTAINERFILE)]
+    line = [find_program("hadolint"), "--no-color", str(CONTAINERFILE)]
     result = subprocess.run(line, capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, "")
 
@@ -208,7 +204,7 @@ def test_compose_trusts_the_address_of_its_proxy_alone(compose: dict[str, Any]) 
 
 
 def test_caddy_reads_the_configuration_of_compose(compose: dict[str, Any]) -> None:
-    line = [program("caddy"), "adapt", "--config", str(DEPLOY / "compose" / "Caddyfile")]
+    line = [find_program("caddy"), "adapt", "--config", str(DEPLOY / "compose" / "Caddyfile")]
     result = subprocess.run(
         line, env={**os.environ, "SITE_ADDRESS": "http://"}, capture_output=True, text=True
     )

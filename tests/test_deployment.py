@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from activation import start_with
 from conftest import ROOT, create_demo
+from programs import find_program
 from users import IS_ROOT, NOBODY
 
 from catalog.settings import DEFAULTS
@@ -30,15 +31,6 @@ DEPLOY = ROOT / "deploy"
 SERVICES = ["widget-catalog.service", "widget-catalog-backup.service"]
 UNITS = [*SERVICES, "widget-catalog.socket", "widget-catalog-backup.timer"]
 NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
-
-
-def find_program(name: str) -> str:
-    """Return the path of a program of systemd; skip the test without it, or fail if required."""
-    path = shutil.which(name)
-    if path is None:
-        leave = pytest.fail if os.environ.get("REQUIRE_SYSTEMD") else pytest.skip
-        leave(f"{name} is not installed")
-    return path
 
 
 def run_program(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -61,7 +53,7 @@ def system(tmp_path: Path) -> Path:
 
 
 def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
-    analyze = find_program("systemd-analyze")
+    analyze = find_program("systemd-analyze", "systemd")
     # The exit code is 0 even for an unknown setting.
     result = run_program(analyze, "verify", f"--root={system}", *UNITS)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
@@ -69,7 +61,7 @@ def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
-    analyze = find_program("systemd-analyze")
+    analyze = find_program("systemd-analyze", "systemd")
     result = run_program(analyze, "security", "--offline=true", "--no-pager", DEPLOY / name)
     (level,) = re.findall(r"Overall exposure level for \S+: (\d+\.\d)", result.stdout)
     assert float(level) <= 1.5
@@ -79,7 +71,7 @@ def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
 def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     for name, *options in (["sysusers"], ["tmpfiles", "--create"]):
-        program = find_program(f"systemd-{name}")
+        program = find_program(f"systemd-{name}", "systemd")
         with (DEPLOY / f"widget-catalog.{name}.conf").open() as configuration:
             result = run_program(program, *options, f"--root={tmp_path}", "-", stdin=configuration)
         assert result.returncode == 0, result.stderr
@@ -100,6 +92,14 @@ def test_the_settings_file_names_only_settings() -> None:
 def test_the_guide_names_every_unit() -> None:
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     assert {name for name in UNITS if name in guide} == set(UNITS)
+
+
+def test_the_guide_installs_each_release_with_what_its_settings_need() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert "\necho CATALOG_METRICS=" in guide
+    wheels = re.findall(r"^\S+/pip install (.*\.whl.*)$", guide, re.MULTILINE)
+    assert [wheel for wheel in wheels if not wheel.endswith(".whl[metrics]'")] == []
+    assert len(wheels) == 2
 
 
 def unit_program() -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class Operator:
         settings = directory / "settings.env"
         settings.write_text(
             "# A comment\n"
-            f'CATALOG_DATABASE="{self.state}/catalog.db"\n'
+            f' CATALOG_DATABASE="{self.state}/catalog.db" \n'
             "CATALOG_BUNDLE_URL=https://cdn.example/$HOME/{version}.js\n"
         )
         text = (DEPLOY / "widget-catalog").read_text(encoding="utf-8")
@@ -211,19 +211,20 @@ class Operator:
         path.chmod(0o600)
         os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
-    def run(self, *arguments: str, sudo_command: str | None = None) -> tuple[int, str]:
+    def run(self, *arguments: str, started_as: str = "", **variables: str) -> tuple[int, str]:
         """Run the command as sudo does; return its exit code and what it printed."""
         result = run_program(
-            self.command,
+            started_as or self.command,
             *arguments,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             env={
                 "PATH": os.environ["PATH"],
-                "SUDO_COMMAND": sudo_command or f"{self.command} {' '.join(arguments)}",
+                "SUDO_COMMAND": f"{self.command} {' '.join(arguments)}",
                 "SUDO_UID": str(self.user.pw_uid),
                 "SUDO_GID": str(self.user.pw_gid),
-            },
+            }
+            | variables,
         )
         return result.returncode, result.stdout + result.stderr
 
@@ -293,6 +294,17 @@ def test_every_command_reads_and_writes_files_as_the_operator(operator: Operator
 
 
 @NEEDS_ROOT
+@pytest.mark.parametrize("command", ["backup", "pack"])
+def test_dated_backups_are_in_a_directory_of_the_service(operator: Operator, command: str) -> None:
+    directory = operator.state / command
+    directory.mkdir()
+    os.chown(directory, NOBODY, NOBODY)
+    code, output = operator.run(command, "--keep", "1", str(directory))
+    assert code == 0, output
+    assert [path.stat().st_uid for path in directory.iterdir()] == [NOBODY]
+
+
+@NEEDS_ROOT
 def test_messages_name_the_file_of_the_operator(operator: Operator) -> None:
     operator.write("manifest.json", "{")
     operator.write("clock.js", "")
@@ -316,14 +328,40 @@ def test_files_of_others_are_refused(operator: Operator) -> None:
 def test_in_a_root_shell_of_sudo_the_caller_is_root(operator: Operator) -> None:
     operator.state.parent.joinpath("mine").mkdir(0o700)
     target = operator.state.parent / "mine" / "catalog.jsonl"
-    assert operator.run("export", str(target), sudo_command="/bin/bash")[0] == 0
+    assert operator.run("export", str(target), SUDO_COMMAND="/bin/bash")[0] == 0
     assert target.stat().st_uid == 0
+
+
+@NEEDS_ROOT
+def test_started_by_a_rule_of_sudo_with_a_digest_the_caller_is_not_root(operator: Operator) -> None:
+    secret = operator.state.parent / "secret.jsonl"
+    secret.touch(0o600)
+    # sudo then starts the file that it has opened, as /dev/fd/N.
+    other_name = operator.state.parent / "6"
+    other_name.symlink_to(operator.command)
+    code, output = operator.run("import", str(secret), started_as=str(other_name))
+    assert (code, "Permission denied" in output) == (2, True), output
+
+
+@NEEDS_ROOT
+def test_programs_in_the_path_of_the_caller_do_not_run(operator: Operator) -> None:
+    programs = operator.home / "bin"
+    programs.mkdir()
+    for name in ("id", "setpriv"):
+        (programs / name).write_text("#!/bin/sh\necho 'This runs as root.'\n")
+        (programs / name).chmod(0o755)
+    code, output = operator.run("list", PATH=f"{programs}:{os.environ['PATH']}")
+    assert (code, "as root" in output) == (0, False), output
 
 
 def test_without_root_and_sudo_the_command_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
-    result = run_program("/bin/sh", DEPLOY / "widget-catalog", "list", env={"PATH": str(tmp_path)})
+    text = (DEPLOY / "widget-catalog").read_text(encoding="utf-8")
+    text = re.sub(r"^PATH=.*$", f"PATH={tmp_path}", text, flags=re.MULTILINE)
+    command = tmp_path / "widget-catalog"
+    command.write_text(text, encoding="utf-8")
+    result = run_program("/bin/sh", command, "list")
     assert (result.returncode, result.stderr) == (
         1,
         "Error: Run this as root, or install sudo.\n",

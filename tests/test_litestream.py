@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Server, create_demo, run_on
+from programs import find_program
 from reverse_proxies import substitute
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -18,12 +18,8 @@ CLOCK = "/api/v1/widgets/acme/clock"
 
 @pytest.fixture(scope="module")
 def litestream() -> str:
-    """The program. Without it, tests are skipped, or fail with REQUIRE_LITESTREAM."""
-    program = shutil.which("litestream", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        leave = pytest.fail if os.environ.get("REQUIRE_LITESTREAM") else pytest.skip
-        leave("litestream is not installed.")
-    return program
+    """The program."""
+    return find_program("litestream")
 
 
 class Replication:

@@ -1,5 +1,6 @@
 """CATALOG_METRICS: what is counted, the labels, the second listener, and its failures."""
 
+import errno
 import json
 import os
 import re
@@ -7,16 +8,19 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from wsgiref.simple_server import WSGIServer
 
 import pytest
 from conftest import ROOT, Limits, create_demo, run_here
 from prometheus_client.parser import text_string_to_metric_families
-from scrapes import MeasuredServer, documented, find_promtool, get, run_promtool
+from scrapes import MeasuredServer, documented, get, run_promtool
 
 from app import create_app
+from catalog.serving import metrics_server
 from catalog.serving.access_log import AccessLog, LogWriter
 from catalog.settings import SettingError
 
@@ -60,7 +64,7 @@ def test_a_scraper_may_choose_openmetrics(measured: MeasuredServer) -> None:
 
 
 def test_promtool_accepts_a_scrape(measured: MeasuredServer) -> None:
-    run_promtool(find_promtool(), "check", "metrics", stdin=get(measured.metrics_url)[1])
+    run_promtool("check", "metrics", stdin=get(measured.metrics_url)[1])
 
 
 def test_the_port_of_the_service_has_no_metrics(measured: MeasuredServer) -> None:
@@ -260,6 +264,38 @@ def test_an_address_in_use_is_an_error(
     result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
     message = f"CATALOG_METRICS {host}:{port} cannot be served on: Address already in use."
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
+
+
+def test_a_lack_of_descriptors_is_not_retried_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "ACCEPT_PAUSE", 3600)
+    attempts: list[None] = []
+    has_failed = threading.Event()
+
+    def fail(_: object) -> None:
+        attempts.append(None)
+        has_failed.set()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(WSGIServer, "get_request", fail)
+    server = metrics_server.MetricsServer("127.0.0.1:0")
+    server.start()
+    with socket.create_connection(server.server_address[:2]):
+        assert has_failed.wait(30)
+        # Long enough for hundreds of attempts.
+        server._thread.join(0.1)
+    server.stop()
+    assert (len(attempts), server._thread.is_alive()) == (1, False)
+
+
+def test_a_name_that_no_host_can_have_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{'a' * 64}:9090"
+    monkeypatch.setenv("CATALOG_METRICS", address)
+    monkeypatch.setenv("CATALOG_PORT", "0")
+    result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
+    message = f"Error: CATALOG_METRICS {address} cannot be served on: "
+    assert (result.returncode, result.stderr.startswith(message)) == (1, True), result.stderr
 
 
 def test_without_the_library_the_message_names_the_extra(

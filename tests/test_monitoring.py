@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
-from scrapes import documented, find_promtool, run_promtool
+from scrapes import documented, run_promtool
 
 DEPLOY = ROOT / "deploy"
 # What an alert or a panel may name besides metrics.
@@ -72,11 +72,11 @@ def test_the_page_explains_every_alert() -> None:
 
 
 def test_promtool_accepts_the_configuration_and_the_rules() -> None:
-    run_promtool(find_promtool(), "check", "config", DEPLOY / "prometheus.yml")
+    run_promtool("check", "config", DEPLOY / "prometheus.yml")
 
 
 def test_each_alert_fires_at_its_fault_only() -> None:
-    run_promtool(find_promtool(), "test", "rules", DEPLOY / "alerts_test.yml")
+    run_promtool("test", "rules", DEPLOY / "alerts_test.yml")
 
 
 def test_promtool_accepts_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
@@ -84,4 +84,4 @@ def test_promtool_accepts_the_expressions_of_the_dashboard(tmp_path: Path) -> No
     rules = [{"record": f"panel:{n}", "expr": each} for n, each in enumerate(expressions)]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    run_promtool(find_promtool(), "check", "rules", file)
+    run_promtool("check", "rules", file)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import ssl
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 from builders import Json, document, version
+from programs import find_program
 
 SEARCH = "/api/v1/widgets/search"
 CHANGES = "/api/v1/widgets/changes"
@@ -90,9 +90,7 @@ class FakeUpstream:
 
 
 def _create_certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed: there is no certificate to serve with.")
+    openssl = find_program("openssl")
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]

@@ -112,7 +112,7 @@ class ResponseCache:
     def size(self) -> int:
         """Return the bytes in memory."""
         with self._lock:
-            return self._bytes + (self._large[1].size if self._large else 0)
+            return self._bytes + (self._large[1].total_size if self._large else 0)
 
     def remove_large(self, key: Hashable) -> None:
         """Free the memory of the large response, if it is the one for the key."""

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class FileOrDirectory(click.ParamType):  # type: ignore[type-arg]
-    """The argument of a command: a file or, with --keep, an existing directory."""
+    """The argument of a command: a file or, with --keep, a directory, which add_dated() checks."""
 
     name = "file"
 
@@ -31,12 +31,7 @@ class FileOrDirectory(click.ParamType):  # type: ignore[type-arg]
         # An option that is not given has a value of click's own.
         if context is None or not isinstance(context.params.get("keep"), int):
             return self.file.convert(value, parameter, context)
-        directory = click.Path(exists=True, file_okay=False, readable=False)
-        try:
-            return directory.convert(value, parameter, context)
-        except click.BadParameter as error:
-            error.param_hint = "'DIR'"
-            raise
+        return value
 
 
 # Eager: the argument is converted after it.
@@ -54,6 +49,7 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
 
     If write() raises, nothing is added.
     """
+    _check_directory(directory)
     try:
         with _locked(directory), scratch_directory(directory) as scratch:
             new = scratch / "new"
@@ -64,6 +60,19 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
     except OSError as error:
         raise CommandError(f"{directory} cannot be written: {error.strerror}.") from error
     return target, result
+
+
+def _check_directory(directory: Path) -> None:
+    """Raise BadParameter unless there is such a directory.
+
+    Not when the arguments are parsed, with the rights of the caller: see store/callers.py.
+    """
+    existing = click.Path(exists=True, file_okay=False, readable=False)
+    try:
+        existing.convert(directory, None, click.get_current_context())
+    except click.BadParameter as error:
+        error.param_hint = "'DIR'"
+        raise
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
+from catalog.atomic_files import file_size
 from catalog.mirror.http_pool import create_pool, request_deadline
 from catalog.store.bundles import open_private
 from catalog.text import quoted
@@ -112,11 +113,11 @@ class Upstream:
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
-        if _file_size(partial) > size:
+        if file_size(partial) > size:
             partial.unlink()
         if size == 0:
             partial.touch(mode=0o600)
-        if _file_size(partial) < size:
+        if file_size(partial) < size:
             self._request(
                 url,
                 lambda: _download_headers(partial),
@@ -277,20 +278,16 @@ def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _file_size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
-
-
 def _download_headers(partial: Path) -> dict[str, str]:
     # A compressed body could not be continued in the middle.
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
-    start = _file_size(partial)
+    start = file_size(partial)
     return {**headers, "Range": f"bytes={start}-"} if start else headers
 
 
 def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
     """Append a 206 to the file, or write a 200 from the beginning."""
-    start = _file_size(partial)
+    start = file_size(partial)
     if response.status == 200:
         start = 0
     elif response.status == 206:

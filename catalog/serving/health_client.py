@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from catalog.settings import SettingError, parse_base_url, read_setting
-from catalog.text import escape_unprintable, plural, quoted
+from catalog.text import error_reason, escape_unprintable, plural, quoted
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
@@ -100,9 +100,7 @@ def check_service(url: str, timeout: float) -> None:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
     except (OSError, UnicodeError) as error:
-        # Python itself refuses some names of hosts, without an error number.
-        reason = getattr(error, "strerror", None) or str(error)
-        raise click.ClickException(f"{url} cannot be reached: {reason}.") from None
+        raise click.ClickException(f"{url} cannot be reached: {error_reason(error)}.") from None
     except http.client.HTTPException:
         raise click.ClickException(f"{url} did not respond with HTTP.") from None
     if status == 200:

@@ -26,6 +26,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from catalog import __version__
+from catalog.atomic_files import file_size
 from catalog.serving.dispatch import PoolLoad
 from catalog.serving.listeners import Listener
 from catalog.serving.request_counts import BOUNDS, RequestCounts
@@ -164,8 +165,8 @@ class DatabaseCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._writes()
         path = Path(os.path.realpath(self._database.path))
-        yield _gauge("database_size_bytes", "Database file.", _file_size(path))
-        yield _gauge("wal_size_bytes", "WAL of the database.", _file_size(wal_path(path)))
+        yield _gauge("database_size_bytes", "Database file.", file_size(path))
+        yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
         figures = self._read()
         is_readable = figures is not None
         is_writable = is_readable and self._database.is_writable()
@@ -204,14 +205,6 @@ class DatabaseCollector(Collector):
         finally:
             database.release()
         return revision, *self._sizes
-
-
-def _file_size(path: Path) -> int:
-    """Return the bytes of a file, 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _gauge(name: str, text: str, value: float | None) -> Metric:

@@ -17,10 +17,13 @@ from flask import Flask
 
 from catalog.serving.listeners import Listener
 from catalog.settings import split_address
+from catalog.text import error_reason
 
 SCRAPE_TIMEOUT = 5  # seconds
 # How long a stop waits for the thread.
 STOP_TIMEOUT = 1  # seconds
+# Without a free file descriptor, accepting fails at once, again and again.
+ACCEPT_PAUSE = 1  # seconds
 
 
 class ScrapeHandler(WSGIRequestHandler):
@@ -49,13 +52,13 @@ class MetricsServer(WSGIServer):
     request_queue_size = 16
 
     def __init__(self, address: str) -> None:
-        """Listen on an address such as 127.0.0.1:9090; raise OSError."""
+        """Listen on an address such as 127.0.0.1:9090; raise OSError or UnicodeError."""
         host, port = split_address(address)
         ((self.address_family, *_, socket_address), *_) = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )
         super().__init__(socket_address[:2], ScrapeHandler)  # type: ignore[arg-type]
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
@@ -70,6 +73,13 @@ class MetricsServer(WSGIServer):
         self.server_name, self.server_port = self.socket.getsockname()[:2]
         self.setup_environ()
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            self._stopping.wait(ACCEPT_PAUSE)
+            raise
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that disconnects, or is disconnected."""
 
@@ -79,12 +89,12 @@ class MetricsServer(WSGIServer):
 
     def _run(self) -> None:
         # Not serve_forever(), which wakes up several times a second.
-        while not self._is_stopping:
+        while not self._stopping.is_set():
             self.handle_request()
 
     def stop(self) -> None:
         """Stop the thread and close the socket; abort a scrape that takes long."""
-        self._is_stopping = True
+        self._stopping.set()
         # The thread waits for a connection: this wakes it up.
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -108,9 +118,9 @@ def start_metrics(app: Flask, listeners: list[Listener]) -> MetricsServer | None
         ) from error
     try:
         server = MetricsServer(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ClickException(
-            f"CATALOG_METRICS {address} cannot be served on: {error.strerror}."
+            f"CATALOG_METRICS {address} cannot be served on: {error_reason(error)}."
         ) from error
     server.set_app(make_wsgi_app(create_registry(app, listeners)))
     server.start()

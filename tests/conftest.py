@@ -53,6 +53,13 @@ def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep one case of each test when test_cluster.py runs the tests of some files again."""
+    if os.environ.get("TEST_ON_RQLITE"):
+        cases = {(item.path, getattr(item, "originalname", item.name)): item for item in items}
+        items[:] = cases.values()
+
+
 compile_url_builder = Rule._compile_builder
 url_builders: dict[object, Any] = {}
 

@@ -57,7 +57,7 @@ def wait_until(condition: Callable[[], object], seconds: float = SECONDS_TO_STAR
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not hold in time"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 class Node:

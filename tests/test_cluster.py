@@ -26,6 +26,7 @@ from test_documentation import assert_outputs, checkout, console_lines, page
 from app import create_app
 from catalog.documents import check_document
 from catalog.store import writes
+from catalog.store.rqlite_http import READ_REVISION
 from tests.torture.clients import (
     CLOCK,
     POST,
@@ -102,9 +103,16 @@ def refused_after(app: Flask) -> float:
     return seconds
 
 
+def revision(app: Flask) -> tuple[int, int]:
+    row = app.extensions["database"].reader().execute(READ_REVISION).fetchone()
+    app.extensions["database"].release()
+    return tuple(row)
+
+
 def wait_until_equal(apps: dict[Node, Flask]) -> None:
     """Wait until all nodes have the same catalog and the same counters."""
-    wait_until(lambda: len({exported(app) for app in apps.values()}) == 1)
+    wait_until(lambda: len({revision(app) for app in apps.values()}) == 1)
+    assert len({exported(app) for app in apps.values()}) == 1
     for app in apps.values():
         # A command has set it; requests follow.
         app.extensions["database"].on_wait = None
@@ -241,7 +249,7 @@ def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
 
     def read(url: str) -> None:
         with urllib3.PoolManager(retries=False) as pool:
-            while not stopped.is_set():
+            while not stopped.wait(0.02):
                 response = pool.request("GET", url + CLOCK)
                 assert response.status == 200, response.data
                 counts.append(response.json()["widget"]["downloadCount"])
@@ -250,14 +258,16 @@ def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
         assert server.request("POST", CLOCK)[0].status == 200
         thread = threading.Thread(target=read, args=[server.url])
         thread.start()
-        for node in nodes:
-            node.end()
-        nodes.restart()
-        wait_until(lambda: server.request("POST", CLOCK)[0].status == 200)
-        last = json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"]
-        wait_until(lambda: counts[-1] == last or not thread.is_alive())
-        stopped.set()
-        thread.join()
+        try:
+            for node in nodes:
+                node.end()
+            nodes.restart()
+            wait_until(lambda: server.request("POST", CLOCK)[0].status == 200)
+            last = json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"]
+            wait_until(lambda: counts[-1] == last or not thread.is_alive())
+        finally:
+            stopped.set()
+            thread.join()
     assert counts[-1] == last
     assert counts == sorted(counts)
 

@@ -376,3 +376,15 @@ def test_reads_go_on_while_the_service_is_stopped(tmp_path: Path) -> None:
             assert edge.get(f"{V1}/acme/other").status == 502
             assert edge.get(DETAIL, User_Agent="widget-catalog/1.1.0").status == 502
             assert edge.request("POST", DETAIL).status == 502
+
+
+def test_a_large_registry_is_cached_as_the_service_compressed_it(tmp_path: Path) -> None:
+    widgets = [document(f"acme/w{number}", description="x" * 1_000) for number in range(150)]
+    with (
+        reverse_proxies.serve(create_catalog(tmp_path / "catalog.db", *widgets)) as origin,
+        reverse_proxies.nginx(tmp_path, origin.port, "widget-catalog-cache") as edge,
+    ):
+        responses = (edge.get(REGISTRY, Accept_Encoding="gzip") for _ in range(1_000))
+        cached = next(response for response in responses if response.cache_status == "HIT")
+    assert cached.headers["ETag"].endswith('-gzip"')
+    assert len(gzip.decompress(cached.body)) > 131_072

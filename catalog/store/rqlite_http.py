@@ -7,6 +7,7 @@ unknown (OutcomeUnknownError), so it must not be: an install would be counted tw
 import json
 import re
 import sqlite3
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -216,9 +217,17 @@ class Nodes:
             )
         except HTTPError as error:
             node.failed_at = time.monotonic()
-            if isinstance(error, (ConnectTimeoutError, NewConnectionError, SSLError)):
+            if is_unsent(error):
                 raise NotDoneError(f"{node.url} cannot be reached.") from error
             raise OutcomeUnknownError(f"{node.url} did not respond.") from error
+
+
+def is_unsent(error: HTTPError) -> bool:
+    """Return whether the error happened before the request was sent."""
+    if isinstance(error, SSLError):
+        # Other errors of TLS can also happen while the response is read.
+        return isinstance(error.args[0], ssl.SSLCertVerificationError)
+    return isinstance(error, (ConnectTimeoutError, NewConnectionError))
 
 
 def check_response(node: Node, response: BaseHTTPResponse) -> Any:

@@ -173,6 +173,7 @@ def test_a_failed_statement_undoes_the_write_and_raises_the_error_of_sqlite(
     assert exported(app) == before
 
 
+@pytest.mark.outage
 def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clients(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:
@@ -199,6 +200,7 @@ def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clien
         assert installs(node.database) == before + counted
 
 
+@pytest.mark.outage
 def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
 ) -> None:
@@ -224,6 +226,7 @@ def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     assert health(app) == (200, "ok")
 
 
+@pytest.mark.outage
 def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:
@@ -241,6 +244,7 @@ def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
     assert downloads(app) == before + 1
 
 
+@pytest.mark.outage
 def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:

@@ -4,12 +4,15 @@ import http.client
 import json
 import os
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from activation import start_with
@@ -208,3 +211,19 @@ def test_sockets_passed_by_systemd_take_precedence_over_a_unix_socket(database: 
         finally:
             process.kill()
             process.communicate()
+
+
+def test_a_response_after_a_failed_request_has_no_request_id(serve: Serve, database: Path) -> None:
+    process = serve("--port", "0", "--print-json")
+    url = urlsplit(json.loads(first_line(process))["url"])
+    with closing(sqlite3.connect(database)) as connection:
+        # Every search fails.
+        connection.execute("DROP TABLE summary")
+    ids = []
+    for target in ("/api/v1/widgets/search", "/api/v1/widgets/acme/none"):
+        client = http.client.HTTPConnection("127.0.0.1", url.port or 0, timeout=10)
+        with closing(client):
+            client.request("GET", target)
+            ids.append(client.getresponse().headers["X-Request-Id"])
+    assert ids[0] is not None
+    assert ids[1] is None

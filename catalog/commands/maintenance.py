@@ -1,6 +1,7 @@
 """flask check, backup, restore, serve: operation of the service and its database file."""
 
 from collections.abc import Iterable
+from contextvars import Context
 from itertools import chain
 from pathlib import Path
 
@@ -144,4 +145,5 @@ def serve(
     app.extensions["database"].on_wait = None
     options = {"HOST": host, "PORT": port}
     app.config.update({name: value for name, value in options.items() if value is not None})
-    server.serve(app, unix_path=unix_path, print_json=print_json)
+    # In an empty context: requests would share the application context of the command, and its g.
+    Context().run(server.serve, app, unix_path=unix_path, print_json=print_json)

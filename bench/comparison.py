@@ -1,5 +1,6 @@
 """Rows measured in interleaved rounds: the service, the baseline and perhaps another commit."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -10,7 +11,7 @@ from bench.catalogs import Catalog
 from bench.load import Client, LoadError, Sample
 from bench.processes import Server, fetch, start_baseline
 from bench.rounds import Rounds
-from bench.workload import CONNECTIONS, Request, Row, constant_path
+from bench.workload import CHANGES, CONNECTIONS, Request, Row, constant_path
 
 WARM_UP_REQUESTS = 50
 # Servers take turns after each slice of a row, so that the load of other processes on the machine
@@ -46,22 +47,24 @@ class Comparison:
                 "target": row.target,
                 "max_milliseconds": row.max_milliseconds,
                 # 0 if the baseline is no constant response.
-                "baseline_bytes": 0 if row.settings else row.baseline_bytes,
+                "baseline_bytes": 0 if row.has_own_baseline else row.baseline_bytes,
+                "min_rate": row.min_rate,
                 "samples": self.samples[row.key],
             }
             for row in self.rows
         ]
 
     def _round(self, baseline: Server) -> None:
-        cold = [row for row in self.rows if row.cold]
-        others = [row for row in self.rows if not row.cold and not row.settings]
+        shared = [row for row in self.rows if not row.has_own_baseline]
+        cold = [row for row in shared if row.cold]
+        others = [row for row in shared if not row.cold]
         for rows in (*([row] for row in cold), others):
             if rows:
                 with self._servers(rows[0].just_started) as servers:
                     for row in rows:
                         self._measure(row, servers, baseline)
         for row in self.rows:
-            if row.settings:
+            if row.has_own_baseline:
                 with self._servers(settings=row.settings) as servers, self._servers() as plain:
                     self._measure(row, servers, plain[self.catalogs[0].checkout.name])
 
@@ -82,22 +85,44 @@ class Comparison:
 
     def _measure(self, row: Row, servers: Mapping[str, Server], baseline: Server) -> None:
         constant = [Request("GET", constant_path(row.baseline_bytes))] * BASELINE_REQUESTS
-        headers = {}
-        distinct = list(dict.fromkeys(row.requests))[:WARM_UP_REQUESTS]
+        compared = row.baseline_requests or row.requests
+        headers, requests = {}, {}
         for name, server in servers.items():
             headers[name] = row.headers | (validator(row, server) if row.revalidates else {})
+            requests[name] = requests_since(row, server) if row.follows_changes else row.requests
             if not row.cold:
-                self.client.measure(server, distinct, CONNECTIONS, headers[name])
-        if row.settings:
-            self.client.measure(baseline, distinct, CONNECTIONS)
+                self.client.measure(server, distinct(requests[name]), CONNECTIONS, headers[name])
+        if row.has_own_baseline and not row.cold:
+            self.client.measure(baseline, distinct(compared), CONNECTIONS)
         for number in range(min(SLICES, len(row.requests))):
-            requests = row.requests[number::SLICES]
-            turns = [(name, server, requests, headers[name]) for name, server in servers.items()]
-            turns.append(("baseline", baseline, requests if row.settings else constant, {}))
+            part = slice(number, None, SLICES)
+            turns = [
+                (name, server, requests[name][part], headers[name])
+                for name, server in servers.items()
+            ]
+            sent_to_baseline = compared[part] if row.has_own_baseline else constant
+            turns.append(("baseline", baseline, sent_to_baseline, {}))
             # In random order, because a turn can depend on the one before it.
             for name, server, sent, fields in workload.shuffled(turns, self.rng):
                 sample = self.client.measure(server, sent, CONNECTIONS, fields)
                 self.samples[row.key][name].append(sample)
+
+
+def distinct(requests: Sequence[Request]) -> list[Request]:
+    """The requests that fill the cache of a row that is not cold."""
+    return list(dict.fromkeys(requests))[:WARM_UP_REQUESTS]
+
+
+def requests_since(row: Row, server: Server) -> list[Request]:
+    """The requests of the row with the server's token after the last change."""
+    query, has_more = "limit=100", True
+    while has_more:
+        status, _, body = fetch(server.url, "GET", f"{CHANGES}?{query}")
+        if status != 200:
+            raise LoadError(f"{row.title}: the status is {status}, not 200.")
+        page = json.loads(body)
+        query, has_more = f"since={page['next']}&limit=100", page["more"]
+    return [Request(method, f"{path}?{query}") for method, path in row.requests]
 
 
 def validator(row: Row, server: Server) -> dict[str, str]:

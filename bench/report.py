@@ -74,6 +74,8 @@ def row_lines(results: Json) -> list[Line]:
         goal, met = (f"≥ {target:.2f}", value >= target) if target else ("", None)
         if maximum := row.get("max_milliseconds"):
             goal, met = f"< {maximum:.0f} ms", typical(current, "cpu") < maximum * 1e3
+        if min_rate := row.get("min_rate"):
+            goal, met = f"≥ {min_rate:.0f}/s", typical(current, "rate") >= min_rate
         lines.append(Line(row["title"], (*_cpu_and_rate(current), *figures), goal, met))
     return lines
 
@@ -211,7 +213,8 @@ def page(results: Json) -> str:
         "page. A cold row sends each query "
         f"once, to a new process that has served {EARLIER_QUERIES:,} other searches; “just "
         "started” to a process that has not. The baseline of the row with metrics is the same "
-        "service without them.",
+        "service without them, and that of the rows with compatible=true the same searches "
+        "without it.",
         "![CPU ratio of each row](results.svg)",
         *_row_tables(results),
     ]

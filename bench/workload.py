@@ -14,15 +14,22 @@ from bench.generate import FIXED_SCOPE, LONG_HISTORY, document
 from bench.words import EVERYWHERE, WORDS, Item, pick
 
 SEARCH = "/api/v1/widgets/search"
+UPDATES = "/api/v1/widgets/updates"
+CHANGES = "/api/v1/widgets/changes"
 REGISTRY = f"/api/widgets/{FIXED_SCOPE}/registry.json"
 # Bytes of a page of 20 search results, and of a registry of 200 widgets.
 BASELINE_SIZES = PAGE_BYTES, REGISTRY_BYTES = 20_000, 800_000
 CONNECTIONS = 8
 REQUESTS = 2000
+# compatible=true may cost 1.3 times as much as the same search without it.
+MIN_COMPATIBLE = 1 / 1.3
 # In rows that take several milliseconds per request.
 SLOW_REQUESTS = 100
 EARLIER_QUERIES = 1000
 HOT_QUERIES = 50
+INSTALLED = 20
+# Widgets of which a dashboard has some installed.
+INSTALLED_FROM = 1000
 # The most frequent words are left out: a search for a word with many hits is a row of its own.
 USUAL_RANKS = slice(40, 4000)
 SDKS = ("0.9.5", "1.0.0", "1.2.6", "1.4.2", "1.6.1", "2.0.1", "2.3.0", "3.0.0")
@@ -62,6 +69,17 @@ class Row:
     revalidates: bool = False
     # Settings of the service. Its baseline is then the service without them.
     settings: dict[str, str] = field(default_factory=dict)
+    # Its baseline is then the service with these requests.
+    baseline_requests: Sequence[Request] = ()
+    # Send the token after the last change, so that nothing has changed since.
+    follows_changes: bool = False
+    # The minimum of requests per second.
+    min_rate: float | None = None
+
+    @property
+    def has_own_baseline(self) -> bool:
+        """Whether the baseline is the service itself, not a constant response."""
+        return bool(self.settings or self.baseline_requests)
 
 
 def rows(widgets: int) -> list[Row]:
@@ -70,6 +88,7 @@ def rows(widgets: int) -> list[Row]:
     hot, details, installs = hot_searches(), details_of(widgets), installs_of(widgets)
     words = cold_queries()
     compatible = [searches([q], compatSdk=SDKS[i % len(SDKS)])[0] for i, q in enumerate(words)]
+    compatible_hot = [Request("GET", f"{path}&compatSdk={SDKS[3]}") for _, path in hot]
     pages = last_page(widgets)
     return [
         Row("search", "search, no q", repeated(plain), target=0.75),
@@ -87,6 +106,19 @@ def rows(widgets: int) -> list[Row]:
             settings={"CATALOG_METRICS": "127.0.0.1:0"},
         ),
         Row("compatible", "search, q + compatSdk, cold", compatible, cold=True, target=0.28),
+        Row(
+            *("only-compatible", "search, compatible=true, cold, against compatSdk alone"),
+            only_compatible(compatible),
+            cold=True,
+            target=MIN_COMPATIBLE,
+            baseline_requests=compatible,
+        ),
+        Row(
+            *("only-compatible-hot", "search, compatible=true, hot, against compatSdk alone"),
+            only_compatible(compatible_hot),
+            target=MIN_COMPATIBLE,
+            baseline_requests=compatible_hot,
+        ),
         Row("two-letters", "search, two letters, cold", searches(two_letters()), cold=True),
         Row("everywhere", "search, a word in every widget, cold", everywhere(pages), cold=True),
         Row("page-50", "search, page 50 and deeper, cold", deep_pages(pages), cold=True),
@@ -112,6 +144,16 @@ def rows(widgets: int) -> list[Row]:
             *("widget-page", "page of a widget, 60 versions"),
             [page_of(LONG_HISTORY)] * SLOW_REQUESTS,
             max_milliseconds=40,
+        ),
+        Row(
+            *("updates", f"updates of {INSTALLED} widgets, cold", updates_of(widgets)),
+            cold=True,
+            min_rate=500,
+        ),
+        Row(
+            *("changes", "changes, nothing new", repeated([Request("GET", CHANGES)])),
+            target=0.75,
+            follows_changes=True,
         ),
         Row("post", "POST, durable", repeated(installs), target=0.27),
         Row("mix", "97% reads, 3% POST", mix(hot, details, installs), target=0.43),
@@ -237,6 +279,27 @@ def page_of(number: int) -> Request:
     return Request("GET", detail_of(number).path.removeprefix("/api/v1"))
 
 
+@cache
+def updates_of(widgets: int) -> list[Request]:
+    """Requests with the oldest versions of random widgets, each with others."""
+    rng = Random(10)
+    numbers = range(min(widgets, INSTALLED_FROM))
+    requests = []
+    for index in range(REQUESTS):
+        installed = list(dict.fromkeys(pick(rng, numbers) for _ in range(2 * INSTALLED)))
+        query = [("installed", oldest_of(number)) for number in installed[:INSTALLED]]
+        sdk = SDKS[index % len(SDKS)]
+        requests.append(Request("GET", f"{UPDATES}?{urlencode([('compatSdk', sdk), *query])}"))
+    return requests
+
+
+@cache
+def oldest_of(number: int) -> str:
+    each = document(number)
+    widget, oldest = each["widget"], each["versions"][-1]
+    return f"{widget['scope']}/{widget['name']}@{oldest['version']}"
+
+
 def installs_of(widgets: int) -> list[Request]:
     return [Request("POST", request.path) for request in reversed(details_of(widgets))]
 
@@ -254,6 +317,10 @@ def mix(
 
 def searches(queries: Sequence[str], **parameters: str) -> list[Request]:
     return [Request("GET", f"{SEARCH}?{urlencode({'q': q, **parameters})}") for q in queries]
+
+
+def only_compatible(requests: Sequence[Request]) -> list[Request]:
+    return [Request(method, f"{path}&compatible=true") for method, path in requests]
 
 
 def repeated(requests: Sequence[Request]) -> list[Request]:

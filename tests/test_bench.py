@@ -234,6 +234,28 @@ def test_the_report_names_a_row_that_misses_its_target() -> None:
     assert "Not met: compared with a constant response: “hot”." in page
 
 
+@pytest.mark.parametrize(("min_rate", "verdict"), [(100, "yes"), (101, "**no**")])
+def test_the_target_of_a_row_can_be_a_rate(min_rate: float, verdict: str) -> None:
+    updates = row("updates", None, [100, 240, 75]) | {"min_rate": min_rate}
+    line = report.row_lines(RESULTS | {"rows": [updates]})[-1]
+    assert line.cells()[-2:] == (f"≥ {min_rate}/s", verdict)
+
+
+def test_a_search_for_compatible_widgets_is_compared_with_the_same_search_without_it() -> None:
+    rows = [row for row in workload.rows(SIZE) if row.baseline_requests]
+    assert [row.cold for row in rows] == [True, False]
+    for each in rows:
+        assert workload.only_compatible(each.baseline_requests) == each.requests
+        assert "compatSdk=" in each.baseline_requests[0].path
+
+
+def test_updates_are_of_twenty_widgets() -> None:
+    (updates,) = [row for row in workload.rows(SIZE) if row.key == "updates"]
+    for request in updates.requests:
+        paths = [path.rpartition("%40")[0] for path in request.path.split("&installed=")[1:]]
+        assert len(set(paths)) == 20
+
+
 def test_a_row_that_is_compared_with_other_settings_is_no_constant_response() -> None:
     configured = row("hot", 0.75, [80, 200, 70]) | {"baseline_bytes": 0}
     lines = report.row_lines(RESULTS | {"rows": [row("cold", 0.5, [100, 240, 75]), configured]})

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from xml.etree import ElementTree
 
+import feedparser
 import pytest
 from builders import document, version
 from conftest import run
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -71,6 +73,37 @@ def test_newest_releases_of_listed_widgets_come_first(client_with: ClientWith) -
     assert root.findtext(f"{ATOM}updated") == "2025-01-05T00:00:00.000Z"
     summaries = [entry.findtext(f"{ATOM}summary") for entry in root.findall(f"{ATOM}entry")]
     assert summaries == ["Ticks.", "Write.", "", ""]
+
+
+def parse_feed(response: TestResponse) -> feedparser.FeedParserDict:
+    headers = {"content-type": response.headers["Content-Type"]}
+    return feedparser.parse(response.data, response_headers=headers)
+
+
+def test_feed_parser_reads_every_field_without_a_complaint(client_with: ClientWith) -> None:
+    response = client_with(*CATALOG).get("/feed.atom")
+    feed = parse_feed(response)
+    # It is set for XML that is not well-formed, a wrong media type and a wrong encoding.
+    assert not feed.bozo, feed.get("bozo_exception")
+    assert (feed.version, feed.encoding) == ("atom10", "utf-8")
+    assert feed.feed.id == "http://localhost/feed.atom"
+    assert feed.feed.updated_parsed[:5] == (2025, 1, 5, 0, 0)
+    assert [entry.title for entry in feed.entries] == [
+        *("Clock 1.1.0", "Notes & <more> 1.0.0", "Tide 0.1.0", "Clock 1.0.0"),
+    ]
+    assert [entry.updated_parsed[2] for entry in feed.entries] == [5, 4, 3, 1]
+    assert [entry.author for entry in feed.entries] == ["acme", "acme", "lab", "acme"]
+    assert feed.entries[0].summary == "Ticks."
+    assert feed.entries[0].link == "http://localhost/widgets/acme/clock"
+
+
+@pytest.mark.parametrize("query", ["", "?scope=acme"])
+def test_feed_parser_accepts_the_feeds_of_the_demo_catalog(demo: FlaskClient, query: str) -> None:
+    response = demo.get(f"/feed.atom{query}")
+    feed = parse_feed(response)
+    assert not feed.bozo, feed.get("bozo_exception")
+    assert len({entry.id for entry in feed.entries}) == response.text.count("<entry>")
+    assert all(entry.published_parsed and entry.link for entry in feed.entries)
 
 
 def test_feed_of_a_scope_has_only_its_releases(client_with: ClientWith) -> None:

@@ -1,7 +1,10 @@
 """GET /api/v1/widgets/updates: what to install instead of installed versions."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -328,3 +331,31 @@ def test_updates_are_those_of_the_rule_for_any_history(
             assert item["compatible"] == satisfies(sdk, widgets[path][own]["sdkVersion"])
             is_downgrade = bool(update) and Version.parse(update) < Version.parse(own)
             assert item.get("downgrade", False) == is_downgrade
+
+
+# Results of node-semver; the key "format" in the file describes it.
+NODE = json.loads((Path(__file__).parent / "data" / "updates.json").read_text("utf-8"))
+
+
+def test_updates_of_every_history_are_those_of_node(client_with: ClientWith) -> None:
+    cases = defaultdict(list)
+    for index, widget in enumerate(NODE["widgets"]):
+        for sdk, results in widget["results"]:
+            cases[sdk] += [(f"acme/{index}@{result[0]}", result[1:]) for result in results]
+    client = client_with(
+        *(
+            document(f"acme/{index}", *(judged_version(*each) for each in widget["versions"]))
+            for index, widget in enumerate(NODE["widgets"])
+        )
+    )
+    for sdk, judged in cases.items():
+        expected = iter(judged)
+        while batch := dict(islice(expected, 100)):
+            for path, item in zip(batch, updates(client, *batch, sdk=sdk), strict=True):
+                result = [item["status"], item["compatible"], number(item), "downgrade" in item]
+                assert result == batch[path], (path, sdk)
+
+
+def judged_version(number: str, day: int, yanked: bool, range_: str) -> Json:
+    published_at = f"2025-01-{day:02}T00:00:00.000Z"
+    return version(number, publishedAt=published_at, yanked=yanked, sdkVersion=range_)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from catalog.documents import Json
 from catalog.semver_ranges import is_version
@@ -94,11 +94,11 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
     # Both statements must see the same versions.
     with snapshot(connection):
         (content,) = connection.execute("SELECT content FROM revision").fetchone()
-        items = list(_read_items(connection, query))
-        ids = json.dumps([update_id for _, update_id in items if update_id])
+        described = dict(_read_items(connection, query))
+        items, update_ids = zip(*(described[each] for each in query.installed), strict=True)
+        ids = json.dumps([update_id for update_id in update_ids if update_id])
         entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
-    bodies = [_render(item, entries.get(update_id, "null")) for item, update_id in items]
-    return content, f'{{"updates":[{",".join(bodies)}]}}\n'.encode()
+    return content, _render(items, [entries.get(each, "null") for each in update_ids])
 
 
 # The ranges of a widget's versions that admit some SDK which the range of this version admits.
@@ -126,11 +126,10 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     """
     values = {"installed": json.dumps([installed[:2]]), "sdk": sdk and sdk_key(sdk)}
     _, versions, is_listed = connection.execute(VERSIONS, values).fetchone()
-    releases = [Release(*fields) for fields in json.loads(versions)] if is_listed else []
-    own = next((each for each in releases if each.number == installed.version), None)
+    newest_first = _sort_releases(connection, json.loads(versions)) if is_listed else []
+    own = next((each for each in newest_first if each.number == installed.version), None)
     if own is None:
         return None
-    newest_first = _newest_first(releases)
     if sdk is not None:
         return advise(own, newest_first, sdk)
     shared = {range for (range,) in connection.execute(SHARED_RANGES, installed._asdict())}
@@ -141,15 +140,32 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     return advice
 
 
-def _read_items(connection: Connection, query: UpdatesQuery) -> Iterator[tuple[Json, int | None]]:
-    """Yield each installed version as JSON without its update, and the id of that version."""
-    installed = json.dumps([each[:2] for each in query.installed])
-    values = {"installed": installed, "sdk": sdk_key(query.sdk)}
+def _read_items(
+    connection: Connection, query: UpdatesQuery
+) -> Iterator[tuple[Installed, tuple[Json, int | None]]]:
+    """Yield each installed version, its JSON without the update, and the id of the update."""
+    # Each widget is read once, however many of its versions are installed.
+    widgets: dict[tuple[str, str], list[Installed]] = {}
+    for each in query.installed:
+        widgets.setdefault(each[:2], []).append(each)
+    groups = list(widgets.values())
+    values = {"installed": json.dumps(list(widgets)), "sdk": sdk_key(query.sdk)}
     for key, versions, is_listed in connection.execute(VERSIONS, values):
         # The deadline of the thread also bounds the work in Python.
         connection.check_deadline()
-        releases = [Release(*fields) for fields in json.loads(versions)] if is_listed else None
-        yield _describe(query.installed[key], releases, query.sdk)
+        releases = _sort_releases(connection, json.loads(versions)) if is_listed else None
+        for installed in groups[key]:
+            connection.check_deadline()
+            yield installed, _describe(installed, releases, query.sdk)
+
+
+def _sort_releases(connection: Connection, rows: list[list[Any]]) -> list[Release]:
+    """Return the versions of a widget, newest first."""
+    connection.check_deadline()
+    releases = [Release(*fields) for fields in rows]
+    connection.check_deadline()
+    releases.sort(key=attrgetter("published_at", "precedence", "number"), reverse=True)
+    return releases
 
 
 def _describe(
@@ -167,7 +183,7 @@ def _describe(
     if own is None:
         reason = f"There is no version {quoted(str(installed))}."
         return {**item, "status": UNKNOWN, "reason": reason}, None
-    advice = advise(own, _newest_first(releases), sdk)
+    advice = advise(own, releases, sdk)
     item |= {
         "status": UPDATE if advice.update else CURRENT,
         "yanked": own.is_yanked,
@@ -180,12 +196,9 @@ def _describe(
     return item, advice.update.id if advice.update else None
 
 
-def _newest_first(releases: list[Release]) -> list[Release]:
-    return sorted(releases, key=attrgetter("published_at", "precedence", "number"), reverse=True)
-
-
-def _render(item: Json, entry: str) -> str:
-    """Return the JSON of an item; the entry of its update is JSON already."""
-    text = _encoder.encode(item)
-    # Quotes inside a JSON string are escaped, so no text can contain it.
-    return text.replace('"update":null', f'"update":{entry}')
+def _render(items: Sequence[Json], entries: Sequence[str]) -> bytes:
+    """Return the response; the entry of each update is JSON already."""
+    # Quotes inside a JSON string are escaped, so no text can contain the separator.
+    first, *others = _encoder.encode({"updates": items}).split('"update":null')
+    updates = map('"update":{}{}'.format, entries, others)
+    return f"{first}{''.join(updates)}\n".encode()

@@ -168,6 +168,13 @@ def create_demo(path: Path) -> Path:
     return path
 
 
+def import_demo(path: Path) -> Path:
+    """Create a database of the demo catalog without its bundles, as `flask import` makes it."""
+    with DEMO.open("rb") as file:
+        Database(path).create(writes.put_documents(read_catalog([file])))
+    return path
+
+
 @pytest.fixture(scope="session")
 def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the demo catalog, shared by all tests: do not change it."""
@@ -176,14 +183,8 @@ def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def imported_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database of the demo catalog without its bundles, as `flask import` makes it.
-
-    It is shared by all tests: do not change it.
-    """
-    path = tmp_path_factory.mktemp("imported") / "demo.db"
-    with DEMO.open("rb") as file:
-        Database(path).create(writes.put_documents(read_catalog([file])))
-    return path
+    """A database of the demo catalog without its bundles, shared by all tests: do not change it."""
+    return import_demo(tmp_path_factory.mktemp("imported") / "demo.db")
 
 
 @pytest.fixture

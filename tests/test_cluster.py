@@ -441,6 +441,7 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         nodes.close()
 
 
+@pytest.mark.outage
 def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: Path) -> None:
     require_rqlite()
     text = page("docs/scaling.md")

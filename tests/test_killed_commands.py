@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, create_demo
+from conftest import ROOT, import_demo
 
 from app import create_app
 from catalog.atomic_files import atomic_replace, scratch_directory
@@ -37,7 +37,7 @@ with atomic_replace(Path(sys.argv[1])) as new:
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
     (tmp_path / "service").mkdir()
-    return create_demo(tmp_path / "service" / "catalog.db")
+    return import_demo(tmp_path / "service" / "catalog.db")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, create_demo, flask, run_here
+from conftest import ROOT, Server, flask, import_demo, run_here
 from users import IS_ROOT, UNPRIVILEGED, give_to_nobody, home_of_nobody
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -23,7 +23,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def catalog(home: Path) -> Path:
-    path = create_demo(home / "catalog.db")
+    path = import_demo(home / "catalog.db")
     give_to_nobody(path)
     return path
 
@@ -61,7 +61,7 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
         os.umask(umask)
     served = ("catalog.db", "catalog.db-wal", "catalog.db-shm")
     created = (*served, "backup.db", "export.jsonl", "new.db", "old.db", "old.db.schema-1")
-    assert modes == dict.fromkeys(created, 0o600)
+    assert modes == {**dict.fromkeys(created, 0o600), "catalog.db-bundles": 0o700}
 
 
 def test_service_runs_as_a_user_who_owns_only_the_catalog(catalog: Path) -> None:
@@ -144,7 +144,7 @@ def test_command_without_permission_names_the_file(catalog: Path) -> None:
 def test_read_only_replacement_is_served_and_health_reports_it(
     catalog: Path,
 ) -> None:
-    other = create_demo(catalog.with_name("other.db"))
+    other = import_demo(catalog.with_name("other.db"))
     give_to_nobody(other)
     with Server(catalog, run_by=UNPRIVILEGED) as server:
         assert server.request("POST", CLOCK)[0].status == 200

@@ -264,7 +264,7 @@ def test_an_invalid_host_is_named(refusal: Callable[..., str], tmp_path: Path) -
 @pytest.mark.parametrize("path", ["/api/v1/widgets/search", "/api/health", "/api/me"])
 def test_no_header_names_the_server_software(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
-    usual = {"content-type", "content-length", "date", "etag", "cache-control"}
+    usual = {"content-type", "content-length", "date", "etag", "cache-control", "vary"}
     usual |= {"x-content-type-options"}
     usual |= {"access-control-allow-origin", "www-authenticate"}
     assert {name.lower() for name in response.headers} <= usual

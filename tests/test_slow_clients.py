@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, create_demo
+from conftest import ROOT, Server, import_demo
 
 REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -20,7 +20,7 @@ REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with two threads and a request timeout of one second."""
     running = Server(
-        create_demo(tmp_path_factory.mktemp("strict") / "strict.db"),
+        import_demo(tmp_path_factory.mktemp("strict") / "strict.db"),
         CATALOG_REQUEST_TIMEOUT="1",
         CATALOG_IDLE_TIMEOUT="2",
         CATALOG_THREADS="2",
@@ -117,7 +117,7 @@ def test_clients_that_pipeline_and_never_read_hold_no_thread_and_are_disconnecte
 
 def test_pipelined_requests_beyond_the_buffers_get_responses_in_order(server: Server) -> None:
     registry = "/api/widgets/acme/registry.json"
-    bodies = {path: server.request("GET", path)[1] for path in (registry, "/api/stats")}
+    bodies = {path: server.request("GET", path, Host="a")[1] for path in (registry, "/api/stats")}
     # More than the kernel buffers for a client.
     paths = [registry, registry, "/api/stats"] * 100
     # The small window makes responses wait until they are read.
@@ -138,7 +138,7 @@ def test_pipelined_requests_beyond_the_buffers_get_responses_in_order(server: Se
 
 def test_the_connection_that_waited_longest_is_closed_for_a_new_one(tmp_path: Path) -> None:
     with (
-        Server(create_demo(tmp_path / "full.db"), CATALOG_MAX_CONNECTIONS="10") as full,
+        Server(import_demo(tmp_path / "full.db"), CATALOG_MAX_CONNECTIONS="10") as full,
         ExitStack() as stack,
     ):
         idle = [stack.enter_context(connect(full)) for _ in range(30)]
@@ -154,7 +154,7 @@ def test_the_connection_that_waited_longest_is_closed_for_a_new_one(tmp_path: Pa
 
 
 def test_a_connection_limit_above_the_limit_of_open_files_stops_the_start(tmp_path: Path) -> None:
-    create_demo(tmp_path / "a.db")
+    import_demo(tmp_path / "a.db")
     started = subprocess.run(
         ["bash", "-c", f"ulimit -n 200; exec {sys.executable} app.py"],
         cwd=ROOT,

@@ -175,8 +175,12 @@ def test_restored_smaller_catalog_is_not_taken_for_a_truncated_one(
 
 def open_files(server: Server) -> list[str]:
     """Return the paths of all files that the service has open."""
-    folder = Path(f"/proc/{server.process.pid}/fd")
-    return [os.readlink(descriptor) for descriptor in folder.iterdir()]
+    paths = []
+    for descriptor in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        # The service may have closed it meanwhile.
+        with suppress(FileNotFoundError):
+            paths.append(os.readlink(descriptor))
+    return paths
 
 
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")

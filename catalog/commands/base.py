@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask import Blueprint, Flask, current_app
@@ -18,6 +18,7 @@ from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
 from catalog.store.callers import as_caller
 from catalog.store.database import Database
+from catalog.store.lookup import ChangeError, WidgetName
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
 from catalog.validators import check_identifier, check_text
@@ -66,6 +67,7 @@ class Command(click.Command):
             raise CommandError(f"{file}{error.strerror}.") from error
         except (
             CatalogFileError,
+            ChangeError,
             DataFileError,
             DatabaseError,
             DocumentError,
@@ -166,17 +168,6 @@ def format_counts(documents: Sequence[Document]) -> str:
     """Return the numbers of widgets and versions in the documents, as words."""
     versions = sum(len(document.versions) for document in documents)
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
-
-
-class WidgetName(NamedTuple):
-    """The name of a widget, optionally with a version or a range of versions after an @."""
-
-    scope: str
-    name: str
-    version: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
 
 
 class WidgetNameType(click.ParamType):  # type: ignore[type-arg]

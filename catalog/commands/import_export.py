@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +21,8 @@ from catalog.commands.base import (
 )
 from catalog.data_files import find_data_file
 from catalog.files.jsonl import read_catalog
-from catalog.store import writes
+from catalog.store import import_audit, writes
+from catalog.store.audit import local_actor
 from catalog.store.callers import CallerContext
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
@@ -73,10 +75,12 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         parts.append(writes.remove_all_but(documents))
     with database().read() as connection:
         existing = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
+        entry = import_audit.record_import(connection, local_actor(), documents)
+    entries = import_audit.record_changes(local_actor(), documents, prune=prune)
     run = database().dry_run if dry_run else database().write
     with progress_bar("Writing") as on_progress:
-        statements = [statement for part in parts for statement in part]
-        counts = iter(run(_with_progress(statements, on_progress)))
+        statements = [statement for part in [entries, *parts, [entry]] for statement in part]
+        counts = islice(run(_with_progress(statements, on_progress)), len(entries), None)
 
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
     added = sum((d.widget["scope"], d.widget["name"]) not in existing for d in documents)
@@ -88,7 +92,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         f"{changed} changed, {len(documents) - added - changed} unchanged."
     )
     if prune:
-        removed_widgets, *removed_versions = counts
+        removed_widgets, *removed_versions, _ = counts
         print_status(
             f"{'Would remove' if dry_run else 'Removed'} {plural(removed_widgets, 'widget')} and "
             f"{plural(sum(removed_versions), 'version')} of the others."

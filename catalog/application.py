@@ -19,6 +19,7 @@ from werkzeug.exceptions import (
 from werkzeug.routing import BaseConverter, MapAdapter
 
 from catalog import V1_PREFIX
+from catalog.api.authentication import FailedAttempts
 from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
@@ -129,6 +130,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.jinja_options = {"lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
+    app.extensions["failed_attempts"] = FailedAttempts()
     app.extensions["database"] = database = Database(
         app.config["DATABASE"], create_command=f"{program} init"
     )

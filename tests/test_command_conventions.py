@@ -47,11 +47,13 @@ LINES = {
     "gc": "gc",
     "pack": "pack all.pack",
     "unpack": "unpack older.pack --yes",
+    "token": "token list",
+    "log": "log --json",
 }
 # They need a network: see test_mirror.py, test_server.py and test_health.py.
 NETWORK_COMMANDS = ("mirror", "serve", "health")
-DATA_COMMANDS = {"list", "show", "outdated", "export"}
-COMMANDS_WITHOUT_STATUS = {"show", "export"}
+DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}
+COMMANDS_WITHOUT_STATUS = {"show", "export", "log"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
 BYTE = "\udcff"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from flask import Blueprint, Flask, current_app
+from flask.cli import with_appcontext
 
 from catalog.data_files import DataFileError
 from catalog.documents import Document, DocumentError
@@ -77,8 +78,13 @@ class Command(click.Command):
             raise CommandError(str(error)) from error
 
 
+class CommandGroup(Command, click.Group):
+    """A command that consists of several, such as token create and token list."""
+
+
 def _set_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
-    context.meta["quiet"] = quiet
+    # The option may stand before or after the name of a command in a group.
+    context.meta["quiet"] = quiet or context.meta.get("quiet", False)
 
 
 def is_quiet() -> bool:
@@ -86,9 +92,25 @@ def is_quiet() -> bool:
     return bool(click.get_current_context().meta.get("quiet"))
 
 
-def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as a command of this name."""
-    return commands.cli.command(name, cls=Command)
+def command(
+    name: str, group: CommandGroup | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Register a function as a command of this name, perhaps in a group."""
+    if group is None:
+        return commands.cli.command(name, cls=Command)
+
+    def register(function: Callable[..., None]) -> click.Command:
+        # As in commands.cli: the command needs the application.
+        return group.command(name, cls=Command)(with_appcontext(function))
+
+    return register
+
+
+def command_group(name: str, summary: str) -> CommandGroup:
+    """Register a group of commands under this name."""
+    group = CommandGroup(name, help=summary)
+    commands.cli.add_command(group)
+    return group
 
 
 def application() -> Flask:

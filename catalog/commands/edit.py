@@ -28,10 +28,10 @@ from catalog.commands.lookup import (
     resolve_name,
 )
 from catalog.documents import Row
-from catalog.store import json_sql, moderation
+from catalog.store import moderation
 from catalog.store.audit import local_actor
 from catalog.store.lookup import WidgetName, is_version_or_range
-from catalog.store.moderation import VersionChange
+from catalog.store.moderation import VersionChange, latest_after
 
 
 class Outcome(NamedTuple):
@@ -92,11 +92,9 @@ def set_yanked(
         database(), local_actor(), selected, yanked, reason, dry_run=dry_run
     )
     print_changes(changes, outcome, dry_run)
-    ids = {row["id"] for row in selected}
     for widget, rows in widgets.items():
-        planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
-        after = json_sql.latest_version(planned) if dry_run else find_latest(widget)
-        print_latest(widget, json_sql.latest_version(rows), after, dry_run=dry_run)
+        before, planned = latest_after(rows, [], yanked), latest_after(rows, selected, yanked)
+        print_latest(widget, before, planned if dry_run else find_latest(widget), dry_run=dry_run)
 
 
 @command("deprecate")

@@ -4,7 +4,8 @@ Waitress reads and writes all connections on the I/O thread. This module keeps a
 that thread, a worker or memory. A connection goes through these phases:
 
 1. Receiving. The client has CATALOG_REQUEST_TIMEOUT to send a complete request. If it does not, it
-   gets 408, or no response if it sent nothing.
+   gets 408, or no response if it sent nothing. A large body, see uploads.py, must arrive at a rate
+   instead.
 2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own. What
    the client sends meanwhile stays in `unparsed`, so that one request is handled at a time.
 3. Sending. The client must take the response at MIN_RATE; its deadline moves with the bytes that it
@@ -132,6 +133,8 @@ class Channel(HTTPChannel):
             return self.phase_started + HALF_CLOSED_TIMEOUT
         if self.request is None and self.has_responded:
             return self.phase_started + self.server.idle_timeout
+        if self.request is not None and self.request.upload is not None:
+            return self.request.upload.deadline(now)
         return self.phase_started + self.server.request_timeout
 
     def rank(self, now: float) -> Rank | None:
@@ -188,7 +191,17 @@ class Channel(HTTPChannel):
         with contextlib.suppress(AttributeError, OSError):
             timeout = self.server.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        if self.request is not None and self.request.upload is not None:
+            self.request.upload.close()
         super().handle_close()
+
+    def readable(self) -> bool:
+        """Do not read more of a large body than the publishing thread can write."""
+        upload = self.request and self.request.upload
+        if upload is not None and upload.is_full:
+            return False
+        is_readable: bool = super().readable()
+        return is_readable
 
     def _unacknowledged(self) -> int:
         """Return the number of bytes that the kernel holds until the client acknowledges them."""
@@ -219,6 +232,9 @@ class Channel(HTTPChannel):
             while self.unparsed and self.is_idle and not self.will_close:
                 self.request = request = self.request or self.parser_class(self.adj)
                 self.unparsed = self.unparsed[request.received(self.unparsed) :]
+                if request.needs_admission:
+                    self.server.uploads.admit(request, self.server.pull_trigger)
+                    self.may_still_send = self.may_still_send or request.is_cut_short
                 if request.expect_continue and request.headers_finished:
                     self.send_continue()
                 if request.completed:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from catalog.documents import Row
-from catalog.store import writes
+from catalog.store import json_sql, writes
 from catalog.store.audit import RECORD, Actor, record
 from catalog.store.database import Database
 from catalog.store.lookup import WidgetName, get_widget
@@ -48,6 +48,15 @@ def set_yanked(
         statements.append(record(RECORD_YANK, actor, "yank" if yanked else "unyank", **values))
         statements += writes.set_yanked(row["id"], yanked, new_reason)
     return _change_versions(database, rows, statements, dry_run)
+
+
+def latest_after(
+    rows: Sequence[sqlite3.Row], selected: Sequence[sqlite3.Row], yanked: bool
+) -> str | None:
+    """Return the latest of a widget's versions once the selected ones are yanked, or not."""
+    ids = {row["id"] for row in selected}
+    planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
+    return json_sql.latest_version(planned)
 
 
 RECORD_DEPRECATION = f"""{RECORD}

@@ -22,7 +22,7 @@ from catalog.documents import Json
 from catalog.store.audit import Actor, now, record_values
 from catalog.store.database import Database
 from catalog.store.lookup import ChangeError, MissingError
-from catalog.store.sqlite import Statement
+from catalog.store.sqlite import Statement, WouldBlock
 from catalog.text import quoted
 from catalog.validators import format_timestamp
 
@@ -249,7 +249,10 @@ SET_LAST_USED = "UPDATE token SET last_used_day = :day WHERE id = :id AND last_u
 
 
 def note_use(database: Database, token: Token) -> None:
-    """Record that the token is used today; this writes once a day."""
+    """Record that the token is used today; this writes once a day, and not on the I/O thread."""
     day = now()[:10]
-    if token.last_used_day != day:
-        database.write([(SET_LAST_USED, {"id": token.id, "day": day})])
+    if token.last_used_day == day:
+        return
+    if database.deadline.on_io_thread:
+        raise WouldBlock
+    database.write([(SET_LAST_USED, {"id": token.id, "day": day})])

@@ -80,13 +80,13 @@ def send(client: FlaskClient, kind: str, scope: str, authorization: str) -> Any:
     )
 
 
-def expected_status(endpoint: str, token: str, scope: str) -> int:
+def expected_status(endpoint: str, holder: str, scope: str) -> int:
     needed = ENDPOINTS[endpoint][0]
-    if token in INVALID:
+    if holder in INVALID:
         return 401
-    if token == "admin" or needed is None:
+    if holder == "admin" or needed is None:
         return 200
-    has_permission = needed == token or (token == "all" and needed != "admin")
+    has_permission = needed == holder or (holder == "all" and needed != "admin")
     return 200 if has_permission and scope == "acme" else 403
 
 
@@ -178,7 +178,9 @@ def test_only_admin_may_publish_an_official_widget(app: Flask, texts: dict[str, 
     assert statuses == [403, 201]
 
 
-SEGMENTS = st.sampled_from(["acme", "ops", "clock", "..", ".", "acme%2F..%2Fops", "ops%2Fclock", ""])
+SEGMENTS = st.sampled_from(
+    ["acme", "ops", "clock", "..", ".", "acme%2F..%2Fops", "ops%2Fclock", ""]
+)
 NUMBERS = st.sampled_from(["1.0.0", "2.0.0", "1.x", "*", "latest"])
 ACTIONS = st.sampled_from(["", "/yank", "/unyank", "/deprecate", "/undeprecate", "/../../ops"])
 BODIES = st.sampled_from(

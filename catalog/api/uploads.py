@@ -132,13 +132,11 @@ class UploadedVersion:
         decoder = MultipartDecoder(boundary.encode(), MAX_FORM_BYTES, max_parts=2)
         part = ""
         try:
-            for event in decode(decoder, cast(BinaryIO, request.stream)):
+            for event in decode(decoder, limit):
                 if isinstance(event, (Field, File)):
                     part = self._begin_part(event.name)
                 elif isinstance(event, Data):
                     self._add(part, event.data, limit)
-        except RequestEntityTooLarge:
-            refuse_large(limit)
         except ValueError:
             abort(400, "The body is not complete multipart/form-data.")
         if not self._manifest:
@@ -168,11 +166,13 @@ class UploadedVersion:
                 abort(413, f"The manifest is too large: it may have {MAX_JSON_BYTES} bytes.")
 
 
-def decode(decoder: MultipartDecoder, stream: BinaryIO) -> Iterator[Event]:
-    """Yield the parts of a form as they are read; raise ValueError if it is malformed."""
+def decode(decoder: MultipartDecoder, limit: int) -> Iterator[Event]:
+    """Yield the parts of the form as they are read; raise ValueError if it is malformed."""
     while True:
-        data = stream.read(CHUNK)
-        decoder.receive_data(data or None)
+        try:
+            decoder.receive_data(request.stream.read(CHUNK) or None)
+        except RequestEntityTooLarge:
+            refuse_large(limit)
         while not isinstance(event := decoder.next_event(), NeedData):
             yield event
             if isinstance(event, Epilogue):

@@ -44,6 +44,8 @@ MIN_SHARED_BODY = 8 * 1024  # bytes
 # What the kernel may hold of a response when the connection is closed without a reset.
 MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
 DISCARD_BYTES = 8 * 1024
+# How much of a large body is read in one turn. Waitress reads 8 kB.
+UPLOAD_BYTES = 64 * 1024
 # How much of a file is read into memory at a time.
 SEND_BYTES = 256 * 1024
 # How much is sent to one client before it is the turn of the others.
@@ -219,6 +221,10 @@ class Channel(HTTPChannel):
             return
         if self.request is None:
             self.phase_started = time.monotonic()
+        elif self.request.upload is not None:
+            if data := self.recv(UPLOAD_BYTES):
+                self.received(data)
+            return
         super().handle_read()
 
     def received(self, data: bytes) -> None:

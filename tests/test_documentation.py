@@ -102,6 +102,14 @@ def test_every_command_of_the_commands_page_gives_the_output_shown(tmp_path: Pat
     assert len(pairs) >= 20
 
 
+@NEEDS_CURL
+def test_every_line_of_the_publishing_page_gives_the_output_shown(tmp_path: Path) -> None:
+    pairs = console_lines(page("docs/publishing.md"))
+    with Server(create_demo(tmp_path / "catalog.db")) as server:
+        assert_outputs(pairs, checkout(tmp_path), server.url)
+    assert len(pairs) >= 11
+
+
 def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
     *pairs, last = console_lines(page("docs/mirror.md"))
     with Server(create_demo(tmp_path / "catalog.db")) as server:

@@ -484,7 +484,6 @@ CREATE TABLE audit (
 ) STRICT;
 
 CREATE INDEX audit_widget ON audit (scope, name, id) WHERE scope IS NOT NULL;
-CREATE INDEX audit_time ON audit (at);
 
 CREATE TRIGGER audit_row_changed BEFORE UPDATE ON audit BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');

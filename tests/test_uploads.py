@@ -214,6 +214,17 @@ def test_200_large_uploads_without_a_token_take_no_memory_and_no_disk(
     assert publisher.server.megabytes() - before < 20
 
 
+def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path) -> None:
+    # A file where the directory should be.
+    (tmp_path / "file").touch()
+    publisher = Publisher(tmp_path, CATALOG_BUNDLES=str(tmp_path / "file" / "bundles"))
+    body = form(manifest(), RANDOM.randbytes(MEGABYTE))
+    with publisher.server:
+        response = publisher.exchange(publisher.head(len(body)) + body)
+    assert status(response) == 503
+    assert b"The upload cannot be stored now." in response
+
+
 KILLED = """
 import os, signal
 import catalog.store.{module} as module

@@ -17,6 +17,7 @@ from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
 from catalog.api.uploads import UploadedVersion, read_object
 from catalog.documents import DocumentError, Json, Row
 from catalog.routing import catch_all, known_methods, options_or_405
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import moderation, publishing
 from catalog.store.audit import read_entries
 from catalog.store.bundles import Bundles
@@ -119,27 +120,33 @@ def show_session(token: Token) -> Response:
 
 def show_audit(token: Token) -> Response:
     """Respond with the record of changes, the newest first."""
-    widget = request.args.get("widget")
+    parameters = request.args
     try:
-        since = request.args.get("since")
-        since = since and check_timestamp(since)
-        before = request.args.get("before")
-        limit = min(int(request.args.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT)
-        names = widget.split("/", 1) if widget else None
-        if limit < 1 or (names and len(names) != 2):
-            raise ValueError("widget must be scope/name, and limit at least 1")
-        entry_id = int(before) if before else None
-    except ValueError as error:
-        abort(400, f"A parameter is invalid: {error}.")
-    with database().read() as connection:
-        entries = read_entries(
-            connection,
-            (names[0], names[1]) if names else None,
-            since=since,
-            before=entry_id,
-            limit=limit,
+        since, widget = parameters.get("since"), parameters.get("widget")
+        scope, name = widget.split("/") if widget else ("", "")
+        options = {
+            "limit": min(check_number(parameters.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT),
+            "before": check_number(parameters.get("before", MAX_SAFE_INTEGER)),
+        }
+        since = check_timestamp(since) if since else ""
+    except ValueError:
+        abort(
+            400,
+            "widget must be scope/name, since an ISO 8601 time, limit and before whole numbers "
+            "from 1.",
         )
+    with database().read() as connection:
+        names = (scope, name) if widget else None
+        entries = read_entries(connection, names, since=since, **options)
     return jsonify(entries=entries)
+
+
+def check_number(text: Any) -> int:
+    """Return the whole number from 1; raise ValueError if it is none."""
+    number = int(text)
+    if not 1 <= number <= MAX_SAFE_INTEGER:
+        raise ValueError
+    return number
 
 
 def publish(token: Token, scope: str, name: str, version: str) -> Response:

@@ -188,7 +188,8 @@ def log(widget: WidgetName | None, since: str | None, json_output: bool) -> None
     Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
     """
     with database().read() as connection:
-        entries = read_entries(connection, widget and (widget.scope, widget.name), since=since)
+        names = widget and (widget.scope, widget.name)
+        entries = read_entries(connection, names, since=since or "")
     entries.reverse()
     if json_output:
         click.echo(format_json(entries))

@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NoReturn, cast
+
+from werkzeug.exceptions import ServiceUnavailable
 
 from catalog.serving.http_parser import Parser
 from catalog.store.database import Database
@@ -44,17 +46,14 @@ CHECK_DEADLINE = 0.025  # seconds
 logger = logging.getLogger(__name__)
 
 
-class FailedBody(io.RawIOBase):
+class FailedBody:
     """Stands for a body that could not be written to a file."""
 
-    def __init__(self, error: OSError) -> None:
-        self._error = error
+    def read(self, *arguments: object) -> NoReturn:
+        # Werkzeug takes an OSError for a client that has disconnected.
+        raise ServiceUnavailable("The upload cannot be stored now.", retry_after=5)
 
-    def read(self, size: int = -1, /) -> bytes:
-        raise self._error
-
-    def readable(self) -> bool:
-        return True
+    readinto = read
 
 
 class UploadBody:
@@ -76,7 +75,7 @@ class UploadBody:
         self._pending_size = 0
         self._size = 0
         self._file: BinaryIO | None = None
-        self._error: OSError | None = None
+        self._has_failed = False
         self._is_queued = self._is_writing = self._is_closed = False
         self._deadline = time.monotonic() + timeout
         # The size at the last check of the deadline.
@@ -105,7 +104,7 @@ class UploadBody:
             chunks, self._pending = self._pending, []
             was_full, self._pending_size = self.is_full, 0
             self._is_queued = False
-            if self._is_closed or self._error:
+            if self._is_closed or self._has_failed:
                 return
             self._is_writing = True
         try:
@@ -115,7 +114,7 @@ class UploadBody:
             self._file.writelines(chunks)
         except OSError as error:
             logger.error("An upload cannot be written: %s", error)
-            self._error = error
+            self._has_failed = True
         finally:
             with self._lock:
                 self._is_writing = False
@@ -136,8 +135,8 @@ class UploadBody:
 
     def getfile(self) -> BinaryIO:
         """Return the complete body; call it on the publishing thread, after all was appended."""
-        if self._error:
-            return cast(BinaryIO, FailedBody(self._error))
+        if self._has_failed:
+            return cast(BinaryIO, FailedBody())
         if self._file is None:
             return io.BytesIO()
         self._file.seek(0)

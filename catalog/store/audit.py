@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from catalog.documents import Json
+from catalog.documents import Json, Row
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.sqlite import Statement
 from catalog.validators import format_timestamp
 
@@ -70,27 +71,30 @@ def _json_text(value: Mapping[str, object] | None) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
-# The newest first.
-ENTRIES = """
+_ENTRIES = """
 SELECT id, at, kind, actor, action, scope, name, version, before, after FROM audit
-WHERE (:scope IS NULL OR (scope, name) = (:scope, :name))
-  AND (:since IS NULL OR at >= :since) AND (:before IS NULL OR id < :before)
-ORDER BY id DESC LIMIT :limit
+WHERE id < :before AND at >= :since {condition} ORDER BY id DESC LIMIT :limit
 """
+ALL_ENTRIES = _ENTRIES.format(condition="")
+WIDGET_ENTRIES = _ENTRIES.format(condition="AND scope = :scope AND name = :name")
 
 
 def read_entries(
     connection: sqlite3.Connection,
     widget: tuple[str, str] | None = None,
     *,
-    since: str | None = None,
-    before: int | None = None,
+    since: str = "",
+    before: int = MAX_SAFE_INTEGER,
     limit: int = -1,
 ) -> list[Json]:
     """Return the recorded changes, the newest first; `before` is the id of an entry."""
-    scope, name = widget or (None, None)
-    values = {"scope": scope, "name": name, "since": since, "before": before, "limit": limit}
-    return [_entry(row) for row in connection.execute(ENTRIES, values)]
+    values: Row = {"since": since, "before": before, "limit": limit}
+    if widget is None:
+        rows = connection.execute(ALL_ENTRIES, values)
+    else:
+        scope, name = widget
+        rows = connection.execute(WIDGET_ENTRIES, {**values, "scope": scope, "name": name})
+    return [_entry(row) for row in rows]
 
 
 def _entry(row: sqlite3.Row) -> Json:

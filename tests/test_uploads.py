@@ -11,7 +11,8 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
-from conftest import Limits, Server, create_catalog, run_on
+import reverse_proxies
+from conftest import ROOT, Limits, Server, create_catalog, run_on
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
 from catalog.serving.uploads import MAX_UPLOADS_PER_TOKEN
@@ -140,6 +141,21 @@ def test_a_large_body_without_the_right_is_refused_at_its_head(
     assert publisher.stored() == []
 
 
+def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) -> None:
+    part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    wrong = tokens.generate_token()[1]
+    with publisher.connect() as connection:
+        connection.sendall(publisher.head(MEGABYTE, token=wrong) + part)
+        response = read_all(connection)
+        publisher.settle()
+        # A second response would have closed the connection, and reset it now.
+        for _ in range(2):
+            connection.sendall(part)
+            publisher.settle()
+    assert response.count(b"HTTP/1.1 ") == 1
+    assert response.endswith(b'{"error":"This path is internal and needs a session."}\n')
+
+
 def test_a_body_over_the_limit_is_refused_at_its_head(publisher: Publisher) -> None:
     with publisher.connect() as connection:
         connection.sendall(publisher.head(MAX_BUNDLE + MAX_FORM_BYTES + 1))
@@ -223,6 +239,30 @@ def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path) -> None:
         response = publisher.exchange(publisher.head(len(body)) + body)
     assert status(response) == 503
     assert b"The upload cannot be stored now." in response
+
+
+def test_a_bundle_is_published_through_nginx_with_the_location_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
+    (location,) = re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)
+    site = reverse_proxies.nginx_site("widget-catalog")
+    assert site.count("location / {") == 1
+    changed = site.replace("location / {", f"{location} location / {{")
+    monkeypatch.setattr(reverse_proxies, "nginx_site", lambda name: changed)
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    publisher = Publisher(tmp_path, CATALOG_TRUSTED_PROXY="127.0.0.1")
+    body = form(manifest(), RANDOM.randbytes(2 * MEGABYTE))
+    with (
+        publisher.server,
+        reverse_proxies.nginx(folder, publisher.server.port, "widget-catalog") as proxy,
+    ):
+        statuses = [
+            proxy.request("PUT", PATH, body, Content_Type=FORM_TYPE, **bearer(text)).status
+            for text in (publisher.token, "wcat_wrong")
+        ]
+    assert statuses == [201, 401]
 
 
 KILLED = """

@@ -276,6 +276,8 @@ class Channel(HTTPChannel):
             return
         self.phase_started = time.monotonic()
         self.is_half_closed = True
+        # The rest of a refused body is not a request.
+        self.unparsed = b""
 
     def write_soon(self, data: bytes) -> int:
         self.write_deadline = time.monotonic() + self.server.request_timeout

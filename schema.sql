@@ -575,6 +575,16 @@ CREATE TABLE token (
     last_used_day TEXT
 ) STRICT;
 
+-- A write to a cluster waits until the local file has its revision: a new token is valid there at once, and a
+-- revoked one is refused. The day of the last use is no such change.
+CREATE TRIGGER content_token_added AFTER INSERT ON token BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_token_changed AFTER UPDATE OF id, revoked_at ON token BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
 -- Who changed what, in the same transaction as the change. Installs are not recorded. The table is append-only.
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -133,6 +133,9 @@ RECORD_RESTORE = f"""{RECORD} NULL, NULL, NULL, NULL, json_object(
 
 def _keep_tables(database: Database, copy: sqlite3.Connection) -> None:
     """Replace tokens and record of the copy by those of the database, if it has any."""
+    if database.is_cluster:
+        # The local file may lack that a token was revoked.
+        database.check_writes()
     for table in KEPT_TABLES:
         with database.read() as connection:
             rows = connection.execute(f"SELECT * FROM {table}").fetchall()

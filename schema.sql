@@ -1,5 +1,6 @@
--- The schema of a catalog. The tables widget and version hold the catalog; all others are derived from
--- them or record where widgets were copied from and which versions were deleted.
+-- The schema of a catalog. The tables widget and version hold the catalog; token holds the access tokens and
+-- audit the record of changes; all others are derived from the first two or record where widgets were copied
+-- from and which versions were deleted.
 --
 -- Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
 -- In the CHECKs, '+0 days' normalises the date, so 30 February differs from its text and fails.
@@ -554,6 +555,67 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
     UPDATE recent_install SET revision = r.downloads, widget_id = new.id FROM revision AS r
         WHERE slot = r.downloads % 100;
+END;
+
+-- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
+-- A revoked token stays, so that its name in audit never means another one.
+CREATE TABLE token (
+    -- The part of the token after its prefix. It is no secret.
+    id            TEXT PRIMARY KEY,
+    name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
+    sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
+    -- JSON arrays. A token with the permission admin is for every scope.
+    scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+    permissions   TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
+    created_at    TEXT NOT NULL,
+    -- Null if the token does not expire.
+    expires_at    TEXT,
+    revoked_at    TEXT,
+    -- The day of the last use, in UTC.
+    last_used_day TEXT
+) STRICT;
+
+-- A write to a cluster waits until the local file has its revision: a new token is valid there at once, and a
+-- revoked one is refused. The day of the last use is no such change.
+CREATE TRIGGER content_token_added AFTER INSERT ON token BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER content_token_changed AFTER UPDATE OF id, revoked_at ON token BEGIN
+    UPDATE revision SET content = content + 1;
+END;
+
+-- Who changed what, in the same transaction as the change. Installs are not recorded. The table is append-only.
+CREATE TABLE audit (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at      TEXT    NOT NULL,
+    -- local: actor is the operating-system user of a command; token: the name of a token.
+    kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token')),
+    actor   TEXT    NOT NULL,
+    action  TEXT    NOT NULL,
+    -- What was changed; null for a change of the whole catalog, or of a token.
+    scope   TEXT,
+    name    TEXT,
+    version TEXT,
+    -- JSON objects of what the change is about; null for what does not exist.
+    before  TEXT CHECK (before IS NULL OR json_valid(before)),
+    after   TEXT CHECK (after IS NULL OR json_valid(after))
+) STRICT;
+
+CREATE INDEX audit_widget ON audit (scope, name, id) WHERE scope IS NOT NULL;
+
+CREATE TRIGGER audit_row_changed BEFORE UPDATE ON audit BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
+END;
+
+CREATE TRIGGER audit_row_removed BEFORE DELETE ON audit BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
+END;
+
+-- INSERT OR REPLACE would delete a row without the trigger above.
+CREATE TRIGGER audit_row_replaced BEFORE INSERT ON audit
+WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
 PRAGMA user_version = 3;

@@ -41,7 +41,7 @@ SECTIONS = {
         "describe",
         "delete",
     ],
-    "Look": ["list", "show", "outdated"],
+    "Look": ["list", "show", "outdated", "log"],
     "Data": [
         "init",
         "import",
@@ -56,6 +56,7 @@ SECTIONS = {
         "cluster",
     ],
     "Mirror": ["mirror"],
+    "Publish over HTTP": ["token"],
 }
 HELP_OPTIONS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 

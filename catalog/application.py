@@ -19,6 +19,7 @@ from werkzeug.exceptions import (
 from werkzeug.routing import BaseConverter, MapAdapter
 
 from catalog import V1_PREFIX
+from catalog.api.authentication import FailedAttempts
 from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
@@ -143,6 +144,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     # For the page of a scope: web does not import api.
     app.extensions["describe_registry"] = describe_registry
     app.extensions["page_etags"] = PageEtags()
+    app.extensions["failed_attempts"] = FailedAttempts()
     app.extensions["database"] = database = open_database(app.config, program)
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")

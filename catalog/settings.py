@@ -33,7 +33,7 @@ Parse = Callable[[str], Any]
 
 def whole_number(low: int, high: int) -> Parse:
     def parse(text: str) -> int:
-        if not (re.fullmatch("[0-9]{1,7}", text) and low <= int(text) <= high):
+        if not (re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high):
             raise ValueError(f"a whole number from {low} to {high}")
         return int(text)
 
@@ -158,6 +158,12 @@ SETTINGS = (
     ),
     Setting(
         "MAX_BODY_BYTES", "4096", "bytes of a request body, else 413", whole_number(0, 1024 * 1024)
+    ),
+    Setting(
+        "MAX_BUNDLE_BYTES",
+        "33554432",
+        "bytes of a bundle that is published over HTTP, else 413",
+        whole_number(1024, 1024 * 1024 * 1024),
     ),
     Setting(
         "REQUEST_TIMEOUT",

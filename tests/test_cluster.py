@@ -19,6 +19,7 @@ import urllib3
 from builders import bundled, document, version
 from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, run, run_line
 from flask import Flask
+from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, wait_until
 from test_command_conventions import LINES
 from test_documentation import assert_outputs, checkout, console_lines, page
@@ -151,6 +152,59 @@ def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path:
     assert again.endswith("0 added, 0 changed, 334 unchanged.\n")
     wait_until_equal(apps)
     file_app.extensions["database"].close()
+
+
+def changes_of(app: Flask) -> list[tuple[object, ...]]:
+    """Return the recorded changes of widgets and versions."""
+    keys = ("actor", "action", "scope", "name", "version", "before", "after")
+    entries = json.loads(run(app, "log", "--json").stdout)
+    return [tuple(map(repr, map(entry.get, keys))) for entry in entries if entry["scope"]]
+
+
+def test_an_import_records_the_same_changes_as_into_a_file(
+    apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    first, *_ = apps.values()
+    before, file = tmp_path / "before.db", tmp_path / "changed.jsonl"
+    run(first, "backup", before)
+    file_app = create_app({"DATABASE": before, "BUNDLES": first.config["BUNDLES"]})
+    lines = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()[:3]]
+    for line in lines:
+        line["widget"]["listed"] = False
+        line["versions"][0]["yanked"] = True
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    recorded = len(changes_of(first))
+    for app in (first, file_app):
+        assert run(app, "import", "--prune", file).exit_code == 0
+    assert sorted(changes_of(first)) == sorted(changes_of(file_app))
+    assert len(changes_of(first)) > recorded + 6
+    whole = [e for e in json.loads(run(first, "log", "--json").stdout) if e["scope"] is None]
+    assert (whole[-1]["action"], whole[-1]["after"]["widgets"]) == ("import", 3)
+    assert run(first, "import", DEMO).exit_code == 0
+    file_app.extensions["database"].close()
+
+
+def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
+    apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    for number, app in enumerate(apps.values()):
+        token = create_token(app, f"ci-{number}")
+        response = app.test_client().put(
+            f"/api/widgets/acme/clock/9.{number}.0",
+            data=form(manifest(number=f"9.{number}.0")),
+            headers={**bearer(token), "Content-Type": FORM_TYPE},
+        )
+        assert response.status_code == 201, response.text
+        last = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-1]
+        assert (last["actor"], last["action"], last["kind"]) == (f"ci-{number}", "publish", "token")
+        assert run(app, "backup", tmp_path / f"{number}.db").exit_code == 0
+        assert run(app, "token", "revoke", f"ci-{number}").exit_code == 0
+        assert run(app, "restore", tmp_path / f"{number}.db", "--yes").exit_code == 0
+        actions = [e["action"] for e in json.loads(run(app, "log", "--json").stdout)]
+        assert actions[-2:] == ["revoke token", "restore"]
+        session = app.test_client().get("/api/session", headers=bearer(token))
+        assert session.status_code == 401
+        app.extensions["database"].on_wait = None
 
 
 def test_a_write_of_more_statements_than_one_part_is_complete(apps: dict[Node, Flask]) -> None:

@@ -48,11 +48,13 @@ LINES = {
     "pack": "pack all.pack",
     "unpack": "unpack older.pack --yes",
     "migrate": "migrate",
+    "token": "token list",
+    "log": "log --json",
 }
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
 NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster")
-DATA_COMMANDS = {"list", "show", "outdated", "export"}
-COMMANDS_WITHOUT_STATUS = {"show", "export"}
+DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}
+COMMANDS_WITHOUT_STATUS = {"show", "export", "log"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
 BYTE = "\udcff"
 

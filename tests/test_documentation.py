@@ -108,6 +108,14 @@ def test_every_line_of_the_backups_page_gives_the_output_shown(tmp_path: Path) -
     assert len(pairs) >= 13
 
 
+@NEEDS_CURL
+def test_every_line_of_the_publishing_page_gives_the_output_shown(tmp_path: Path) -> None:
+    pairs = console_lines(page("docs/publishing.md"))
+    with Server(create_demo(tmp_path / "catalog.db")) as server:
+        assert_outputs(pairs, checkout(tmp_path), server.url)
+    assert len(pairs) >= 11
+
+
 def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
     *pairs, last = console_lines(page("docs/mirror.md"))
     with Server(create_demo(tmp_path / "catalog.db")) as server:

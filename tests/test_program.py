@@ -75,6 +75,7 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
         "Look:",
         "Data:",
         "Mirror:",
+        "Publish over HTTP:",
         "Other:",
     ]
     commands = [name for name in named if not name.startswith("-")]

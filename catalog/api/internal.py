@@ -1,8 +1,53 @@
-"""All other /api/* paths are internal: 401, whether or not the path exists."""
+"""All other /api/* paths are internal: 401 without a token, whether or not the path exists.
 
-from flask import Blueprint, Response, abort, jsonify, request
+With a valid token, these publish and moderate. They are for the command line of this release, have
+no CORS header and may change without notice.
+"""
 
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from flask import Blueprint, Response, abort, current_app, jsonify, request
+from werkzeug.exceptions import MethodNotAllowed, ServiceUnavailable
+from werkzeug.routing import Map, Rule
+
+from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
+from catalog.api.uploads import UploadedVersion, read_object
+from catalog.documents import DocumentError, Json, Row
 from catalog.routing import catch_all, known_methods, options_or_405
+from catalog.semver_ranges import MAX_SAFE_INTEGER
+from catalog.store import moderation, publishing
+from catalog.store.audit import read_entries
+from catalog.store.bundles import Bundles
+from catalog.store.database import Database
+from catalog.store.lookup import (
+    ChangeError,
+    ConflictError,
+    MissingError,
+    WidgetName,
+    find_latest,
+    find_versions,
+    get_versions,
+    get_widget,
+)
+from catalog.store.manifests import BundleSummary
+from catalog.store.moderation import latest_after
+from catalog.store.rights import required_right
+from catalog.store.tokens import ADMIN, Token, describe_token
+from catalog.text import quoted
+from catalog.validators import (
+    check_boolean,
+    check_nonempty_text,
+    check_sha256,
+    check_text,
+    check_timestamp,
+    check_whole_number,
+)
+
+AUDIT_LIMIT = 100
+BUNDLE_KEYS = ("bundleUrl", "bundleSize", "sha256Hash")
 
 internal = Blueprint("internal", __name__)
 
@@ -15,10 +60,279 @@ def unmatched_internal() -> Response:
     has_extra_slash = request.path.endswith("/") and known_methods(request.path[:-1])
     if has_extra_slash or request.path.startswith("/api/v1/"):
         abort(404)
-    response = jsonify(error="This path is internal and needs a session.")
-    response.status_code = 401
-    response.headers["WWW-Authenticate"] = 'Session realm="internal"'
-    return response
+    token = authenticate()
+    return handle(token) if isinstance(token, Token) else token
 
 
 catch_all(internal, "/api/", unmatched_internal)
+
+
+@internal.after_request
+def forbid_storing(response: Response) -> Response:
+    """Keep caches from storing what was sent to the holder of a token."""
+    if TOKEN_KEY in request.environ:
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def handle(token: Token) -> Response:
+    """Respond to a request with a valid token."""
+    try:
+        view, arguments = ROUTES.bind("").match(request.path, request.method)
+    except MethodNotAllowed as error:
+        return options_or_405(sorted(error.valid_methods or []))
+    right = required_right(request.method, request.path)
+    if right and (missing := token.missing_right(right.permission, right.scope)):
+        forbid(missing)
+    with error_statuses():
+        response: Response = view(token, **arguments)
+    return response
+
+
+@contextmanager
+def error_statuses() -> Iterator[None]:
+    """Respond to a change that is refused with the status of its reason."""
+    try:
+        yield
+    except MissingError as error:
+        abort(404, str(error))
+    except ConflictError as error:
+        abort(409, str(error))
+    except (ChangeError, DocumentError) as error:
+        abort(400, str(error))
+    except sqlite3.IntegrityError:
+        abort(409, "The catalog was changed at the same time; try again.")
+    except OSError as error:
+        current_app.logger.error("A bundle cannot be stored: %s", error)
+        raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error
+
+
+def database() -> Database:
+    """Return the database of the catalog."""
+    catalog: Database = current_app.extensions["database"]
+    return catalog
+
+
+def show_session(token: Token) -> Response:
+    """Respond with who the token is, its rights and its expiry."""
+    return jsonify(describe_token(token))
+
+
+def show_audit(token: Token) -> Response:
+    """Respond with the record of changes, the newest first."""
+    parameters = request.args
+    try:
+        since, widget = parameters.get("since"), parameters.get("widget")
+        scope, name = widget.split("/") if widget else ("", "")
+        options = {
+            "limit": min(check_number(parameters.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT),
+            "before": check_number(parameters.get("before", MAX_SAFE_INTEGER)),
+        }
+        since = check_timestamp(since) if since else ""
+    except ValueError:
+        abort(
+            400,
+            "widget must be scope/name, since an ISO 8601 time, limit and before whole numbers "
+            "from 1.",
+        )
+    with database().read() as connection:
+        names = (scope, name) if widget else None
+        entries = read_entries(connection, names, since=since, **options)
+    return jsonify(entries=entries)
+
+
+def check_number(text: Any) -> int:
+    """Return the whole number from 1; raise ValueError if it is none."""
+    number = int(text)
+    if not 1 <= number <= MAX_SAFE_INTEGER:
+        raise ValueError
+    return number
+
+
+def publish(token: Token, scope: str, name: str, version: str) -> Response:
+    """Publish a version; the same one again changes nothing."""
+    with UploadedVersion() as upload:
+        upload.read()
+        manifest = upload.manifest
+        given: Row = {}
+        if isinstance(manifest, dict):
+            given = {key: manifest.pop(key) for key in BUNDLE_KEYS if key in manifest}
+            check_path(manifest, {"scope": scope, "name": name, "version": version})
+            if manifest.get("isOfficial") and ADMIN not in token.permissions:
+                forbid(f"The token {token.name} needs the permission admin for isOfficial.")
+        summary = summarize(given, upload.summary)
+        given_url = given.get("bundleUrl") or current_app.config["BUNDLE_URL"]
+        served_url = publishing.served_url_template(current_app.config) if upload.summary else None
+        publication = publishing.prepare(
+            database(), manifest, summary, given_url or served_url, compare_url=bool(given_url)
+        )
+        is_new, document = publication.is_new, None
+        if is_dry_run():
+            document = publishing.stored_document(database(), publication) if is_new else None
+        else:
+            content = upload.chunks()
+            is_new = publishing.commit(
+                database(), service_bundles(), token.actor, publication, content
+            )
+    target, existing = publication.target, publication.existing
+    official = publication.document.widget["is_official"]
+    response = jsonify(
+        version=str(target),
+        published=is_new,
+        stored=upload.summary is not None,
+        warnings=publication.warnings,
+        isUnlisted=existing is not None and not existing["listed"],
+        isOfficialIgnored=existing is not None and official not in (None, existing["is_official"]),
+        previousLatestVersion=publication.latest,
+        latestVersion=find_latest(database(), target),
+        document=document,
+    )
+    response.status_code = 201 if is_new and document is None else 200
+    return response
+
+
+def check_path(manifest: Json, names: dict[str, str]) -> None:
+    """Respond 400 if the manifest is of another version than the path."""
+    for key, value in names.items():
+        if manifest.get(key) != value:
+            abort(
+                400, f"The manifest has the {key} {quoted(manifest.get(key))}, not {quoted(value)}."
+            )
+
+
+def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
+    """Return size and hash of the bundle; respond 400 if they are invalid, missing or wrong."""
+    try:
+        if "bundleUrl" in given:
+            check_nonempty_text(given["bundleUrl"])
+        size = check_whole_number(given["bundleSize"]) if "bundleSize" in given else None
+        sha256 = check_sha256(given["sha256Hash"]) if "sha256Hash" in given else None
+    except ValueError as allowed:
+        abort(400, f"bundleUrl, bundleSize and sha256Hash: one of them is not {allowed}.")
+    if uploaded is None:
+        if size is None or sha256 is None:
+            abort(400, "Without a bundle, the manifest must have bundleSize and sha256Hash.")
+        return BundleSummary(size, sha256)
+    if size not in (None, uploaded.size) or sha256 not in (None, uploaded.sha256):
+        abort(
+            400,
+            f"The bundle has {uploaded.size} bytes and the SHA-256 {uploaded.sha256}, "
+            "which is not what the manifest says.",
+        )
+    return uploaded
+
+
+def is_dry_run() -> bool:
+    """Return whether the request has dryRun=true."""
+    return request.args.get("dryRun", "").lower() == "true"
+
+
+def service_bundles() -> Bundles:
+    """Return the bundles, which do not wait for a command that writes to their directory."""
+    bundles = Bundles(current_app.extensions["bundles"].directory)
+    bundles.on_wait = refuse_to_wait
+    return bundles
+
+
+def refuse_to_wait() -> NoReturn:
+    raise ServiceUnavailable("A command on the server stores bundles now.", retry_after=10)
+
+
+def yank(token: Token, scope: str, name: str, version: str, action: str) -> Response:
+    """Yank versions, or make them available again."""
+    yanked = action == "yank"
+    reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
+    target = WidgetName(scope, name, version)
+    get_widget(database(), target)
+    rows = find_versions(database(), target)
+    selected = get_versions(database(), target)
+    changes = moderation.set_yanked(
+        database(), token.actor, selected, yanked, reason if yanked else "", dry_run=is_dry_run()
+    )
+    planned = latest_after(rows, selected, yanked)
+    return jsonify(
+        versions=[change_json(change) for change in changes],
+        previousLatestVersion=latest_after(rows, [], yanked),
+        latestVersion=planned if is_dry_run() else find_latest(database(), target),
+    )
+
+
+def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
+    """Set or remove the warning of versions."""
+    message = None
+    if action == "deprecate":
+        message = optional_text(read_object({"message"}), "message")
+        if not message:
+            abort(400, "The body must have a message that is not empty.")
+    else:
+        read_object(set())
+    target = WidgetName(scope, name, version)
+    get_widget(database(), target)
+    rows = get_versions(database(), target)
+    changes = moderation.set_deprecation(
+        database(), token.actor, rows, message, dry_run=is_dry_run()
+    )
+    return jsonify(versions=[change_json(change) for change in changes])
+
+
+def change_json(change: moderation.VersionChange) -> Json:
+    return {"version": str(change.target), "changed": change.is_changed}
+
+
+def optional_text(body: Json, key: str) -> str | None:
+    """Return a text of the body; respond 400 if it is none."""
+    try:
+        return None if body.get(key) is None else check_text(body[key])
+    except ValueError as allowed:
+        abort(400, f"{key} must be {allowed}.")
+
+
+def nullable_text(value: Any) -> str | None:
+    """Text, or null; an empty one is null."""
+    return None if value is None else check_text(value) or None
+
+
+# The column of each key, and what validates its value.
+WIDGET_KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "displayName": ("display_name", check_nonempty_text),
+    "description": ("description", nullable_text),
+    "icon": ("icon", nullable_text),
+    "listed": ("listed", check_boolean),
+    "isOfficial": ("is_official", check_boolean),
+}
+
+
+def edit(token: Token, scope: str, name: str) -> Response:
+    """Change the description of a widget, list or unlist it, mark it as official or not."""
+    changes: Row = {}
+    for key, value in read_object(set(WIDGET_KEYS)).items():
+        column, check = WIDGET_KEYS[key]
+        try:
+            changes[column] = check(value)
+        except ValueError as allowed:
+            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
+    if not changes:
+        abort(400, f"The body must have one of {', '.join(WIDGET_KEYS)}.")
+    if "is_official" in changes and ADMIN not in token.permissions:
+        forbid(f"The token {token.name} needs the permission admin for isOfficial.")
+    target = WidgetName(scope, name)
+    changed = moderation.edit_widget(database(), token.actor, target, changes)
+    return jsonify(widget=str(target), changed=changed)
+
+
+_WIDGET = "/api/widgets/<scope>/<name>"
+ROUTES = Map(
+    [
+        Rule("/api/session", methods=["GET"], endpoint=show_session),
+        Rule("/api/audit", methods=["GET"], endpoint=show_audit),
+        Rule(f"{_WIDGET}/<version>", methods=["PUT"], endpoint=publish),
+        Rule(f"{_WIDGET}/<version>/<any(yank, unyank):action>", methods=["POST"], endpoint=yank),
+        Rule(
+            f"{_WIDGET}/<version>/<any(deprecate, undeprecate):action>",
+            methods=["POST"],
+            endpoint=deprecate,
+        ),
+        Rule(_WIDGET, methods=["PATCH"], endpoint=edit),
+    ],
+    merge_slashes=False,
+)

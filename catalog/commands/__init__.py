@@ -11,6 +11,7 @@ from catalog.commands import (  # noqa: F401
     mirror,
     outdated,
     publish,
+    tokens,
 )
 from catalog.commands.base import commands
 from catalog.serving.health_client import health

@@ -5,10 +5,11 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask import Blueprint, Flask, current_app
+from flask.cli import with_appcontext
 
 from catalog.data_files import DataFileError
 from catalog.documents import Document, DocumentError
@@ -18,6 +19,7 @@ from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
 from catalog.store.callers import as_caller
 from catalog.store.database import Database
+from catalog.store.lookup import ChangeError, WidgetName
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
 from catalog.validators import check_identifier, check_text
@@ -66,6 +68,7 @@ class Command(click.Command):
             raise CommandError(f"{file}{error.strerror}.") from error
         except (
             CatalogFileError,
+            ChangeError,
             DataFileError,
             DatabaseError,
             DocumentError,
@@ -75,8 +78,13 @@ class Command(click.Command):
             raise CommandError(str(error)) from error
 
 
+class CommandGroup(Command, click.Group):
+    """A command that consists of several, such as token create and token list."""
+
+
 def _set_quiet(context: click.Context, option: click.Parameter, quiet: bool) -> None:
-    context.meta["quiet"] = quiet
+    # The option may stand before or after the name of a command in a group.
+    context.meta["quiet"] = quiet or context.meta.get("quiet", False)
 
 
 def is_quiet() -> bool:
@@ -84,9 +92,25 @@ def is_quiet() -> bool:
     return bool(click.get_current_context().meta.get("quiet"))
 
 
-def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as a command of this name."""
-    return commands.cli.command(name, cls=Command)
+def command(
+    name: str, group: CommandGroup | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Register a function as a command of this name, perhaps in a group."""
+    if group is None:
+        return commands.cli.command(name, cls=Command)
+
+    def register(function: Callable[..., None]) -> click.Command:
+        # As in commands.cli: the command needs the application.
+        return group.command(name, cls=Command)(with_appcontext(function))
+
+    return register
+
+
+def command_group(name: str, summary: str) -> CommandGroup:
+    """Register a group of commands under this name."""
+    group = CommandGroup(name, help=summary)
+    commands.cli.add_command(group)
+    return group
 
 
 def application() -> Flask:
@@ -166,17 +190,6 @@ def format_counts(documents: Sequence[Document]) -> str:
     """Return the numbers of widgets and versions in the documents, as words."""
     versions = sum(len(document.versions) for document in documents)
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
-
-
-class WidgetName(NamedTuple):
-    """The name of a widget, optionally with a version or a range of versions after an @."""
-
-    scope: str
-    name: str
-    version: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
 
 
 class WidgetNameType(click.ParamType):  # type: ignore[type-arg]

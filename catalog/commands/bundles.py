@@ -22,10 +22,16 @@ from catalog.commands.maintenance import print_moved
 from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.files import packs
 from catalog.store import bundle_writes
+from catalog.store.audit import RECORD, local_actor, record
 from catalog.store.bundles import open_private
 from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
+
+RECORD_RELEASED = f"""{RECORD} scope, name, version, json_object('bundlePath', bundle_path), NULL
+FROM version JOIN widget ON widget.id = widget_id
+WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
+"""
 
 
 @command("gc")
@@ -52,7 +58,10 @@ def gc(release: bool, dry_run: bool) -> None:
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
         run = database().dry_run if dry_run else database().write
-        released = sum(run(bundle_writes.release_bundles(missing)))
+        actor = local_actor()
+        entries = [record(RECORD_RELEASED, actor, "release", sha256=each) for each in missing]
+        counts = run([*entries, *bundle_writes.release_bundles(missing)])
+        released = sum(counts[len(entries) :])
         if not dry_run:
             for sha256 in sorted(unused | unused_partials):
                 bundles().remove(sha256)

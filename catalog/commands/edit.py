@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Callable
 from typing import NamedTuple
 
 import click
@@ -13,7 +12,6 @@ from catalog.commands.base import (
     WIDGET,
     WIDGET_OR_VERSION,
     CommandError,
-    WidgetName,
     command,
     confirm,
     database,
@@ -26,12 +24,14 @@ from catalog.commands.lookup import (
     get_version,
     get_versions,
     get_widget,
-    is_version_or_range,
     print_latest,
     resolve_name,
 )
-from catalog.store import json_sql, writes
-from catalog.store.sqlite import Statement
+from catalog.documents import Row
+from catalog.store import moderation
+from catalog.store.audit import local_actor
+from catalog.store.lookup import WidgetName, is_version_or_range
+from catalog.store.moderation import VersionChange, latest_after
 
 
 class Outcome(NamedTuple):
@@ -87,16 +87,14 @@ def set_yanked(
 ) -> None:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
     widgets = {target._replace(version=None): find_versions(target) for target in targets}
-
-    def statements(row: sqlite3.Row) -> list[Statement]:
-        new_reason = row["yanked_reason"] if reason is None else reason or None
-        return writes.set_yanked(row["id"], yanked, new_reason)
-
-    ids = change_versions(targets, statements, outcome, dry_run)
+    selected = select_versions(targets)
+    changes = moderation.set_yanked(
+        database(), local_actor(), selected, yanked, reason, dry_run=dry_run
+    )
+    print_changes(changes, outcome, dry_run)
     for widget, rows in widgets.items():
-        planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
-        after = json_sql.latest_version(planned) if dry_run else find_latest(widget)
-        print_latest(widget, json_sql.latest_version(rows), after, dry_run=dry_run)
+        before, planned = latest_after(rows, [], yanked), latest_after(rows, selected, yanked)
+        print_latest(widget, before, planned if dry_run else find_latest(widget), dry_run=dry_run)
 
 
 @command("deprecate")
@@ -144,31 +142,24 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 def set_deprecation(
     targets: tuple[WidgetName, ...], message: str | None, outcome: Outcome, dry_run: bool
 ) -> None:
-    change_versions(
-        targets, lambda row: writes.set_deprecation([row["id"]], message), outcome, dry_run
-    )
+    rows = select_versions(targets)
+    changes = moderation.set_deprecation(database(), local_actor(), rows, message, dry_run=dry_run)
+    print_changes(changes, outcome, dry_run)
 
 
-def change_versions(
-    targets: tuple[WidgetName, ...],
-    statements: Callable[[sqlite3.Row], list[Statement]],
-    outcome: Outcome,
-    dry_run: bool,
-) -> set[int]:
-    """Change the versions in one transaction, print what happened to each, and return their ids.
-
-    statements returns the one statement that changes a version.
-    """
+def select_versions(targets: tuple[WidgetName, ...]) -> list[sqlite3.Row]:
+    """Return the rows of all versions that the targets name, each once."""
     rows = {row["id"]: row for target in targets for row in get_versions(target)}
-    run = database().dry_run if dry_run else database().write
-    counts = run([statement for row in rows.values() for statement in statements(row)])
-    for row, changed in zip(rows.values(), counts, strict=True):
-        version = WidgetName(row["scope"], row["name"], row["version"])
-        if changed:
+    return list(rows.values())
+
+
+def print_changes(changes: list[VersionChange], outcome: Outcome, dry_run: bool) -> None:
+    """Print what happened, or would happen, to each version."""
+    for version, is_changed in changes:
+        if is_changed:
             print_status(f"{outcome.planned if dry_run else outcome.changed} {version}.")
         else:
             print_status(f"{version} {outcome.unchanged}.")
-    return set(rows)
 
 
 @command("unlist")
@@ -189,8 +180,15 @@ def relist(widget: WidgetName) -> None:
 
 
 def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
-    changed = any(database().write(writes.set_listed(get_widget(widget)["id"], listed)))
+    changed = edit_widget(widget, {"listed": listed})
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
+
+
+def edit_widget(widget: WidgetName, changes: Row) -> bool:
+    """Set columns of the widget; return whether one of them was different."""
+    # This names the nearest widget if there is none.
+    get_widget(widget)
+    return moderation.edit_widget(database(), local_actor(), widget, changes)
 
 
 @command("official")
@@ -208,7 +206,7 @@ def unofficial(widget: WidgetName) -> None:
 
 
 def set_official(widget: WidgetName, is_official: bool, state: str) -> None:
-    changed = any(database().write(writes.set_official(get_widget(widget)["id"], is_official)))
+    changed = edit_widget(widget, {"is_official": is_official})
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
@@ -229,18 +227,9 @@ def describe(
     if display_name == "":
         raise CommandError("The display name must not be empty.")
     options = {"display_name": display_name, "description": description, "icon": icon}
-    # The write changes nothing if another process has changed one of the columns since they were
-    # read. Then read again, so that the change of the other process is kept.
-    while True:
-        row = get_widget(widget)
-        before = {key: row[key] for key in options}
-        after = before | {key: value or None for key, value in options.items() if value is not None}
-        if after == before:
-            print_status(f"{widget} is already described like this.")
-            return
-        if any(database().write(writes.describe(row["id"], before, after))):
-            print_status(f"{widget} is described.")
-            return
+    changes = {key: value or None for key, value in options.items() if value is not None}
+    changed = edit_widget(widget, changes)
+    print_status(f"{widget} is {'described' if changed else 'already described like this'}.")
 
 
 @command("delete")
@@ -255,14 +244,14 @@ def delete(target: WidgetName, yes: bool) -> None:
     target = resolve_name(target)
     latest = find_latest(target)
     if target.version is None:
-        statements = writes.delete_widget(get_widget(target)["id"])
+        row, delete_row = get_widget(target), moderation.delete_widget
         question = f"Delete {target}, its versions and its install count permanently?"
     else:
-        statements = writes.delete_version(get_version(target)["id"])
+        row, delete_row = get_version(target), moderation.delete_version
         hint = f"{program()} yank withdraws it and keeps it readable."
         question = f"Delete {target} permanently? ({hint})"
     confirm(question, yes)
-    database().write(statements)
+    delete_row(database(), local_actor(), row)
     print_status(f"Deleted {target}.")
     numbers = "The numbers of its versions" if target.version is None else "Its number"
     print_status(

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +23,8 @@ from catalog.commands.base import (
 from catalog.documents import Document
 from catalog.files.demo import create_demo
 from catalog.files.jsonl import read_catalog
-from catalog.store import bulk_writes, writes
+from catalog.store import bulk_writes, import_audit, writes
+from catalog.store.audit import local_actor
 from catalog.store.callers import CallerContext
 from catalog.store.export import catalog_lines
 from catalog.store.sqlite import Statement
@@ -75,17 +77,22 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         parts.append(writes.remove_all_but(documents))
     with database().read() as connection:
         existing = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
+        entry = import_audit.record_import(connection, local_actor(), documents)
+    entries = import_audit.record_changes(local_actor(), documents)
+    if prune:
+        entries += import_audit.record_removals(local_actor(), documents)
     # In a cluster the dry run finds what changes; write_in_bulk() then writes only that.
     run = database().dry_run if dry_run or database().is_cluster else database().write
     with progress_bar("Writing") as on_progress:
-        statements = [statement for part in parts for statement in part]
-        counts = iter(run(_with_progress(statements, on_progress)))
+        statements = [statement for part in [entries, *parts, [entry]] for statement in part]
+        counts = islice(run(_with_progress(statements, on_progress)), len(entries), None)
 
     changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
     if database().is_cluster and not dry_run:
         write_in_bulk([d for d, change in zip(documents, changes, strict=True) if change])
         if prune:
-            database().write(parts[-1])
+            removals = import_audit.record_removals(local_actor(), documents)
+            database().write([*removals, *parts[-1]])
     added = sum((d.widget["scope"], d.widget["name"]) not in existing for d in documents)
     changed = sum(change > 0 for change in changes) - added
     if added + changed >= writes.OPTIMIZE_AFTER and not dry_run:
@@ -95,7 +102,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         f"{changed} changed, {len(documents) - added - changed} unchanged."
     )
     if prune:
-        removed_widgets, *removed_versions = counts
+        removed_widgets, *removed_versions, _ = counts
         print_status(
             f"{'Would remove' if dry_run else 'Removed'} {plural(removed_widgets, 'widget')} and "
             f"{plural(sum(removed_versions), 'version')} of the others."
@@ -107,7 +114,8 @@ def write_in_bulk(documents: list[Document]) -> None:
     with progress_bar("Sending") as on_progress:
         done = 0
         for batch in bulk_writes.batches(documents):
-            database().write(bulk_writes.put_in_bulk(batch))
+            entries = import_audit.record_batch(local_actor(), batch)
+            database().write([*entries, *bulk_writes.put_in_bulk(batch)])
             done += len(batch)
             on_progress(done, len(documents))
 

@@ -8,7 +8,6 @@ import click
 from catalog.commands.base import (
     TEXT,
     WIDGET_OR_VERSION,
-    WidgetName,
     command,
     database,
     print_status,
@@ -19,6 +18,7 @@ from catalog.documents import Json
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import json_sql
 from catalog.store.export import read_document
+from catalog.store.lookup import WidgetName
 from catalog.text import fold, plural
 
 LIST = f"""

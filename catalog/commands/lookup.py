@@ -3,41 +3,29 @@
 import sqlite3
 from difflib import get_close_matches
 
-from catalog.commands.base import CommandError, WidgetName, database, print_status
-from catalog.semver_ranges import is_range, is_version, satisfies
-from catalog.store import json_sql
+from catalog.commands.base import CommandError, database, print_status
+from catalog.semver_ranges import is_version
+from catalog.store import lookup
+from catalog.store.lookup import MissingError, WidgetName
 from catalog.text import quoted
-
-FIND_WIDGET = f"""
-SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
-"""
 
 NAMES_OF_SCOPE = "SELECT name FROM widget WHERE scope = :scope ORDER BY name"
 SCOPES_OF_NAME = "SELECT scope FROM widget WHERE name = :name ORDER BY scope"
 
-FIND_VERSIONS = f"""
-SELECT version.*, scope, name FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND name = :name
-ORDER BY {json_sql.NEWEST_FIRST}
-"""
-
 
 def find_widget(scope: str, name: str) -> sqlite3.Row | None:
     """Return the row of a widget, or None."""
-    with database().read() as connection:
-        values = {"scope": scope, "name": name}
-        row: sqlite3.Row | None = connection.execute(FIND_WIDGET, values).fetchone()
-    return row
+    return lookup.find_widget(database(), scope, name)
 
 
 def get_widget(target: WidgetName) -> sqlite3.Row:
     """Return the row of the widget; raise CommandError if there is none."""
-    row = find_widget(target.scope, target.name)
-    if row is None:
-        message = f"There is no widget {target.scope}/{target.name}."
+    try:
+        return lookup.get_widget(database(), target)
+    except MissingError as error:
         suggestion = _nearest_widget(target)
-        raise CommandError(f"{message} Did you mean {suggestion}?" if suggestion else message)
-    return row
+        advice = f" Did you mean {suggestion}?" if suggestion else ""
+        raise CommandError(f"{error}{advice}") from error
 
 
 def resolve_name(target: WidgetName) -> WidgetName:
@@ -49,11 +37,6 @@ def resolve_name(target: WidgetName) -> WidgetName:
     if whole_name.isprintable() and find_widget(target.scope, whole_name):
         return WidgetName(target.scope, whole_name)
     return target
-
-
-def is_version_or_range(text: str) -> bool:
-    """Return whether the text after an @ can name versions."""
-    return bool(text) and (is_version(text) or is_range(text))
 
 
 def _nearest_widget(target: WidgetName) -> str | None:
@@ -69,19 +52,9 @@ def _nearest_widget(target: WidgetName) -> str | None:
 
 
 def get_versions(target: WidgetName) -> list[sqlite3.Row]:
-    """Return the rows of one version, or of all in a range; raise CommandError if there is none."""
+    """Return the rows of one version, or of all in a range; raise if there is none."""
     get_widget(target)
-    requested = target.version or ""
-    if not is_version_or_range(requested):
-        raise CommandError(f"{quoted(requested)} is neither a version nor a range of versions.")
-    rows = find_versions(target)
-    if is_version(requested):
-        matches = [row for row in rows if row["version"] == requested]
-    else:
-        matches = [row for row in rows if satisfies(row["version"], requested)]
-    if not matches:
-        raise CommandError(f"There is no version {target}.")
-    return matches
+    return lookup.get_versions(database(), target)
 
 
 def get_version(target: WidgetName) -> sqlite3.Row:
@@ -94,7 +67,7 @@ def get_version(target: WidgetName) -> sqlite3.Row:
 
 def find_latest(target: WidgetName) -> str | None:
     """Return the latest version of the widget, or None."""
-    return json_sql.latest_version(find_versions(target))
+    return lookup.find_latest(database(), target)
 
 
 def print_latest(
@@ -110,5 +83,4 @@ def print_latest(
 
 def find_versions(target: WidgetName) -> list[sqlite3.Row]:
     """Return the rows of all versions of the widget, newest first."""
-    with database().read() as connection:
-        return connection.execute(FIND_VERSIONS, target._asdict()).fetchall()
+    return lookup.find_versions(database(), target)

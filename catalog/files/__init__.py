@@ -1,1 +1,1 @@
-"""File formats for the exchange of catalogs: JSON Lines, packs and manifests."""
+"""File formats for the exchange of catalogs: JSON Lines and packs."""

@@ -195,7 +195,7 @@ def _replace_database(database: Database, statements: list[Statement]) -> Path |
     with scratch_directory(database.scratch_parent) as directory:
         new = Database(directory / "catalog.db")
         new.create(statements)
-        return backups.restore(database, new.path)
+        return backups.restore(database, new.path, action="unpack")
 
 
 def _next_member(members: Iterator[Member], name: str) -> Member:

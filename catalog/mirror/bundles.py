@@ -9,6 +9,7 @@ from catalog.mirror.sync import MirrorOptions
 from catalog.mirror.upstream import Upstream, UpstreamError
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.store import bundle_writes
+from catalog.store.audit import local_actor, record_values
 from catalog.store.bundle_writes import HeldBundle
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.database import Database
@@ -163,4 +164,5 @@ def _update_versions(
     statements = [*bundle_writes.hold_bundles(new), *bundle_writes.release_bundles(lost)]
     if statements:
         bundles.sync()
-        database.write(statements)
+        after = {"bundlesStored": len(new), "bundlesReleased": len(lost)}
+        database.write([*statements, record_values(local_actor(), "mirror", after=after)])

@@ -20,8 +20,10 @@ from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import mirror_writes, writes
+from catalog.store.audit import local_actor, record_values
 from catalog.store.database import Database
 from catalog.store.mirror_writes import MirroredWidget
+from catalog.store.moderation import listing_statements
 from catalog.store.search_params import MAX_LIMIT
 from catalog.store.sqlite import Statement
 
@@ -251,7 +253,15 @@ class WidgetSync:
         self.report.unchanged += len(existing) - len(changed)
         if mirrored and not self.options.dry_run:
             statements = [statement for widget in added + changed for statement in widget]
-            self.database.write([*statements, *mirror_writes.put_mirrored(mirrored)])
+            statements += mirror_writes.put_mirrored(mirrored)
+            if added or changed:
+                statements.append(self.record_batch(len(added), len(changed)))
+            self.database.write(statements)
+
+    def record_batch(self, added: int, changed: int) -> Statement:
+        """Return the entry of a batch in the record of changes."""
+        after = {"source": self.upstream.base_url, "added": added, "changed": changed}
+        return record_values(local_actor(), "mirror", after=after)
 
     def without_etag(self, key: WidgetKey) -> list[MirroredWidget]:
         """Return the copy, if it is one, without its ETag, so that the next refresh fetches it."""
@@ -280,8 +290,10 @@ class WidgetSync:
         if self.report.added + self.report.changed >= writes.OPTIMIZE_AFTER:
             self.database.write(writes.optimize_search_index())
         if self.options.prune:
-            ids = [self.local[key].id for key in self.report.gone]
-            self.database.write([each for id in ids for each in writes.set_listed(id, False)])
+            actor, ids = local_actor(), [self.local[key].id for key in self.report.gone]
+            self.database.write(
+                [each for id in ids for each in listing_statements(actor, id, False)]
+            )
 
 
 def is_count(value: object) -> TypeGuard[int | None]:

@@ -4,7 +4,8 @@ Waitress reads and writes all connections on the I/O thread. This module keeps a
 that thread, a worker or memory. A connection goes through these phases:
 
 1. Receiving. The client has CATALOG_REQUEST_TIMEOUT to send a complete request. If it does not, it
-   gets 408, or no response if it sent nothing.
+   gets 408, or no response if it sent nothing. A large body, see uploads.py, must arrive at a rate
+   instead.
 2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own. What
    the client sends meanwhile stays in `unparsed`, so that one request is handled at a time.
 3. Sending. The client must take the response at MIN_RATE; its deadline moves with the bytes that it
@@ -43,6 +44,8 @@ MIN_SHARED_BODY = 8 * 1024  # bytes
 # What the kernel may hold of a response when the connection is closed without a reset.
 MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
 DISCARD_BYTES = 8 * 1024
+# How much of a large body is read in one turn. Waitress reads 8 kB.
+UPLOAD_BYTES = 64 * 1024
 # How much of a file is read into memory at a time.
 SEND_BYTES = 256 * 1024
 # How much is sent to one client before it is the turn of the others.
@@ -132,6 +135,8 @@ class Channel(HTTPChannel):
             return self.phase_started + HALF_CLOSED_TIMEOUT
         if self.request is None and self.has_responded:
             return self.phase_started + self.server.idle_timeout
+        if self.request is not None and self.request.upload is not None:
+            return self.request.upload.deadline(now)
         return self.phase_started + self.server.request_timeout
 
     def rank(self, now: float) -> Rank | None:
@@ -188,7 +193,17 @@ class Channel(HTTPChannel):
         with contextlib.suppress(AttributeError, OSError):
             timeout = self.server.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        if self.request is not None and self.request.upload is not None:
+            self.request.upload.close()
         super().handle_close()
+
+    def readable(self) -> bool:
+        """Do not read more of a large body than the publishing thread can write."""
+        upload = self.request and self.request.upload
+        if upload is not None and upload.is_full:
+            return False
+        is_readable: bool = super().readable()
+        return is_readable
 
     def _unacknowledged(self) -> int:
         """Return the number of bytes that the kernel holds until the client acknowledges them."""
@@ -206,6 +221,10 @@ class Channel(HTTPChannel):
             return
         if self.request is None:
             self.phase_started = time.monotonic()
+        elif self.request.upload is not None:
+            if data := self.recv(UPLOAD_BYTES):
+                self.received(data)
+            return
         super().handle_read()
 
     def received(self, data: bytes) -> None:
@@ -219,6 +238,9 @@ class Channel(HTTPChannel):
             while self.unparsed and self.is_idle and not self.will_close:
                 self.request = request = self.request or self.parser_class(self.adj)
                 self.unparsed = self.unparsed[request.received(self.unparsed) :]
+                if request.needs_admission:
+                    self.server.uploads.admit(request, self.server.pull_trigger)
+                    self.may_still_send = self.may_still_send or request.is_cut_short
                 if request.expect_continue and request.headers_finished:
                     self.send_continue()
                 if request.completed:
@@ -254,6 +276,8 @@ class Channel(HTTPChannel):
             return
         self.phase_started = time.monotonic()
         self.is_half_closed = True
+        # The rest of a refused body is not a request.
+        self.unparsed = b""
 
     def write_soon(self, data: bytes) -> int:
         self.write_deadline = time.monotonic() + self.server.request_timeout

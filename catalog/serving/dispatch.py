@@ -1,11 +1,13 @@
 """Which thread handles a request.
 
 Handing a fast read to a worker costs more GIL switches than the read itself: on the I/O thread it
-takes 2.2 times less CPU than in waitress's thread pool. So there are four places:
+takes 2.2 times less CPU than in waitress's thread pool. So there are five places:
 
 - I/O thread: reads of the API that are fast, or not known to be slow.
-- Writer thread: every POST. Only one install can write at a time; in a cluster, where an install
-  waits for other machines, several can.
+- Writer thread: every POST of a client without a token. Only one install can write at a time; in a
+  cluster, where an install waits for other machines, several can.
+- Publishing thread: changes by the holders of tokens, and the writing of what they upload, in the
+  order in which it arrives. A bundle takes long to store, and no install waits for it.
 - Pool, half of CATALOG_THREADS: pages, bundles, and reads that the I/O thread has no time for.
 - Slow pool, the other half: reads that are known to be slow, and new queries that the I/O thread
   has no time to try. A page or a fast read never queues behind these.
@@ -112,8 +114,10 @@ class Dispatcher:
         self._database = database
         self._io_thread = threading.get_ident()
         database.mark_io_thread()
-        self._writer, self._pool, self._slow_pool = (ThreadedTaskDispatcher() for _ in range(3))
+        self._writer, self._publisher = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
+        self._pool, self._slow_pool = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
         self._writer.set_thread_count(database.writer_threads)
+        self._publisher.set_thread_count(1)
         self._pool.set_thread_count(threads - threads // 2)
         self._slow_pool.set_thread_count(max(threads // 2, 1))
         self._spent_in_turn = 0.0
@@ -135,7 +139,9 @@ class Dispatcher:
         handle_on_io_thread() when it has released it.
         """
         request = channel.requests[0]
-        if request.command == "POST" and not request.error:
+        if request.command != "GET" and not request.error and request.is_change:
+            self._publisher.add_task(channel)
+        elif request.command == "POST" and not request.error:
             self._writer.add_task(channel)
         elif self.on_io_thread() and not channel.is_on_io_thread and self._has_time(request):
             channel.is_for_io_thread = True
@@ -229,9 +235,18 @@ class Dispatcher:
         """Run the function in the slow pool, where no page or fast read waits for it."""
         self._slow_pool.add_task(BackgroundTask(job))
 
+    def run_in_publisher(self, job: Callable[[], None]) -> None:
+        """Run the function on the publishing thread."""
+        self._publisher.add_task(BackgroundTask(job))
+
     def loads(self) -> dict[str, PoolLoad]:
         """Return the load of each pool, by its name."""
-        pools = {"writer": self._writer, "pool": self._pool, "slow": self._slow_pool}
+        pools = {
+            "writer": self._writer,
+            "publisher": self._publisher,
+            "pool": self._pool,
+            "slow": self._slow_pool,
+        }
         return {
             name: PoolLoad(len(pool.queue), len(pool.threads), pool.active_count)
             for name, pool in pools.items()
@@ -239,6 +254,6 @@ class Dispatcher:
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Stop all threads; return whether all of them stopped in time."""
-        pools = (self._writer, self._pool, self._slow_pool)
+        pools = (self._writer, self._publisher, self._pool, self._slow_pool)
         stopped = [pool.shutdown(cancel_pending, timeout) for pool in pools]
         return all(stopped)

@@ -5,6 +5,8 @@ accepts some requests that a proxy in front of it could read differently.
 """
 
 import time
+from copy import copy
+from typing import Protocol
 
 from waitress.adjustments import Adjustments
 from waitress.buffers import OverflowableBuffer
@@ -12,7 +14,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.receiver import FixedStreamReceiver
 from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
 
-from catalog.serving.chunked_bodies import ChunkedReceiver
+from catalog.serving.chunked_bodies import Buffer, ChunkedReceiver
 from catalog.serving.http_syntax import (
     MalformedRequestError,
     check_host,
@@ -22,10 +24,24 @@ from catalog.serving.http_syntax import (
     split_request_line,
     split_target,
 )
+from catalog.store.rights import REFUSED_BODY
 
 HEAD_END = b"\r\n\r\n"
 # Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.
 MAX_EMPTY_LINES = 8
+
+
+# With a token, these may have a body over the usual limit; see uploads.py.
+UPLOAD_METHODS = ("PUT", "POST", "PATCH")
+
+
+class UploadBuffer(Buffer, Protocol):
+    """The buffer of a large body."""
+
+    @property
+    def is_full(self) -> bool: ...
+    def deadline(self, now: float) -> float: ...
+    def close(self) -> None: ...
 
 
 class URITooLong(RequestHeaderFieldsTooLarge):
@@ -45,6 +61,14 @@ class Parser(HTTPRequestParser):
     started_at = 0.0
     command = request_uri = path = query = ""
     first_line = b""
+    adj: Adjustments
+    body_rcv: ChunkedReceiver | FixedStreamReceiver | None
+    # Whether a large body follows that has to be accepted or refused first.
+    needs_admission = False
+    # Whether the client may still send a body that was refused.
+    is_cut_short = False
+    # A large body that was accepted.
+    upload: UploadBuffer | None = None
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -123,11 +147,14 @@ class Parser(HTTPRequestParser):
                 )
             self.chunked = True
             self.body_rcv = ChunkedReceiver(OverflowableBuffer(self.adj.inbuf_overflow))
+            self.needs_admission = self.is_change
         elif length is not None and (size := content_length(length)):
             self.content_length = size
             if size >= self.adj.max_request_body_size:
-                self._refuse(RequestEntityTooLarge(""))
-                return
+                self.needs_admission = self.is_change
+                if not self.needs_admission:
+                    self._refuse(RequestEntityTooLarge(""))
+                    return
             self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
         # A request without a body is complete and needs no 100 Continue.
         self.completed = self.body_rcv is None
@@ -135,3 +162,41 @@ class Parser(HTTPRequestParser):
         self.expect_continue = (
             expect == "100-continue" and self.version == "1.1" and not self.completed
         )
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it is to change something over an internal path, with a token, valid or not."""
+        return (
+            "AUTHORIZATION" in self.headers
+            and self.command in UPLOAD_METHODS
+            and self.path.startswith("/api/")
+            and not self.path.startswith("/api/v1/")
+        )
+
+    def accept_body(self, body: UploadBuffer, limit: int) -> None:
+        """Receive a large body into the buffer, up to the limit."""
+        self.needs_admission = False
+        self.upload = body
+        # All other requests share the original.
+        self.adj = copy(self.adj)
+        self.adj.max_request_body_size = limit + 1
+        if self.chunked:
+            self.body_rcv = ChunkedReceiver(body)
+        else:
+            self.body_rcv = FixedStreamReceiver(self.content_length, body)
+
+    def refuse_body(self, reason: str) -> None:
+        """Have the application respond to a request without its body, and close the connection.
+
+        The length of a chunked body is unknown: it is received up to the usual limit.
+        """
+        self.needs_admission = False
+        if self.chunked:
+            return
+        self.headers[REFUSED_BODY.removeprefix("HTTP_")] = reason
+        self.headers["CONNECTION"] = "close"
+        self.headers["CONTENT_LENGTH"] = "0"
+        self.body_rcv = None
+        self.completed = True
+        self.expect_continue = False
+        self.is_cut_short = True

@@ -11,6 +11,7 @@ from catalog.serving.access_log import AccessLog
 from catalog.serving.connection_limits import ConnectionLimits
 from catalog.serving.connections import Channel
 from catalog.serving.request_counts import RequestCounts
+from catalog.serving.uploads import Uploads
 
 # A connection that was accepted, with the address of its client.
 NewConnection = tuple[socket.socket, tuple[str, int]]
@@ -26,6 +27,7 @@ class Listener(TcpWSGIServer):
     request_timeout: int
     idle_timeout: int
     limits: ConnectionLimits
+    uploads: Uploads
     # Whether the service is stopping, so that each response is the last of its connection.
     stopping = False
     _has_queued = False

@@ -28,6 +28,7 @@ from catalog.serving.listeners import Listener
 from catalog.serving.metrics_server import start_metrics
 from catalog.serving.socket_activation import take_passed_sockets
 from catalog.serving.socket_files import SocketFile
+from catalog.serving.uploads import Uploads
 from catalog.settings import trusted_networks
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural
@@ -153,7 +154,15 @@ def create_listeners(
     limits = ConnectionLimits(
         config["MAX_CONNECTIONS_PER_CLIENT"], trusted_networks(config["TRUSTED_PROXY"])
     )
+    uploads = Uploads(
+        app.extensions["database"],
+        app.extensions["bundles"].directory,
+        config["MAX_BUNDLE_BYTES"],
+        config["REQUEST_TIMEOUT"],
+        dispatcher.run_in_publisher,
+    )
     for listener in listeners:
+        listener.uploads = uploads
         listener.request_timeout = config["REQUEST_TIMEOUT"]
         listener.idle_timeout = config["IDLE_TIMEOUT"]
         listener.limits = limits

@@ -130,12 +130,17 @@ class JsonErrorTask(LoggedTask, task.ErrorTask):
         self.content_length = len(body)
         self.write(body if getattr(self.request, "command", "") != "HEAD" else b"")
 
+    def _body_limit(self) -> str:
+        if getattr(self.request, "upload", None) is not None:
+            return f"it may have {self.request.adj.max_request_body_size - 1} bytes"
+        return "no request needs a body"
+
     def _message(self) -> str:
         error, limit = self.request.error, self.channel.adj.max_request_header_size
         return {
             400: f"Malformed HTTP request: {error.body}.",
             408: "Request timed out before it was complete.",
-            413: "Request body too large: no request needs a body.",
+            413: f"Request body too large: {self._body_limit()}.",
             414: f"Request line too long: with the headers it may have {limit} bytes.",
             431: f"Request headers too large: with the request line they may have {limit} bytes.",
         }.get(error.code, "Internal server error.")

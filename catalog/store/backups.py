@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 
 from catalog.atomic_files import atomic_replace, drop_from_memory, scratch_directory
+from catalog.store.audit import RECORD, local_actor, record
 from catalog.store.callers import CallerContext, as_caller
 from catalog.store.database import Database
 from catalog.store.migrations import rebuild_tables, set_new_revision
@@ -61,8 +62,13 @@ def backup_verified(database: Database, target: Path, name: Path) -> None:
         ) from error
 
 
-def restore(database: Database, source: Path, *, is_of_caller: bool = False) -> Path | None:
+def restore(
+    database: Database, source: Path, *, action: str = "restore", is_of_caller: bool = False
+) -> Path | None:
     """Replace the whole catalog by a backup; a running service uses it from the next request on.
+
+    The catalog keeps its tokens and its record of changes, to which the action is added; one that
+    has none gets those of the backup. So no restore makes a revoked token valid again.
 
     A database file that cannot be opened is renamed; return its new path. A backup of the caller is
     opened with the rights of the caller.
@@ -76,7 +82,7 @@ def restore(database: Database, source: Path, *, is_of_caller: bool = False) -> 
         ):
             copy = directory / "catalog.db"
             copy_to_file(connection, copy)
-            return _replace(database, copy)
+            return _replace(database, copy, action)
     except sqlite3.Error as error:
         raise DatabaseError(f"{name} cannot be restored: {error}.") from error
 
@@ -89,16 +95,20 @@ def _open_backup(source: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _replace(database: Database, copy: Path) -> Path | None:
+def _replace(database: Database, copy: Path, action: str) -> Path | None:
+    is_usable = _is_usable(database)
     with closing(connect(copy, "mode=rw")) as connection:
-        if schema_version(connection) < SCHEMA_VERSION:
-            with connection:
-                connection.execute("BEGIN")
+        with connection:
+            connection.execute("BEGIN")
+            if schema_version(connection) < SCHEMA_VERSION:
                 rebuild_tables(connection)
-        set_new_revision(connection)
+            if is_usable:
+                _keep_tables(database, connection)
+            connection.execute(*record(RECORD_RESTORE, local_actor(), action))
+            set_new_revision(connection)
         # The journal mode is stored in the first page, which is copied with the others.
         connection.execute("PRAGMA journal_mode = WAL")
-        if database.is_cluster or (database.exists() and not _is_damaged(database)):
+        if is_usable or database.is_cluster:
             database.replace_content(connection)
             return None
     damaged = None
@@ -109,6 +119,53 @@ def _replace(database: Database, copy: Path) -> Path | None:
     with atomic_replace(database.path) as new:
         os.replace(copy, new)
     return damaged
+
+
+# Where the catalog is restored to, they go on: see restore().
+KEPT_TABLES = ("token", "audit")
+TRIGGERS = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = :table"
+
+RECORD_RESTORE = f"""{RECORD} NULL, NULL, NULL, NULL, json_object(
+    'widgets', (SELECT count(*) FROM widget), 'versions', (SELECT count(*) FROM version)
+)
+"""
+
+
+def _keep_tables(database: Database, copy: sqlite3.Connection) -> None:
+    """Replace tokens and record of the copy by those of the database, if it has any."""
+    if database.is_cluster:
+        # The local file may lack that a token was revoked.
+        database.check_writes()
+    for table in KEPT_TABLES:
+        with database.read() as connection:
+            rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+        if not rows:
+            continue
+        # Those of audit let no row be deleted.
+        triggers = copy.execute(TRIGGERS, {"table": table}).fetchall()
+        for name, _ in triggers:
+            copy.execute(f"DROP TRIGGER {name}")
+        copy.execute(f"DELETE FROM {table}")
+        columns = rows[0].keys()
+        places = ", ".join(f":{column}" for column in columns)
+        copy.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", map(dict, rows)
+        )
+        for _, sql in triggers:
+            copy.execute(sql)
+
+
+def _is_usable(database: Database) -> bool:
+    """Return whether there is a catalog to replace; raise if a file is neither that nor damaged."""
+    if not database.exists():
+        return False
+    try:
+        return not _is_damaged(database)
+    except DatabaseError:
+        # A cluster whose content is no catalog of this release is replaced as a whole.
+        if database.is_cluster:
+            return False
+        raise
 
 
 def _is_damaged(database: Database) -> bool:

@@ -16,7 +16,10 @@ from catalog.store.sqlite import Connection, DatabaseError, connect, copy_to_fil
 from catalog.store.writes import add_ranges
 
 # The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
-COPIED_TABLES = ("widget", "version", "mirrored", "mirror_position", "deleted_version")
+COPIED_TABLES = (
+    *("widget", "version", "mirrored", "mirror_position", "deleted_version"),
+    *("token", "audit"),
+)
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """Manifests: the widget document that publishing a manifest and a bundle adds."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 from urllib.parse import quote
 
 from catalog.documents import (
@@ -28,8 +28,20 @@ MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS)
 ANY_URL = "https://cdn.example.com/"
 
 
+class BundleSummary(NamedTuple):
+    """What a version says about its bundle."""
+
+    size: int
+    sha256: str
+    # How a message names the bundle.
+    label: str = "The bundle"
+
+
 def build_document(
-    manifest: object, bundle: bytes, url_template: str | None, existing_display_name: str | None
+    manifest: object,
+    bundle: BundleSummary,
+    url_template: str | None,
+    existing_display_name: str | None,
 ) -> Document:
     """Return the document of a version that is published now; raise DocumentError if invalid.
 
@@ -49,8 +61,8 @@ def build_document(
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     widget["displayName"] = existing_display_name or widget.get("displayName")
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest} | {
-        "bundleSize": len(bundle),
-        "sha256Hash": hashlib.sha256(bundle).hexdigest(),
+        "bundleSize": bundle.size,
+        "sha256Hash": bundle.sha256,
         "publishedAt": datetime.now(UTC).isoformat(),
     }
     _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}]})

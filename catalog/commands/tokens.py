@@ -1,0 +1,220 @@
+"""flask token, log: the tokens for publishing over HTTP, and the record of changes."""
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from catalog.commands.base import (
+    WIDGET,
+    CommandGroup,
+    ValidatedType,
+    command,
+    command_group,
+    database,
+    print_status,
+)
+from catalog.commands.terminal import format_json, format_table, replace_unprintable
+from catalog.documents import Json
+from catalog.store import tokens
+from catalog.store.audit import local_actor, now, read_entries
+from catalog.store.lookup import WidgetName
+from catalog.store.tokens import ADMIN, MAX_NAME_LENGTH, PERMISSIONS, Token
+from catalog.text import plural
+from catalog.validators import check_identifier, check_timestamp
+
+HOURS = {"h": 1, "d": 24}
+MAX_HOURS = 100 * 366 * 24
+NEVER = "never"
+
+
+def parse_lifetime(text: str) -> str:
+    """Return the text if it is a lifetime; raise ValueError with what is allowed."""
+    match = re.fullmatch("([1-9][0-9]{0,6})([hd])", text)
+    if text != NEVER and not (match and int(match[1]) * HOURS[match[2]] <= MAX_HOURS):
+        raise ValueError(f"a number of days or hours, such as 90d or 12h, or {NEVER}")
+    return text
+
+
+def lifetime(text: str) -> timedelta | None:
+    """Return how long a token is valid; None if forever."""
+    return None if text == NEVER else timedelta(hours=int(text[:-1]) * HOURS[text[-1]])
+
+
+def parse_name(text: str) -> str:
+    """Return the name of a token; raise ValueError with what is allowed."""
+    if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
+        raise ValueError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
+    return text
+
+
+def parse_permissions(text: str) -> str:
+    """Return a list of permissions; raise ValueError with what is allowed."""
+    if not set(text.split(",")) <= set(PERMISSIONS):
+        raise ValueError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
+    return text
+
+
+NAME = ValidatedType("name", parse_name)
+expires_option = click.option(
+    "--expires",
+    type=ValidatedType("lifetime", parse_lifetime),
+    metavar="90d|12h|never",
+    default="90d",
+    show_default=True,
+    help="How long it is valid.",
+)
+token: CommandGroup = command_group("token", "Manage the tokens for publishing over HTTP.")
+
+
+@command("create", token)
+@click.argument("name", type=NAME)
+@click.option(
+    "--scope",
+    "scopes",
+    type=ValidatedType("scope", check_identifier),
+    multiple=True,
+    help="A scope that it is for; may be repeated.",
+)
+@click.option(
+    "--can",
+    "permissions",
+    type=ValidatedType("permissions", parse_permissions),
+    metavar="LIST",
+    default="publish",
+    show_default=True,
+    help=f"What it may do: {', '.join(PERMISSIONS)}, with commas between.",
+)
+@expires_option
+def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -> None:
+    """Create a token, and print it.
+
+    It is shown only now: the database holds its hash. With admin it may do everything in all
+    scopes; otherwise it needs a scope.
+    """
+    allowed = [each for each in PERMISSIONS if each in permissions.split(",")]
+    if ADMIN in allowed and scopes:
+        raise click.UsageError("A token with admin is for all scopes; leave out --scope.")
+    if ADMIN not in allowed and not scopes:
+        raise click.UsageError("Give a --scope.")
+    created, text = tokens.create_token(
+        database(),
+        local_actor(),
+        name,
+        [*dict.fromkeys(scopes)],
+        [ADMIN] if ADMIN in allowed else allowed,
+        lifetime(expires),
+    )
+    click.echo(text)
+    print_status(f"Created the token {name}, {describe_expiry(created)}. It is shown only now.")
+
+
+def describe_expiry(shown: Token) -> str:
+    """Return until when a token is valid, as words."""
+    return f"valid until {shown.expires_at}" if shown.expires_at else "valid until it is revoked"
+
+
+@command("list", token)
+@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+def list_command(json_output: bool) -> None:
+    """List all tokens, also those that are no longer valid."""
+    with database().read() as connection:
+        found = tokens.list_tokens(connection)
+    time = now()
+    if json_output:
+        click.echo(format_json([token_json(each, time) for each in found]))
+        return
+    headings = ("NAME", "ID", "STATUS", "CAN", "SCOPES", "EXPIRES", "LAST USED")
+    cells = [
+        [
+            replace_unprintable(each.name),
+            each.id,
+            each.status(time),
+            ", ".join(each.permissions),
+            replace_unprintable(", ".join(each.scopes)) or "all",
+            each.expires_at or NEVER,
+            each.last_used_day or NEVER,
+        ]
+        for each in found
+    ]
+    click.echo("\n".join(format_table(headings, cells, shrink_first=4)))
+    print_status(f"{plural(len(found), 'token')}.")
+
+
+def token_json(shown: Token, time: str) -> Json:
+    """Return the token as `token list --json` prints it."""
+    return {
+        **tokens.describe_token(shown),
+        "status": shown.status(time),
+        "createdAt": shown.created_at,
+        "revokedAt": shown.revoked_at,
+        "lastUsedDay": shown.last_used_day,
+    }
+
+
+@command("revoke", token)
+@click.argument("name", type=NAME)
+def revoke(name: str) -> None:
+    """Revoke a token: it is refused from the next request on."""
+    changed = tokens.revoke_token(database(), local_actor(), name)
+    print_status(f"The token {name} is {'' if changed else 'already '}revoked.")
+
+
+@command("rotate", token)
+@click.argument("name", type=NAME)
+@expires_option
+def rotate(name: str, expires: str) -> None:
+    """Replace the secret of a token, and print the new one.
+
+    The old one is refused from the next request on. Scopes and permissions stay.
+    """
+    rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
+    click.echo(text)
+    print_status(f"Rotated the token {name}, {describe_expiry(rotated)}. It is shown only now.")
+
+
+SINCE = ValidatedType("time", check_timestamp)
+
+
+@command("log")
+@click.argument("widget", type=WIDGET, required=False)
+@click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
+@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+def log(widget: WidgetName | None, since: str | None, json_output: bool) -> None:
+    """Print who changed what, the newest change last.
+
+    Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
+    """
+    with database().read() as connection:
+        names = widget and (widget.scope, widget.name)
+        entries = read_entries(connection, names, since=since or "")
+    entries.reverse()
+    if json_output:
+        click.echo(format_json(entries))
+        return
+    for entry in entries:
+        click.echo(replace_unprintable(format_entry(entry)))
+
+
+def format_entry(entry: Json) -> str:
+    """Return the line of a change: time, actor, action, target, before and after."""
+    actor = entry["actor"] if entry["kind"] == "local" else f"token {entry['actor']}"
+    words = [entry["at"], actor, entry["action"]]
+    if entry["scope"] is not None:
+        words.append(str(WidgetName(entry["scope"], entry["name"], entry["version"])))
+    before, after = entry["before"] or {}, entry["after"] or {}
+    changes = [
+        f"{key}: {format_change(key, before, after)}"
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    ]
+    return "  ".join([*words, "; ".join(changes)] if changes else words)
+
+
+def format_change(key: str, before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Return the value of a key, or both values if there was one before."""
+    states = (before, after)
+    values = [json.dumps(each[key], ensure_ascii=False) for each in states if key in each]
+    return " -> ".join(values)

@@ -1,0 +1,207 @@
+"""Changes of published widgets and versions, each with its record in audit.
+
+Commands and the internal API call these functions, so that both have the same effect.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from catalog.documents import Row
+from catalog.store import json_sql, writes
+from catalog.store.audit import RECORD, Actor, record
+from catalog.store.database import Database
+from catalog.store.lookup import WidgetName, get_widget
+from catalog.store.sqlite import Statement
+
+
+class VersionChange(NamedTuple):
+    """A version that was to be changed, and whether it had to be."""
+
+    target: WidgetName
+    is_changed: bool
+
+
+RECORD_YANK = f"""{RECORD}
+    scope, name, version,
+    json_object('yanked', json(iif(yanked, 'true', 'false')), 'yankedReason', yanked_reason),
+    json_object('yanked', json(iif(:yanked, 'true', 'false')), 'yankedReason', :reason)
+FROM version JOIN widget ON widget.id = widget_id
+WHERE version.id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
+"""
+
+
+def set_yanked(
+    database: Database,
+    actor: Actor,
+    rows: Sequence[sqlite3.Row],
+    yanked: bool,
+    reason: str | None,
+    *,
+    dry_run: bool = False,
+) -> list[VersionChange]:
+    """Yank the versions or make them available again; None as the reason keeps the stored one."""
+    statements: list[Statement] = []
+    for row in rows:
+        new_reason = row["yanked_reason"] if reason is None else reason or None
+        values = {"id": row["id"], "yanked": yanked, "reason": new_reason}
+        statements.append(record(RECORD_YANK, actor, "yank" if yanked else "unyank", **values))
+        statements += writes.set_yanked(row["id"], yanked, new_reason)
+    return _change_versions(database, rows, statements, dry_run)
+
+
+def latest_after(
+    rows: Sequence[sqlite3.Row], selected: Sequence[sqlite3.Row], yanked: bool
+) -> str | None:
+    """Return the latest of a widget's versions once the selected ones are yanked, or not."""
+    ids = {row["id"] for row in selected}
+    planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
+    return json_sql.latest_version(planned)
+
+
+RECORD_DEPRECATION = f"""{RECORD}
+    scope, name, version,
+    json_object('deprecationMessage', deprecation_message),
+    json_object('deprecationMessage', :message)
+FROM version JOIN widget ON widget.id = widget_id
+WHERE version.id = :id AND deprecation_message IS NOT :message
+"""
+
+
+def set_deprecation(
+    database: Database,
+    actor: Actor,
+    rows: Sequence[sqlite3.Row],
+    message: str | None,
+    *,
+    dry_run: bool = False,
+) -> list[VersionChange]:
+    """Set the warning of the versions; None removes it."""
+    action = "undeprecate" if message is None else "deprecate"
+    statements: list[Statement] = []
+    for row in rows:
+        values = {"id": row["id"], "message": message}
+        statements.append(record(RECORD_DEPRECATION, actor, action, **values))
+        statements += writes.set_deprecation([row["id"]], message)
+    return _change_versions(database, rows, statements, dry_run)
+
+
+def _change_versions(
+    database: Database, rows: Sequence[sqlite3.Row], statements: list[Statement], dry_run: bool
+) -> list[VersionChange]:
+    """Run the statements, two for each row: its record and its change."""
+    counts = (database.dry_run if dry_run else database.write)(statements)
+    return [
+        VersionChange(WidgetName(row["scope"], row["name"], row["version"]), count > 0)
+        for row, count in zip(rows, counts[1::2], strict=True)
+    ]
+
+
+RECORD_LISTING = f"""{RECORD}
+    scope, name, NULL,
+    json_object('listed', json(iif(listed, 'true', 'false'))),
+    json_object('listed', json(iif(:listed, 'true', 'false')))
+FROM widget WHERE id = :id AND listed IS NOT :listed
+"""
+
+
+def listing_statements(actor: Actor, widget_id: int, listed: bool) -> list[Statement]:
+    """List or unlist a widget, and record it."""
+    values = {"id": widget_id, "listed": listed}
+    return [
+        record(RECORD_LISTING, actor, "relist" if listed else "unlist", **values),
+        *writes.set_listed(widget_id, listed),
+    ]
+
+
+RECORD_OFFICIAL = f"""{RECORD}
+    scope, name, NULL,
+    json_object('isOfficial', json(CASE is_official WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)),
+    json_object('isOfficial', json(iif(:official, 'true', 'false')))
+FROM widget WHERE id = :id AND is_official IS NOT :official
+"""
+
+
+def official_statements(actor: Actor, widget_id: int, official: bool) -> list[Statement]:
+    """Mark a widget as official or not, and record it."""
+    values = {"id": widget_id, "official": official}
+    return [
+        record(RECORD_OFFICIAL, actor, "official" if official else "unofficial", **values),
+        *writes.set_official(widget_id, official),
+    ]
+
+
+RECORD_DESCRIPTION = f"""{RECORD}
+    scope, name, NULL,
+    json_object('displayName', display_name, 'description', description, 'icon', icon),
+    json_object('displayName', :display_name, 'description', :description, 'icon', :icon)
+FROM widget
+WHERE id = :id
+  AND (display_name, description, icon) IS (:old_display_name, :old_description, :old_icon)
+"""
+DESCRIPTION_COLUMNS = ("display_name", "description", "icon")
+
+
+def description_statements(actor: Actor, row: sqlite3.Row, texts: Row) -> list[Statement]:
+    """Set columns of the description, if they are still as in the row, and record it."""
+    before = {key: row[key] for key in DESCRIPTION_COLUMNS}
+    after = before | texts
+    if after == before:
+        return []
+    statements = writes.describe(row["id"], before, after)
+    ((_, values),) = statements
+    return [record(RECORD_DESCRIPTION, actor, "describe", **values), *statements]
+
+
+def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: Row) -> bool:
+    """Set columns of a widget in one transaction; return whether one of them was different.
+
+    The columns are those of the description, listed and is_official. Raise MissingError if there is
+    no such widget.
+    """
+    texts = {key: value for key, value in changes.items() if key in DESCRIPTION_COLUMNS}
+    is_changed = False
+    # If another process has changed the description since the row was read, the write changes
+    # nothing of it. Then read again, so that the change of the other process is kept.
+    while True:
+        row = get_widget(database, target)
+        description = description_statements(actor, row, texts)
+        statements = list(description)
+        if "listed" in changes:
+            statements += listing_statements(actor, row["id"], changes["listed"])
+        if "is_official" in changes:
+            statements += official_statements(actor, row["id"], changes["is_official"])
+        counts = database.write(statements) if statements else []
+        is_changed = is_changed or any(counts)
+        if not description or counts[0]:
+            return is_changed
+
+
+DELETED_WIDGET_STATE = """json_object(
+    'listed', json(iif(listed, 'true', 'false')), 'downloadCount', download_count,
+    'versions', (SELECT count(*) FROM version WHERE widget_id = widget.id)
+)"""
+RECORD_DELETED_WIDGET = f"""{RECORD} scope, name, NULL, {DELETED_WIDGET_STATE}, NULL
+FROM widget WHERE id = :id
+"""
+
+
+def delete_widget(database: Database, actor: Actor, row: sqlite3.Row) -> None:
+    """Delete a widget with all its versions."""
+    entry = record(RECORD_DELETED_WIDGET, actor, "delete", id=row["id"])
+    database.write([entry, *writes.delete_widget(row["id"])])
+
+
+DELETED_VERSION_STATE = """json_object(
+    'sha256Hash', sha256_hash, 'yanked', json(iif(yanked, 'true', 'false')),
+    'yankedReason', yanked_reason, 'deprecationMessage', deprecation_message
+)"""
+RECORD_DELETED_VERSION = f"""{RECORD} scope, name, version, {DELETED_VERSION_STATE}, NULL
+FROM version JOIN widget ON widget.id = widget_id WHERE version.id = :id
+"""
+
+
+def delete_version(database: Database, actor: Actor, row: sqlite3.Row) -> None:
+    """Delete one version."""
+    entry = record(RECORD_DELETED_VERSION, actor, "delete", id=row["id"])
+    database.write([entry, *writes.delete_version(row["id"])])

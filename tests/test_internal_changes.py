@@ -1,0 +1,272 @@
+"""The internal API: a change with a token has the same effect as the command on the server."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from conftest import exported, run
+from flask import Flask
+from publishers import BOUNDARY, FORM_TYPE, bearer, create_token, form, manifest
+from werkzeug.test import TestResponse
+
+from catalog.store.audit import read_entries
+
+AppWith = Callable[..., Flask]
+Send = Callable[..., TestResponse]
+BUNDLE = b"export default () => 'tick'\n"
+SHA256 = hashlib.sha256(BUNDLE).hexdigest()
+CLOCK = "/api/widgets/acme/clock"
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    old = version("1.0.0", publishedAt="2025-01-01T00:00:00.000Z")
+    return app_with(document("acme/clock", old, version("1.1.0"), icon="mdi:clock"))
+
+
+@pytest.fixture
+def send(app: Flask) -> Send:
+    """Return a function that sends a request with a token of the scope acme."""
+    headers = bearer(create_token(app))
+    client = app.test_client()
+
+    def send_request(method: str, path: str, body: Json | bytes | None = None) -> TestResponse:
+        if isinstance(body, bytes):
+            return client.open(
+                path, method=method, data=body, content_type=FORM_TYPE, headers=headers
+            )
+        return client.open(path, method=method, json=body, headers=headers)
+
+    return send_request
+
+
+def files(app: Flask, content: Json) -> list[Path]:
+    folder = Path(app.config["DATABASE"]).parent
+    (folder / "manifest.json").write_text(json.dumps(content))
+    (folder / "bundle.js").write_bytes(BUNDLE)
+    return [folder / "manifest.json", folder / "bundle.js"]
+
+
+def test_a_published_version_is_served_with_its_bundle(app: Flask, send: Send) -> None:
+    response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
+    assert response.status_code == 201
+    assert response.json == {
+        "version": "acme/clock@2.0.0",
+        "published": True,
+        "stored": True,
+        "warnings": [],
+        "isUnlisted": False,
+        "isOfficialIgnored": False,
+        "previousLatestVersion": "1.1.0",
+        "latestVersion": "2.0.0",
+        "document": None,
+    }
+    client = app.test_client()
+    with client.get("/api/v1/widgets/acme/clock/2.0.0/bundle.js") as served:
+        assert served.data == BUNDLE
+    detail = client.get("/api/v1/widgets/acme/clock").json
+    assert (detail["latestVersion"], detail["versions"][0]["sha256Hash"]) == ("2.0.0", SHA256)
+
+
+def test_the_same_version_again_changes_nothing_and_another_is_a_conflict(
+    app: Flask, send: Send
+) -> None:
+    body = form(manifest(number="2.0.0"), BUNDLE)
+    send("PUT", f"{CLOCK}/2.0.0", body)
+    before = exported(app)
+    again = send("PUT", f"{CLOCK}/2.0.0", body)
+    assert (again.status_code, again.json["published"]) == (200, False)
+    other = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE + b"\n"))
+    assert other.status_code == 409
+    assert "published already with a different bundleSize, sha256Hash" in other.json["error"]
+    assert exported(app) == before
+    assert [*app.extensions["bundles"].hashes()] == [SHA256]
+
+
+def test_a_manifest_with_url_size_and_hash_needs_no_bundle(app: Flask, send: Send) -> None:
+    url = "https://cdn.example.com/clock.js"
+    given = {"bundleUrl": url, "bundleSize": len(BUNDLE), "sha256Hash": SHA256}
+    response = send("PUT", f"{CLOCK}/2.0.0", manifest(number="2.0.0", **given))
+    assert (response.status_code, response.json["stored"]) == (201, False)
+    (entry, *_) = app.test_client().get("/api/v1/widgets/acme/clock").json["versions"]
+    assert {key: entry[key] for key in given} == given
+
+
+def test_a_dry_run_shows_the_document_and_stores_nothing(app: Flask, send: Send) -> None:
+    before = exported(app)
+    response = send("PUT", f"{CLOCK}/2.0.0?dryRun=true", form(manifest(number="2.0.0"), BUNDLE))
+    assert response.status_code == 200
+    (entry,) = response.json["document"]["versions"]
+    assert (entry["version"], entry["sha256Hash"]) == ("2.0.0", SHA256)
+    assert exported(app) == before
+    assert [*app.extensions["bundles"].hashes()] == []
+    yanked = send("POST", f"{CLOCK}/1.1.0/yank?dryRun=true")
+    assert yanked.json["latestVersion"] == "1.0.0"
+    assert exported(app) == before
+
+
+PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
+    "no manifest": (f"--{BOUNDARY}--\r\n".encode(), 400, "no part manifest"),
+    "cut off": (form(manifest(number="2.0.0"))[:-10], 400, "not complete"),
+    "not JSON": (form(manifest()).replace(b'{"scope"', b"[scope"), 400, "The manifest is not JSON"),
+    "not an object": (form([1]), 400, "must be one JSON object"),
+    "an empty bundle": (form(manifest(number="2.0.0"), b""), 400, "The bundle is empty."),
+    "no hash": (manifest(number="2.0.0"), 400, "must have bundleSize and sha256Hash"),
+    "another version": (form(manifest()), 400, "the version '1.0.0', not '2.0.0'"),
+    "an unknown key": (form(manifest(number="2.0.0", x=1)), 400, "The manifest has 'x'"),
+    "an invalid range": (form(manifest(number="2.0.0", sdkVersion="x y")), 400, "sdkVersion"),
+    "the wrong hash": (form(manifest(number="2.0.0", sha256Hash="0" * 64)), 400, "the SHA-256"),
+    "the wrong size": (form(manifest(number="2.0.0", bundleSize=5)), 400, "17 bytes"),
+    "no valid hash": (form(manifest(number="2.0.0", sha256Hash="x")), 400, "64 hexadecimal"),
+    "a part too many": (
+        form(manifest(number="2.0.0")).replace(b'"bundle"', b'"other"'),
+        400,
+        "the parts manifest and bundle",
+    ),
+    "a large manifest": (
+        form(manifest(number="2.0.0", releaseNotes="x" * 300_000)),
+        413,
+        "may have 262144 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "status", "message"), PUBLISH_ERRORS.values(), ids=PUBLISH_ERRORS)
+def test_an_invalid_publication_is_refused_and_nothing_is_stored(
+    app: Flask, send: Send, body: Any, status: int, message: str
+) -> None:
+    before = exported(app)
+    response = send("PUT", f"{CLOCK}/2.0.0", body)
+    assert (response.status_code, response.mimetype) == (status, "application/json")
+    assert message in response.json["error"]
+    assert exported(app) == before
+    assert [*app.extensions["bundles"].hashes()] == []
+
+
+def test_a_bundle_over_the_limit_is_refused(app_with: AppWith) -> None:
+    app = app_with(MAX_BUNDLE_BYTES=2048)
+    headers = bearer(create_token(app))
+    statuses = [
+        app.test_client()
+        .put(
+            f"{CLOCK}/1.0.0",
+            data=form(manifest(), b"x" * size),
+            content_type=FORM_TYPE,
+            headers=headers,
+        )
+        .status_code
+        for size in (2049, 2048)
+    ]
+    assert statuses == [413, 201]
+
+
+def test_a_body_of_another_type_is_refused(app: Flask) -> None:
+    response = app.test_client().put(
+        f"{CLOCK}/2.0.0", data=b"x", content_type="text/plain", headers=bearer(create_token(app))
+    )
+    assert response.status_code == 415
+
+
+def test_publishing_waits_for_no_command_that_stores_bundles(app: Flask, send: Send) -> None:
+    with app.extensions["bundles"].writing():
+        response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
+    assert response.json == {"error": "A command on the server stores bundles now."}
+
+
+CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
+    "no widget": ("POST", "/api/widgets/acme/klock/1.0.0/yank", None, 404, "no widget acme/klock"),
+    "no version": ("POST", f"{CLOCK}/9.0.0/yank", None, 404, "no version acme/clock@9.0.0"),
+    "no range": ("POST", f"{CLOCK}/one/yank", None, 400, "neither a version nor a range"),
+    "no message": ("POST", f"{CLOCK}/1.0.0/deprecate", {}, 400, "a message that is not empty"),
+    "no text": ("POST", f"{CLOCK}/1.0.0/yank", {"reason": 5}, 400, "reason must be a string"),
+    "an unknown key": ("POST", f"{CLOCK}/1.0.0/unyank", {"reason": ""}, 400, "'reason'"),
+    "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),
+    "no name": ("PATCH", CLOCK, {"displayName": ""}, 400, "displayName must be"),
+    "no boolean": ("PATCH", CLOCK, {"listed": 1}, 400, "listed must be true or false"),
+    "a list": ("PATCH", CLOCK, [], 400, "must be one JSON object"),
+    "nothing to describe": ("PATCH", "/api/widgets/acme/x", {"icon": "a:b"}, 404, "acme/x"),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"), CHANGE_ERRORS.values(), ids=CHANGE_ERRORS
+)
+def test_an_invalid_change_is_refused(
+    app: Flask, send: Send, method: str, path: str, body: Any, status: int, message: str
+) -> None:
+    before = exported(app)
+    response = send(method, path, body)
+    assert response.status_code == status
+    assert message in response.json["error"]
+    assert exported(app) == before
+
+
+# The same change as a command and as a request.
+PAIRS: dict[str, tuple[str, tuple[str, str, Any]]] = {
+    "yank": (
+        "yank acme/clock@1.x --reason Bad",
+        ("POST", f"{CLOCK}/1.x/yank", {"reason": "Bad"}),
+    ),
+    "unyank": ("unyank acme/clock@1.0.0", ("POST", f"{CLOCK}/1.0.0/unyank", None)),
+    "deprecate": (
+        "deprecate acme/clock@<1.1.0 Old",
+        ("POST", f"{CLOCK}/%3C1.1.0/deprecate", {"message": "Old"}),
+    ),
+    "undeprecate": ("undeprecate acme/clock@*", ("POST", f"{CLOCK}/*/undeprecate", None)),
+    "unlist": ("unlist acme/clock", ("PATCH", CLOCK, {"listed": False})),
+    "relist": ("relist acme/clock", ("PATCH", CLOCK, {"listed": True})),
+    "describe": (
+        "describe acme/clock --description Time --icon=",
+        ("PATCH", CLOCK, {"description": "Time", "icon": ""}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "request_"), PAIRS.values(), ids=PAIRS)
+def test_a_request_leaves_the_same_export_and_record_as_the_command(
+    app_with: AppWith, line: str, request_: tuple[str, str, Any]
+) -> None:
+    state = {"yanked": True, "yankedReason": "Odd", "deprecationMessage": "Older"}
+    catalog = document("acme/clock", version("1.0.0", **state), version("1.1.0"), icon="mdi:clock")
+    local, remote = app_with(catalog), app_with(catalog)
+    assert run(local, *line.split()).exit_code == 0
+    method, path, body = request_
+    response = remote.test_client().open(
+        path, method=method, json=body, headers=bearer(create_token(remote))
+    )
+    assert response.status_code == 200
+    assert exported(local) == exported(remote)
+    keys = ("action", "scope", "name", "version", "before", "after")
+    records = []
+    for each in (local, remote):
+        with each.extensions["database"].read() as connection:
+            entries = read_entries(connection, ("acme", "clock"))
+        records.append([[entry[key] for key in keys] for entry in entries])
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize("options", [["--store"], ["--bundle-url", "https://cdn.example/{name}"]])
+def test_a_published_version_is_the_same_from_both_sides(
+    app_with: AppWith, options: list[str]
+) -> None:
+    local, remote = app_with(), app_with()
+    content = manifest(description="Time", permissions=["network"])
+    assert run(local, "publish", *files(local, content), *options).exit_code == 0
+    if options == ["--store"]:
+        body, kind = form(content, BUNDLE), FORM_TYPE
+    else:
+        given = {"bundleUrl": options[1], "bundleSize": len(BUNDLE), "sha256Hash": SHA256}
+        body, kind = json.dumps(content | given).encode(), "application/json"
+    response = remote.test_client().put(
+        f"{CLOCK}/1.0.0", data=body, content_type=kind, headers=bearer(create_token(remote))
+    )
+    assert response.status_code == 201
+    time = rb"\d{4}-\d\d-\d\dT[\d:.]+Z"
+    exports = [re.sub(time, b"NOW", exported(each)) for each in (local, remote)]
+    assert exports[0] == exports[1]

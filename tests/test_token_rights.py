@@ -1,0 +1,311 @@
+"""What a token may do: every endpoint with every kind of token, in its own scope and in another."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count, product
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from conftest import exported
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
+
+from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
+from catalog.store import tokens
+from catalog.store.audit import read_entries
+
+AppWith = Callable[..., Flask]
+CHALLENGE = 'Session realm="internal"'
+UNAUTHORIZED = b'{"error":"This path is internal and needs a session."}\n'
+
+# The permission that each endpoint needs, None for any valid token; method, path, body.
+ENDPOINTS: dict[str, tuple[str | None, str, str, Json | None]] = {
+    "session": (None, "GET", "/api/session", None),
+    "audit": ("admin", "GET", "/api/audit", None),
+    "publish": ("publish", "PUT", "/api/widgets/{scope}/clock/2.0.0", {}),
+    "yank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/yank", {"reason": "Bad."}),
+    "unyank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/unyank", None),
+    "deprecate": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/deprecate", {"message": "No"}),
+    "undeprecate": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/undeprecate", None),
+    "describe": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"icon": "mdi:bell"}),
+    "unlist": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"listed": False}),
+    "relist": ("describe", "PATCH", "/api/widgets/{scope}/clock", {"listed": True}),
+    "official": ("admin", "PATCH", "/api/widgets/{scope}/clock", {"isOfficial": True}),
+}
+PERMISSIONS = ("publish", "yank", "describe")
+INVALID = ["none", "empty", "malformed", "mistyped", "unknown", "wrong", "expired", "revoked"]
+ADDRESSES = count()
+VALID = [*PERMISSIONS, "all", "admin"]
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    catalogs = [document(f"{scope}/clock", version()) for scope in ("acme", "ops")]
+    return app_with(*catalogs, BUNDLE_URL="https://cdn.example.com/{scope}/{name}/{version}.js")
+
+
+@pytest.fixture
+def texts(app: Flask) -> dict[str, str]:
+    """The Authorization header for each kind of token; all of them are for the scope acme."""
+    good = create_token(app, "all")
+    made = {name: create_token(app, name, permissions=(name,)) for name in PERMISSIONS}
+    made["admin"] = create_token(app, "admin", (), ("admin",))
+    made["expired"] = create_token(app, "expired", lifetime=timedelta(0))
+    made["revoked"] = create_token(app, "revoked")
+    tokens.revoke_token(app.extensions["database"], OPERATOR, "revoked")
+    made["unknown"] = tokens.generate_token()[1]
+    made["mistyped"] = good[:-1] + ("a" if good[-1] != "a" else "b")
+    # The id of a valid token with another secret.
+    other = good[:13] + tokens.generate_token()[1][13:-6]
+    made["wrong"] = other + tokens._checksum(other)
+    headers = {name: f"Bearer {text}" for name, text in {**made, "all": good}.items()}
+    return headers | {"none": "", "empty": "Bearer ", "malformed": "Bearer x"}
+
+
+def send(client: FlaskClient, kind: str, scope: str, authorization: str) -> Any:
+    _, method, path, body = ENDPOINTS[kind]
+    content = manifest(f"{scope}/clock", "2.0.0", bundleSize=1, sha256Hash="0" * 64)
+    return client.open(
+        path.format(scope=scope),
+        method=method,
+        json=content if kind == "publish" else body,
+        headers={"Authorization": authorization} if authorization else {},
+        # Another address for each request: too many failures of one are limited.
+        environ_overrides={"REMOTE_ADDR": f"192.0.2.{next(ADDRESSES)}"},
+    )
+
+
+def expected_status(endpoint: str, holder: str, scope: str) -> int:
+    needed = ENDPOINTS[endpoint][0]
+    if holder in INVALID:
+        return 401
+    if holder == "admin" or needed is None:
+        return 200
+    has_permission = needed == holder or (holder == "all" and needed != "admin")
+    return 200 if has_permission and scope == "acme" else 403
+
+
+def entries(app: Flask) -> list[Json]:
+    with app.extensions["database"].read() as connection:
+        return read_entries(connection)
+
+
+def test_every_endpoint_with_every_kind_of_token_in_both_scopes(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    client = app.test_client()
+    for endpoint, token, scope in product(ENDPOINTS, [*INVALID, *VALID], ("acme", "ops")):
+        before = exported(app), len(entries(app))
+        response = send(client, endpoint, scope, texts[token])
+        expected = expected_status(endpoint, token, scope)
+        status = 200 if response.status_code == 201 else response.status_code
+        assert status == expected, (endpoint, token, scope, response.data)
+        assert "Access-Control-Allow-Origin" not in response.headers
+        if expected == 401:
+            assert response.data == UNAUTHORIZED
+            assert response.headers["WWW-Authenticate"] == CHALLENGE
+        else:
+            assert response.headers["Cache-Control"] == "no-store"
+        if expected != 200:
+            assert (exported(app), len(entries(app))) == before, (endpoint, token, scope)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "token", "scope", "missing"),
+    [
+        ("yank", "publish", "acme", "The token publish does not have the permission yank."),
+        ("publish", "publish", "ops", "The token publish is not for the scope 'ops'."),
+        ("audit", "all", "acme", "The token all does not have the permission admin."),
+    ],
+)
+def test_a_refusal_names_what_is_missing(
+    app: Flask, texts: dict[str, str], endpoint: str, token: str, scope: str, missing: str
+) -> None:
+    response = send(app.test_client(), endpoint, scope, texts[token])
+    assert (response.status_code, response.json) == (403, {"error": missing})
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "FOO"])
+@pytest.mark.parametrize("path", ["/api/me", "/api/widgets/acme", "/api/session/", "/api//session"])
+def test_an_unknown_internal_path_is_404_with_a_token_and_401_without(
+    app: Flask, texts: dict[str, str], method: str, path: str
+) -> None:
+    client = app.test_client()
+    assert client.open(path, method=method).status_code == 401
+    headers = {"Authorization": texts["publish"]}
+    assert client.open(path, method=method, headers=headers).status_code == 404
+
+
+def test_another_method_of_a_known_path_is_405_with_a_token(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    headers = {"Authorization": texts["publish"]}
+    response = app.test_client().delete("/api/widgets/acme/clock/1.0.0", headers=headers)
+    assert (response.status_code, response.headers["Allow"]) == (405, "PUT, OPTIONS")
+
+
+def test_a_manifest_of_another_scope_than_the_path_is_refused(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    response = app.test_client().put(
+        "/api/widgets/acme/clock/2.0.0",
+        data=form(manifest("ops/clock", "2.0.0")),
+        content_type=FORM_TYPE,
+        headers={"Authorization": texts["all"]},
+    )
+    assert response.status_code == 400
+    assert response.json == {"error": "The manifest has the scope 'ops', not 'acme'."}
+
+
+def test_only_admin_may_publish_an_official_widget(app: Flask, texts: dict[str, str]) -> None:
+    body = form(manifest("acme/new", isOfficial=True))
+    statuses = [
+        app.test_client()
+        .put(
+            "/api/widgets/acme/new/1.0.0",
+            data=body,
+            content_type=FORM_TYPE,
+            headers={"Authorization": texts[token]},
+        )
+        .status_code
+        for token in ("all", "admin")
+    ]
+    assert statuses == [403, 201]
+
+
+SEGMENTS = st.sampled_from(
+    ["acme", "ops", "clock", "..", ".", "acme%2F..%2Fops", "ops%2Fclock", ""]
+)
+NUMBERS = st.sampled_from(["1.0.0", "2.0.0", "1.x", "*", "latest"])
+ACTIONS = st.sampled_from(["", "/yank", "/unyank", "/deprecate", "/undeprecate", "/../../ops"])
+BODIES = st.sampled_from(
+    [
+        {},
+        {"reason": "Bad."},
+        {"message": "Old."},
+        {"listed": False},
+        {"description": "Mine."},
+        {"scope": "ops", "listed": False},
+        manifest("ops/clock", "2.0.0", bundleSize=1, sha256Hash="0" * 64),
+        manifest("acme/clock", "2.0.0", bundleSize=1, sha256Hash="0" * 64),
+    ]
+)
+REQUESTS = st.tuples(st.sampled_from(["PUT", "POST", "PATCH", "DELETE"]), SEGMENTS, SEGMENTS)
+
+
+@given(
+    requests=st.lists(
+        st.tuples(REQUESTS, st.none() | NUMBERS, ACTIONS, BODIES), min_size=1, max_size=8
+    )
+)
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_sequence_of_requests_with_a_token_of_one_scope_changes_another(
+    app: Flask, requests: list[Any]
+) -> None:
+    database = app.extensions["database"]
+    with database.read() as connection:
+        existing = {each.name for each in tokens.list_tokens(connection)}
+    if "ci" in existing:
+        _, text = tokens.rotate_token(database, OPERATOR, "ci", None)
+    else:
+        text = create_token(app)
+    client = app.test_client()
+
+    def others() -> list[bytes]:
+        lines = exported(app).splitlines()
+        return [line for line in lines if json.loads(line)["widget"]["scope"] == "ops"]
+
+    before = others()
+    assert len(before) == 1
+    for (method, scope, name), number, action, body in requests:
+        path = f"/api/widgets/{scope}/{name}" + (f"/{number}{action}" if number else "")
+        client.open(path, method=method, json=body, headers=bearer(text))
+    assert others() == before
+    assert {entry["scope"] for entry in entries(app)} <= {None, "acme"}
+
+
+def test_wrong_tokens_are_limited_by_address_and_a_valid_one_is_not(app: Flask) -> None:
+    client, good = app.test_client(), bearer(create_token(app))
+    wrong = bearer(tokens.generate_token()[1])
+    statuses = [
+        client.get("/api/session", headers=wrong).status_code for _ in range(MAX_FAILURES + 1)
+    ]
+    assert statuses == [401] * MAX_FAILURES + [429]
+    limited = client.get("/api/session", headers=wrong)
+    assert 1 <= int(limited.headers["Retry-After"]) <= 61
+    assert client.get("/api/session", headers=good).status_code == 200
+    assert client.get("/api/session").data == UNAUTHORIZED
+    elsewhere = {"REMOTE_ADDR": "192.0.2.7"}
+    response = client.get("/api/session", headers=wrong, environ_overrides=elsewhere)
+    assert response.status_code == 401
+
+
+def test_wrong_tokens_are_limited_in_total(app: Flask) -> None:
+    good = bearer(create_token(app))
+    attempts = app.extensions["failed_attempts"]
+    for number in range(MAX_ALL_FAILURES):
+        assert attempts.add(f"2001:db8::{number:x}") == 0
+    client = app.test_client()
+    assert client.get("/api/session", headers=bearer("x")).status_code == 429
+    assert client.get("/api/session", headers=good).status_code == 200
+
+
+def test_without_any_token_nothing_is_limited(app: Flask) -> None:
+    client = app.test_client()
+    for _ in range(MAX_FAILURES + 5):
+        assert client.get("/api/session", headers=bearer("x")).data == UNAUTHORIZED
+
+
+def test_every_wrong_token_takes_the_same_steps_as_a_valid_one(
+    app: Flask, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, int]] = []
+    compare = tokens.hmac.compare_digest
+
+    def compare_counted(first: str, second: str) -> bool:
+        compared.append((len(first), len(second)))
+        return compare(first, second)
+
+    monkeypatch.setattr(tokens.hmac, "compare_digest", compare_counted)
+    kinds = ("all", "unknown", "wrong", "expired", "revoked")
+    for kind in kinds:
+        app.test_client().get("/api/session", headers={"Authorization": texts[kind]})
+    assert compared == [(64, 64)] * len(kinds)
+
+
+def test_the_session_says_who_the_token_is(app: Flask) -> None:
+    text = create_token(app, scopes=("acme", "ops"), permissions=("publish", "yank"), lifetime=None)
+    response = app.test_client().get("/api/session", headers=bearer(text))
+    assert response.json == {
+        "token": "ci",
+        "id": text[5:13],
+        "scopes": ["acme", "ops"],
+        "permissions": ["publish", "yank"],
+        "expiresAt": None,
+    }
+
+
+def test_admin_reads_the_record_in_pages(app: Flask, texts: dict[str, str]) -> None:
+    client, headers = app.test_client(), {"Authorization": texts["admin"]}
+    client.patch("/api/widgets/ops/clock", json={"listed": False}, headers=headers)
+    first = client.get("/api/audit?limit=1", headers=headers).json["entries"]
+    (entry,) = first
+    assert json.dumps(first) == json.dumps(entries(app)[:1])
+    assert (entry["kind"], entry["actor"], entry["action"]) == ("token", "admin", "unlist")
+    assert (entry["before"], entry["after"]) == ({"listed": True}, {"listed": False})
+    rest = client.get(f"/api/audit?before={entry['id']}", headers=headers).json["entries"]
+    assert rest == entries(app)[1:]
+    of_widget = client.get("/api/audit?widget=ops/clock", headers=headers).json["entries"]
+    assert of_widget == first
+    for invalid in ("limit=x", "limit=0", "widget=ops", "since=yesterday", "before=x"):
+        assert client.get(f"/api/audit?{invalid}", headers=headers).status_code == 400

@@ -1,0 +1,142 @@
+"""flask token: creates, lists, revokes and rotates the tokens for publishing over HTTP."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from builders import document
+from conftest import error_message, run_line
+from flask import Flask
+from publishers import bearer
+
+from catalog.store import tokens
+
+AppWith = Callable[..., Flask]
+PATTERN = r"wcat_[0-9A-Za-z]{57}"
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    return app_with(document("acme/clock"))
+
+
+def create(app: Flask, options: str = "ci --scope acme") -> str:
+    result = run_line(app, f"token create {options}")
+    assert result.exit_code == 0, result.stderr
+    text: str = result.stdout
+    assert re.fullmatch(f"{PATTERN}\n", text)
+    return text.strip()
+
+
+def session(app: Flask, text: str) -> int:
+    return app.test_client().get("/api/session", headers=bearer(text)).status_code
+
+
+def listed(app: Flask) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(run_line(app, "token list --json").stdout)
+    return found
+
+
+def test_a_token_is_valid_for_90_days_unless_told_otherwise(app: Flask) -> None:
+    for options in (
+        "a --scope acme",
+        "b --scope acme --expires 12h",
+        "c --can admin --expires never",
+    ):
+        assert session(app, create(app, options)) == 200
+    lifetimes = [
+        each["expiresAt"] and moment(each["expiresAt"]) - moment(each["createdAt"])
+        for each in listed(app)
+    ]
+    assert lifetimes == [timedelta(days=90), timedelta(hours=12), None]
+
+
+def moment(text: object) -> datetime:
+    return datetime.fromisoformat(str(text))
+
+
+def test_the_list_shows_each_token_and_its_last_use(app: Flask) -> None:
+    text = create(app, "ci --scope acme --scope ops --can yank,publish")
+    create(app, "root --can admin,publish --expires never")
+    session(app, text)
+    lines = run_line(app, "token list").stdout.splitlines()
+    cells = [re.split("  +", line) for line in lines]
+    used = listed(app)[0]["lastUsedDay"]
+    assert cells[1][:1] + cells[1][2:5] == ["ci", "active", "publish, yank", "acme, ops"]
+    assert cells[1][-1] == used
+    assert cells[2][:1] + cells[2][2:] == ["root", "active", "admin", "all", "never", "never"]
+
+
+def test_a_use_is_written_once_a_day(app: Flask) -> None:
+    text = create(app)
+    counts = app.extensions["database"].write_counts
+    before = counts.writes
+    assert [session(app, text) for _ in range(3)] == [200] * 3
+    assert counts.writes - before == 1
+    assert listed(app)[0]["lastUsedDay"] is not None
+
+
+def test_a_revoked_token_is_refused_at_once_and_its_name_stays_taken(app: Flask) -> None:
+    text = create(app)
+    assert session(app, text) == 200
+    assert run_line(app, "token revoke ci").stderr == "The token ci is revoked.\n"
+    assert session(app, text) == 401
+    assert run_line(app, "token revoke ci").stderr == "The token ci is already revoked.\n"
+    message = error_message(run_line(app, "token create ci --scope acme"))
+    assert message == "There is a token 'ci' already, and it is revoked; a name is used once."
+    assert error_message(run_line(app, "token rotate ci")).endswith("create another one.")
+
+
+def test_a_rotated_token_has_another_secret_and_the_same_rights(app: Flask) -> None:
+    old = create(app, "ci --scope acme --can describe")
+    result = run_line(app, "token rotate ci --expires 1d")
+    new = result.stdout.strip()
+    assert re.fullmatch(PATTERN, new)
+    assert [session(app, text) for text in (old, new)] == [401, 200]
+    (shown,) = listed(app)
+    assert (shown["scopes"], shown["permissions"]) == (["acme"], ["describe"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "ci",
+        "ci --can publish",
+        "ci --scope acme --can admin",
+        "ci --scope acme --can write",
+        "ci --scope acme --can ''",
+        "ci --scope a/b",
+        "ci --scope acme --expires 0d",
+        "ci --scope acme --expires 90",
+        "ci --scope acme --expires 9999999d",
+        "' ci' --scope acme",
+        "'' --scope acme",
+    ],
+)
+def test_wrong_usage_creates_nothing(app: Flask, options: str) -> None:
+    result = run_line(app, f"token create {options}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert listed(app) == []
+
+
+def test_an_unknown_name_is_reported(app: Flask) -> None:
+    for action in ("revoke", "rotate"):
+        assert error_message(run_line(app, f"token {action} x")) == "There is no token 'x'."
+
+
+def test_quiet_may_stand_on_both_sides_of_the_command(app: Flask) -> None:
+    for line in ("token -q list", "token list -q"):
+        result = run_line(app, line)
+        assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_mistyped_token_is_known_without_the_database() -> None:
+    id_, text = tokens.generate_token()
+    assert tokens.token_id(text) == id_
+    for position in range(len(text)):
+        other = "0" if text[position] != "0" else "1"
+        assert tokens.token_id(text[:position] + other + text[position + 1 :]) is None
+    for wrong in ("", text[:-1], f"{text}0", f" {text}", text.upper(), text + "\n"):
+        assert tokens.token_id(wrong) is None

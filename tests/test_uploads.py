@@ -1,0 +1,336 @@
+"""Uploads to a real server: who may send a large body, and what remains of an incomplete one."""
+
+import hashlib
+import json
+import os
+import random
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import pytest
+import reverse_proxies
+from conftest import ROOT, Limits, Server, create_catalog, run_on
+from publishers import FORM_TYPE, bearer, create_token, form, manifest
+
+from catalog.serving.uploads import MAX_UPLOADS_PER_TOKEN
+from catalog.store import tokens
+from catalog.store.database import Database
+from catalog.store.rights import MAX_FORM_BYTES
+
+# Always with the same seed.
+RANDOM = random.Random(1)  # noqa: S311
+PATH = "/api/widgets/acme/clock/1.0.0"
+MEGABYTE = 1024 * 1024
+MAX_BUNDLE = 32 * MEGABYTE
+
+
+class Publisher:
+    """A server, and a token for the scope acme."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.path = create_catalog(folder / "catalog.db")
+        database = Database(self.path)
+        self.token = create_token(database)
+        database.close()
+        self.server = Server(self.path, **settings)
+        self.bundles = folder / "catalog.db-bundles"
+
+    def head(self, length: int | str, *, path: str = PATH, token: str | None = None) -> bytes:
+        """Return the head of an upload; the length may be chunked."""
+        size = f"Content-Length: {length}"
+        if length == "chunked":
+            size = "Transfer-Encoding: chunked"
+        authorization = f"Authorization: Bearer {token or self.token}\r\n" if token != "" else ""
+        return (
+            f"PUT {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}"
+            f"Content-Type: {FORM_TYPE}\r\n{size}\r\n\r\n"
+        ).encode()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.server.port), timeout=20)
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send the data on a new connection, and return all that is received before its end."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return read_all(connection)
+
+    def settle(self) -> None:
+        """Send requests until the server has read and closed every connection before."""
+        for _ in range(1000):
+            # Changes are made by the thread that writes uploads.
+            response, _ = self.server.request(
+                "PATCH", "/api/widgets/acme/none", b"{}", **bearer(self.token)
+            )
+            assert response.status == 400
+            if not self.open_files():
+                break
+
+    def open_files(self) -> list[str]:
+        """Return the unlinked files that the server has open."""
+        folder = Path(f"/proc/{self.server.process.pid}/fd")
+        links = [os.readlink(path) for path in folder.iterdir() if path.is_symlink()]
+        return [link for link in links if "deleted" in link]
+
+    def stored(self) -> list[str]:
+        return sorted(os.listdir(self.bundles)) if self.bundles.exists() else []
+
+
+def read_all(connection: socket.socket) -> bytes:
+    data = b""
+    while received := connection.recv(65536):
+        data += received
+    return data
+
+
+def status(response: bytes) -> int:
+    return int(response.split(b" ")[1])
+
+
+@pytest.fixture(scope="module")
+def publisher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publisher]:
+    """A server for the tests in which nothing is published."""
+    running = Publisher(tmp_path_factory.mktemp("publisher"), CATALOG_REQUEST_TIMEOUT="2")
+    with running.server:
+        yield running
+
+
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
+def test_a_bundle_larger_than_the_buffers_is_published(tmp_path: Path, is_chunked: bool) -> None:
+    publisher = Publisher(tmp_path)
+    bundle = RANDOM.randbytes(3 * MEGABYTE)
+    body = form(manifest(), bundle)
+    if is_chunked:
+        chunks = (body[start : start + 70_000] for start in range(0, len(body), 70_000))
+        framed = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+        data = publisher.head("chunked") + framed + b"0\r\n\r\n"
+    else:
+        data = publisher.head(len(body)) + body
+    with publisher.server:
+        assert status(publisher.exchange(data)) == 201
+        _, served = publisher.server.request("GET", f"{PATH.replace('api', 'api/v1')}/bundle.js")
+        assert publisher.open_files() == []
+    assert served == bundle
+    assert publisher.stored() == [hashlib.sha256(bundle).hexdigest()]
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "expected"),
+    [
+        ("", PATH, 413),
+        ("wcat_wrong", PATH, 401),
+        (None, PATH.replace("acme", "ops"), 403),
+        (None, "/api/none", 404),
+        (None, "/api/v1/widgets/acme/clock", 413),
+    ],
+    ids=["no token", "wrong token", "other scope", "no such path", "public path"],
+)
+def test_a_large_body_without_the_right_is_refused_at_its_head(
+    publisher: Publisher, token: str | None, path: str, expected: int
+) -> None:
+    with publisher.connect() as connection:
+        # Not a byte of the body is sent.
+        connection.sendall(publisher.head(MEGABYTE, path=path, token=token))
+        response = read_all(connection)
+    assert status(response) == expected
+    assert b"\r\nConnection: close\r\n" in response
+    assert publisher.stored() == []
+
+
+def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) -> None:
+    part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    wrong = tokens.generate_token()[1]
+    with publisher.connect() as connection:
+        connection.sendall(publisher.head(MEGABYTE, token=wrong) + part)
+        response = read_all(connection)
+        publisher.settle()
+        # A second response would have closed the connection, and reset it now.
+        for _ in range(2):
+            connection.sendall(part)
+            publisher.settle()
+    assert response.count(b"HTTP/1.1 ") == 1
+    assert response.endswith(b'{"error":"This path is internal and needs a session."}\n')
+
+
+def test_a_body_over_the_limit_is_refused_at_its_head(publisher: Publisher) -> None:
+    with publisher.connect() as connection:
+        connection.sendall(publisher.head(MAX_BUNDLE + MAX_FORM_BYTES + 1))
+        response = read_all(connection)
+    assert status(response) == 413
+    assert b"a bundle may have 33554432 bytes" in response
+
+
+def test_the_server_asks_for_the_body_only_with_a_valid_token(publisher: Publisher) -> None:
+    responses = []
+    for token in (publisher.token, "wcat_wrong"):
+        head = publisher.head(MEGABYTE, token=token)[:-2] + b"Expect: 100-continue\r\n\r\n"
+        with publisher.connect() as connection:
+            connection.sendall(head)
+            responses.append(status(connection.recv(65536)))
+    assert responses == [100, 401]
+
+
+def test_uploads_that_are_cut_at_random_points_leave_nothing(publisher: Publisher) -> None:
+    body = form(manifest(), RANDOM.randbytes(MEGABYTE))
+    points = RANDOM.sample(range(len(body)), 3 * MAX_UPLOADS_PER_TOKEN)
+    for point in points:
+        with publisher.connect() as connection:
+            connection.sendall(publisher.head(len(body)) + body[:point])
+        publisher.settle()
+    assert publisher.open_files() == []
+    assert publisher.stored() == []
+
+
+def test_a_token_has_few_uploads_at_the_same_time(publisher: Publisher) -> None:
+    with ExitStack() as stack:
+        for _ in range(MAX_UPLOADS_PER_TOKEN):
+            connection = stack.enter_context(publisher.connect())
+            head = publisher.head(MEGABYTE)[:-2] + b"Expect: 100-continue\r\n\r\n"
+            connection.sendall(head)
+            assert status(connection.recv(65536)) == 100
+        one_more = stack.enter_context(publisher.connect())
+        one_more.sendall(publisher.head(MEGABYTE))
+        response = read_all(one_more)
+    assert status(response) == 503
+    assert b"Retry-After: 5" in response
+
+
+def test_an_upload_below_the_minimum_rate_gets_408(publisher: Publisher) -> None:
+    with publisher.connect() as connection:
+        connection.sendall(publisher.head(MEGABYTE) + b"x" * 100)
+        assert status(read_all(connection)) == 408
+    publisher.settle()
+    assert publisher.open_files() == []
+
+
+def test_200_large_uploads_without_a_token_take_no_memory_and_no_disk(
+    publisher: Publisher,
+) -> None:
+    publisher.settle()
+    before = publisher.server.megabytes()
+    wrong = tokens.generate_token()[1]
+    with ExitStack() as stack:
+        connections = [stack.enter_context(publisher.connect()) for _ in range(200)]
+        for number, connection in enumerate(connections):
+            connection.sendall(publisher.head(MAX_BUNDLE, token=wrong if number % 2 else ""))
+        for connection in connections:
+            try:
+                connection.sendall(b"x" * 65536)
+            except OSError:
+                # The server has closed it already.
+                continue
+        files = publisher.open_files()
+        statuses = {status(connection.recv(65536)) for connection in connections}
+    assert statuses <= {401, 413, 429}
+    assert (files, publisher.stored()) == ([], [])
+    assert publisher.server.megabytes() - before < 20
+
+
+def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path) -> None:
+    # A file where the directory should be.
+    (tmp_path / "file").touch()
+    publisher = Publisher(tmp_path, CATALOG_BUNDLES=str(tmp_path / "file" / "bundles"))
+    body = form(manifest(), RANDOM.randbytes(MEGABYTE))
+    with publisher.server:
+        response = publisher.exchange(publisher.head(len(body)) + body)
+    assert status(response) == 503
+    assert b"The upload cannot be stored now." in response
+
+
+def test_a_bundle_is_published_through_nginx_with_the_location_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
+    (location,) = re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)
+    site = reverse_proxies.nginx_site("widget-catalog")
+    assert site.count("location / {") == 1
+    changed = site.replace("location / {", f"{location} location / {{")
+    monkeypatch.setattr(reverse_proxies, "nginx_site", lambda name: changed)
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    publisher = Publisher(tmp_path, CATALOG_TRUSTED_PROXY="127.0.0.1")
+    body = form(manifest(), RANDOM.randbytes(2 * MEGABYTE))
+    with (
+        publisher.server,
+        reverse_proxies.nginx(folder, publisher.server.port, "widget-catalog") as proxy,
+    ):
+        statuses = [
+            proxy.request("PUT", PATH, body, Content_Type=FORM_TYPE, **bearer(text)).status
+            for text in (publisher.token, "wcat_wrong")
+        ]
+    assert statuses == [201, 401]
+
+
+KILLED = """
+import os, signal
+import catalog.store.{module} as module
+original = module.{name}
+def kill(*arguments, **keywords):
+    result = original(*arguments, **keywords) if {after} else None
+    os.kill(os.getpid(), signal.SIGKILL)
+module.{name} = kill
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "after", "is_published"),
+    [
+        ("publishing", "_insert_version", False, False),
+        ("publishing", "_insert_version", True, True),
+    ],
+    ids=["before the transaction", "after the transaction"],
+)
+def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
+    tmp_path: Path, limits: Limits, module: str, name: str, after: bool, is_published: bool
+) -> None:
+    code = KILLED.format(module=module, name=name, after=after)
+    publisher = Publisher(tmp_path, **limits.run(code))
+    bundle = RANDOM.randbytes(MEGABYTE)
+    body = form(manifest(), bundle)
+    with publisher.server, closing(publisher.connect()) as connection:
+        connection.sendall(publisher.head(len(body)) + body)
+        with suppress(ConnectionResetError):
+            assert read_all(connection) == b""
+        publisher.server.process.wait(timeout=20)
+    check = run_on(publisher.path, "check")
+    assert check.exit_code == 0, check.stdout
+    shown = run_on(publisher.path, "show", "acme/clock@1.0.0", "--json")
+    log = json.loads(run_on(publisher.path, "log", "acme/clock", "--json").stdout)
+    assert (shown.exit_code == 0) is is_published
+    assert [entry["action"] for entry in log] == (["publish"] if is_published else [])
+    # A bundle that no version uses is removed by gc.
+    assert run_on(publisher.path, "gc").exit_code == (0 if is_published else 1)
+    assert [name for name in publisher.stored() if not re.fullmatch("[0-9a-f]{64}", name)] == []
+
+
+def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) -> None:
+    # The record cannot be read, so that a traceback is logged.
+    failing = limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")
+    publisher = Publisher(tmp_path, CATALOG_LOG_LEVEL="info", **failing)
+    database = Database(publisher.path)
+    admin = create_token(database, "admin", (), ("admin",))
+    database.close()
+    unknown = tokens.generate_token()[1]
+    secrets = [publisher.token, admin, unknown]
+    body = form(manifest())
+    with publisher.server:
+        statuses = [
+            publisher.server.request("PUT", PATH, body, Content_Type=FORM_TYPE, **bearer(text))[
+                0
+            ].status
+            for text in secrets
+        ]
+        statuses.append(publisher.server.request("GET", "/api/audit", **bearer(admin))[0].status)
+        publisher.server.process.terminate()
+        output = "".join(publisher.server.process.communicate(timeout=20))
+    assert statuses == [201, 200, 401, 500]
+    assert "Traceback" in output
+    assert "/api/audit" in output
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for text in secrets:
+        assert text not in output
+        assert not any(text.encode() in content for content in files)

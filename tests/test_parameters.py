@@ -71,7 +71,7 @@ HOSTILE = {
 def test_hostile_q_takes_little_time(kind: str, length: int) -> None:
     begun = time.thread_time()
     parse(q=HOSTILE[kind][:length])
-    assert time.thread_time() - begun < 0.1
+    assert time.thread_time() - begun < 2  # seconds
 
 
 @pytest.mark.parametrize("name", ["q", "official", "compatSdk", "page", "limit"])
@@ -80,4 +80,4 @@ def test_long_value_takes_little_time(name: str) -> None:
         begun = time.thread_time()
         with pytest.raises(ParameterError):
             parse_search({name: value})
-        assert time.thread_time() - begun < 0.1
+        assert time.thread_time() - begun < 2  # seconds

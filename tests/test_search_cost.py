@@ -19,7 +19,7 @@ from catalog.store.sqlite import DeadlineExceeded
 SEARCH = "/api/v1/widgets/search"
 # The deadline of a request on the I/O thread.
 DEADLINE = 0.025  # seconds
-MAX_CPU = 0.1  # seconds
+MAX_CPU = 0.5  # seconds
 
 # Add copies of the one version, each with one of the ranges.
 ADD_VERSIONS = """

@@ -373,7 +373,7 @@ def test_repetitive_texts_take_little_time(piece):
         satisfies(PRERELEASE, text)
         assert not is_range(f"{text}!")
         assert not is_version(f"{text}!")
-        assert time.thread_time() - begun < 0.25
+        assert time.thread_time() - begun < 3  # seconds
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -382,7 +382,7 @@ def test_many_words_take_little_time(words):
     begun = time.thread_time()
     satisfies("1.2.3", text)
     satisfies(PRERELEASE, text)
-    assert time.thread_time() - begun < 0.25
+    assert time.thread_time() - begun < 3  # seconds
 
 
 def test_long_ranges_are_not_cached():

@@ -173,7 +173,7 @@ def test_table_of_a_widget_with_many_versions_is_paged(
     start = time.thread_time()
     client.get("/widgets/acme/old?page=4")
     # About 0.02 seconds on an idle machine; with all versions it takes more than half a second.
-    assert time.thread_time() - start < 0.25
+    assert time.thread_time() - start < 0.4  # seconds
 
 
 def test_chart_has_axes_marks_majors_and_is_also_a_table(client_with: ClientWith) -> None:
@@ -237,7 +237,7 @@ def test_hostile_notes_of_a_whole_page_take_a_bounded_time(client_with: ClientWi
     start = time.thread_time()
     assert_page(client.get("/widgets/acme/clock"), 200)
     # Without a limit for the page it took 6 seconds.
-    assert time.thread_time() - start < 3
+    assert time.thread_time() - start < 4  # seconds
 
 
 @pytest.mark.parametrize(
@@ -330,4 +330,4 @@ def test_sdk_ranges_are_not_parsed_for_a_page(client_with: Callable[..., FlaskCl
     text = client.get(page + "7.7.0").text
     assert text.count("Runs on SDK 7.7.0") == 1
     # Parsing 40 of these ranges takes about 0.4 seconds.
-    assert time.thread_time() - start < 0.2
+    assert time.thread_time() - start < 0.35  # seconds

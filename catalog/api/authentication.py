@@ -64,7 +64,6 @@ def authenticate() -> Token | Response:
             raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
         return unauthorized()
     tokens.note_use(database, token)
-    # Not in flask.g, which all requests on the I/O thread share.
     request.environ[TOKEN_KEY] = token
     return token
 

@@ -280,3 +280,12 @@ def test_a_missing_permission_is_an_error_that_names_the_directory() -> None:
         assert names(target) == []
     message = f"Error: {target} cannot be written: Permission denied.\n"
     assert (result.returncode, result.stderr) == (1, message)
+
+
+def test_a_file_of_the_last_year_is_left_alone(app: Flask, command: str, directory: Path) -> None:
+    (last,) = dated(command, "99991231T235959Z")
+    (directory / last).write_text("not ours")
+    files = keep(app, command, 1, directory)
+    assert len(files) == 2
+    assert (directory / last).read_text() == "not ours"
+    assert len(keep(app, command, 1, directory)) == 2

@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,6 +127,8 @@ def _times(directory: Path, suffix: str) -> list[datetime]:
         # Other files have names from which no time can be read, or not exactly.
         with suppress(ValueError):
             time = datetime.strptime(entry.name, f"catalog-%Y%m%dT%H%M%SZ{suffix}")
-            if entry.is_file(follow_symlinks=False) and entry.name == _name(time, suffix):
+            is_own = entry.is_file(follow_symlinks=False) and entry.name == _name(time, suffix)
+            # Python has no time after the year 9999, so no file could follow one of that year.
+            if is_own and time.year < MAXYEAR:
                 times.append(time.replace(tzinfo=UTC))
     return sorted(times)

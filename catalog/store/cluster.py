@@ -45,7 +45,7 @@ from catalog.store.sqlite import (
 # the revision.
 PART_SIZE = 999
 # How long a write that was surely not done is sent again: a new leader may be elected meanwhile.
-# After it was in vain once, the next ones do not wait that long.
+# After that has failed once, the next writes do not wait that long.
 RETRY_TIME = 5.0  # seconds
 RETRY_TIME_AFTER_FAILURE = 0.2  # seconds
 RETRY_INTERVAL = 0.05  # seconds
@@ -91,7 +91,7 @@ class Cluster(Database):
         self.nodes = Nodes(urls, ca)
         self._create_command = options.get("create_command", "flask init")
         self._retry_time = RETRY_TIME
-        # Whether the last write waited in vain until the local node had applied it.
+        # Whether the local node did not apply the last write in time.
         self._is_behind = False
         # A revision that the local file lacks, and since when. At first it counts as behind.
         self._missing: tuple[Revision, float] | None = UNREACHED, -APPLY_TIMEOUT

@@ -50,7 +50,7 @@ def read_path(path: str) -> PathSubject:
 def suggest_for_path(path: str) -> Suggestions:
     """Return suggestions for a path that does not exist; none if the catalog cannot be read."""
     subject = read_path(path)
-    # Nobody reads the page that is sent instead of a file, and a POST would delay installs.
+    # A missing file needs no suggestions, and for a POST they would delay installs.
     is_read = request.method in ("GET", "HEAD") and not path.startswith("/static/")
     if not subject.words or not is_read:
         return Suggestions(subject.words, [])

@@ -17,6 +17,8 @@ from catalog.semver_ranges import is_version
 from catalog.text import escape_unprintable, quoted
 from catalog.validators import check_http_url
 
+# CATALOG_TOKEN is for widget-catalog --server, not a setting of the service.
+TOKEN = "TOKEN"  # noqa: S105
 # In CATALOG_TRUSTED_PROXY: the clients of Unix sockets, which have no address.
 UNIX = "unix"
 
@@ -248,7 +250,8 @@ def _parse(setting: Setting, text: str) -> Any:
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
     """Log each variable that has the form of a setting but is none, with the nearest setting."""
     names = (name for name in environment if name.startswith("CATALOG_"))
-    for name in sorted({name.removeprefix("CATALOG_") for name in names} - set(DEFAULTS)):
+    known = {*DEFAULTS, TOKEN}
+    for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
         nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)

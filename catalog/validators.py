@@ -133,6 +133,15 @@ def check_http_url(value: object) -> str:
     return url
 
 
+def check_base_url(value: object) -> str:
+    """The base URL of a service, which is returned without a final slash."""
+    url = check_http_url(value)
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("an absolute http or https URL without a user, a query or a fragment")
+    return url.rstrip("/?#")
+
+
 def check_sha256(value: object) -> str:
     digest = value.lower() if isinstance(value, str) else ""
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):

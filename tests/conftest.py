@@ -332,12 +332,20 @@ def error_message(result: Result) -> str:
 
 
 def start_command(
-    database: Path, *arguments: object, settings: Mapping[str, str] | None = None, **options: Any
+    database: Path,
+    *arguments: object,
+    program: str = "flask",
+    settings: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> "subprocess.Popen[Any]":
     """Start a command of the service as a process; options are those of Popen."""
-    environment = {"FLASK_APP": str(ROOT / "app.py"), "CATALOG_DATABASE": str(database)}
+    environment = {
+        "FLASK_APP": str(ROOT / "app.py"),
+        "CATALOG_DATABASE": str(database),
+        "PYTHONPATH": str(ROOT),
+    }
     return subprocess.Popen(
-        [sys.executable, "-m", "flask", *map(os.fsencode, map(str, arguments))],
+        [sys.executable, "-m", program, *map(os.fsencode, map(str, arguments))],
         env={**os.environ, **environment, **(settings or {})},
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
     )
@@ -361,7 +369,13 @@ def wait_for_end(pid: int) -> None:
         os.close(descriptor)
 
 
-def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **settings: str) -> str:
+def run_at_terminal(
+    database: Path,
+    *arguments: object,
+    columns: int = 80,
+    program: str = "flask",
+    **settings: str,
+) -> str:
     """Return what a terminal shows of a command that has it for both outputs."""
     terminal, process_end = pty.openpty()
     fcntl.ioctl(process_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -369,7 +383,9 @@ def run_at_terminal(database: Path, *arguments: object, columns: int = 80, **set
     settings = {"COLUMNS": "", "LINES": "", **settings}
     streams = {"stdin": process_end, "stdout": process_end, "stderr": process_end}
     output = b""
-    with start_command(database, *arguments, settings=settings, **streams) as process:
+    with start_command(
+        database, *arguments, program=program, settings=settings, **streams
+    ) as process:
         os.close(process_end)
         # Linux reports the end of the output as an error.
         with suppress(OSError), open(terminal, "rb", buffering=0) as screen:

@@ -47,9 +47,13 @@ def console_lines(text: str) -> list[tuple[str, str]]:
 
 
 def checkout(directory: Path) -> Path:
-    """Put the files of a clone that the service needs into the directory."""
+    """Put the files of a clone that the service needs into the directory, and widget-catalog."""
     for name in ("app.py", "catalog", "pytest_widget_catalog", "schema.sql", "seed"):
         (directory / name).symlink_to(ROOT / name)
+    program = directory / "bin" / "widget-catalog"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m catalog "$@"\n')
+    program.chmod(0o755)
     (directory / ".venv").mkdir()
     for part in ("bin", "lib", "pyvenv.cfg"):
         (directory / ".venv" / part).symlink_to(Path(sys.prefix) / part)
@@ -62,6 +66,8 @@ def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
     result = subprocess.run(
         ["bash", "-c", f"exec 2>&1\n{script}"],
         cwd=directory,
+        # Tokens are stored below HOME.
+        env={**os.environ, "PATH": f"{directory}/bin:{os.environ['PATH']}", "HOME": str(directory)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -270,3 +270,20 @@ def test_a_published_version_is_the_same_from_both_sides(
     time = rb"\d{4}-\d\d-\d\dT[\d:.]+Z"
     exports = [re.sub(time, b"NOW", exported(each)) for each in (local, remote)]
     assert exports[0] == exports[1]
+
+
+def test_several_versions_of_a_widget_change_together_or_not_at_all(app: Flask, send: Send) -> None:
+    before = exported(app)
+    response = send("POST", f"{CLOCK}/1.0.0,9.9.9/yank")
+    assert (response.status_code, response.json) == (
+        404,
+        {"error": "There is no version acme/clock@9.9.9."},
+    )
+    assert exported(app) == before
+    response = send("POST", f"{CLOCK}/1.0.0,%3E%3D1,1.0.0/deprecate", {"message": "Old."})
+    assert response.json == {
+        "versions": [
+            {"version": "acme/clock@1.0.0", "changed": True},
+            {"version": "acme/clock@1.1.0", "changed": True},
+        ]
+    }

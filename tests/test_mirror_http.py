@@ -24,7 +24,8 @@ from upstreams import (
 from urllib3 import Timeout
 
 from catalog.mirror import upstream as upstream_module
-from catalog.mirror.upstream import Upstream, UpstreamError, upstream_url
+from catalog.mirror.upstream import Upstream, UpstreamError
+from catalog.validators import check_base_url
 
 CLOCK = "/api/v1/widgets/acme/clock"
 
@@ -282,7 +283,7 @@ def test_one_connection_is_used_for_many_requests(server: FakeUpstream, client: 
     ],
 )
 def test_base_url_has_no_final_slash(url: str, base_url: str) -> None:
-    assert upstream_url(url) == base_url
+    assert check_base_url(url) == base_url
 
 
 @pytest.mark.parametrize(
@@ -294,4 +295,4 @@ def test_base_url_has_no_final_slash(url: str, base_url: str) -> None:
 )
 def test_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="an absolute http or https URL"):
-        upstream_url(url)
+        check_base_url(url)

@@ -79,7 +79,7 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
         "Other:",
     ]
     commands = [name for name in named if not name.startswith("-")]
-    assert sorted(commands) == sorted([*create_app().cli.commands, "completion"])
+    assert sorted(commands) == sorted([*create_app().cli.commands, "completion", "login", "logout"])
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]], ids=" ".join)

@@ -29,11 +29,12 @@ from catalog.store.lookup import (
     WidgetName,
     find_latest,
     find_versions,
-    get_versions,
     get_widget,
+    select_versions,
 )
 from catalog.store.manifests import BundleSummary
 from catalog.store.moderation import latest_after
+from catalog.store.publishing import Upload
 from catalog.store.rights import required_right
 from catalog.store.tokens import ADMIN, Token, describe_token
 from catalog.text import quoted
@@ -114,8 +115,8 @@ def database() -> Database:
 
 
 def show_session(token: Token) -> Response:
-    """Respond with who the token is, its rights and its expiry."""
-    return jsonify(describe_token(token))
+    """Respond with who the token is, its rights and its expiry, and the limit of an upload."""
+    return jsonify(**describe_token(token), maxBundleBytes=current_app.config["MAX_BUNDLE_BYTES"])
 
 
 def show_audit(token: Token) -> Response:
@@ -160,34 +161,31 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
             check_path(manifest, {"scope": scope, "name": name, "version": version})
             if manifest.get("isOfficial") and ADMIN not in token.permissions:
                 forbid(f"The token {token.name} needs the permission admin for isOfficial.")
-        summary = summarize(given, upload.summary)
-        given_url = given.get("bundleUrl") or current_app.config["BUNDLE_URL"]
-        served_url = publishing.served_url_template(current_app.config) if upload.summary else None
-        publication = publishing.prepare(
-            database(), manifest, summary, given_url or served_url, compare_url=bool(given_url)
+        result = publishing.publish(
+            database(),
+            service_bundles(),
+            current_app.config,
+            token.actor,
+            Upload(
+                manifest,
+                summarize(given, upload.summary),
+                upload.chunks(),
+                given.get("bundleUrl"),
+            ),
+            dry_run=is_dry_run(),
         )
-        is_new, document = publication.is_new, None
-        if is_dry_run():
-            document = publishing.stored_document(database(), publication) if is_new else None
-        else:
-            content = upload.chunks()
-            is_new = publishing.commit(
-                database(), service_bundles(), token.actor, publication, content
-            )
-    target, existing = publication.target, publication.existing
-    official = publication.document.widget["is_official"]
     response = jsonify(
-        version=str(target),
-        published=is_new,
-        stored=upload.summary is not None,
-        warnings=publication.warnings,
-        isUnlisted=existing is not None and not existing["listed"],
-        isOfficialIgnored=existing is not None and official not in (None, existing["is_official"]),
-        previousLatestVersion=publication.latest,
-        latestVersion=find_latest(database(), target),
-        document=document,
+        version=str(result.target),
+        published=result.is_new,
+        stored=result.is_stored,
+        warnings=result.warnings,
+        isUnlisted=result.is_unlisted,
+        isOfficialIgnored=result.is_official_ignored,
+        previousLatestVersion=result.latest_before,
+        latestVersion=result.latest,
+        document=result.document,
     )
-    response.status_code = 201 if is_new and document is None else 200
+    response.status_code = 201 if result.is_new and result.document is None else 200
     return response
 
 
@@ -242,10 +240,9 @@ def yank(token: Token, scope: str, name: str, version: str, action: str) -> Resp
     """Yank versions, or make them available again."""
     yanked = action == "yank"
     reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
-    target = WidgetName(scope, name, version)
-    get_widget(database(), target)
+    target = WidgetName(scope, name)
     rows = find_versions(database(), target)
-    selected = get_versions(database(), target)
+    selected = named_versions(target, version)
     changes = moderation.set_yanked(
         database(), token.actor, selected, yanked, reason if yanked else "", dry_run=is_dry_run()
     )
@@ -266,13 +263,18 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
             abort(400, "The body must have a message that is not empty.")
     else:
         read_object(set())
-    target = WidgetName(scope, name, version)
-    get_widget(database(), target)
-    rows = get_versions(database(), target)
+    rows = named_versions(WidgetName(scope, name), version)
     changes = moderation.set_deprecation(
         database(), token.actor, rows, message, dry_run=is_dry_run()
     )
     return jsonify(versions=[change_json(change) for change in changes])
+
+
+def named_versions(widget: WidgetName, text: str) -> list[sqlite3.Row]:
+    """Return the rows of the versions or ranges in the text, which has commas between them."""
+    get_widget(database(), widget)
+    targets = [widget._replace(version=each) for each in text.split(",")]
+    return select_versions(database(), targets)
 
 
 def change_json(change: moderation.VersionChange) -> Json:

@@ -22,7 +22,7 @@ from catalog.store.database import Database
 from catalog.store.lookup import ChangeError, WidgetName
 from catalog.store.sqlite import DatabaseError
 from catalog.text import plural, quoted
-from catalog.validators import check_identifier, check_text
+from catalog.validators import check_base_url, check_identifier, check_text
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -248,17 +248,9 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
-def check_service_url(url: str) -> str:
-    """Return the base URL of a service; raise ValueError with the rule."""
-    # Few commands need urllib3, which the imported module needs.
-    from catalog.mirror.upstream import upstream_url
-
-    return upstream_url(url)
-
-
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
 WIDGET = WidgetNameType("scope/name", with_version=False)
 VERSION = WidgetNameType("scope/name@version", with_version=True)
 WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
-SERVICE_URL = ValidatedType("url", check_service_url)
+SERVICE_URL = ValidatedType("url", check_base_url)

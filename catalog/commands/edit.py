@@ -1,7 +1,6 @@
 """flask yank, deprecate, unlist, official, describe, delete: changes of a widget or version."""
 
 import re
-import sqlite3
 from typing import NamedTuple
 
 import click
@@ -18,20 +17,18 @@ from catalog.commands.base import (
     print_status,
     program,
 )
+from catalog.commands.catalogs import open_catalog
 from catalog.commands.lookup import (
     find_latest,
-    find_versions,
     get_version,
-    get_versions,
     get_widget,
     print_latest,
     resolve_name,
 )
-from catalog.documents import Row
 from catalog.store import moderation
 from catalog.store.audit import local_actor
 from catalog.store.lookup import WidgetName, is_version_or_range
-from catalog.store.moderation import VersionChange, latest_after
+from catalog.store.moderation import VersionChange
 
 
 class Outcome(NamedTuple):
@@ -86,15 +83,10 @@ def set_yanked(
     dry_run: bool,
 ) -> None:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
-    widgets = {target._replace(version=None): find_versions(target) for target in targets}
-    selected = select_versions(targets)
-    changes = moderation.set_yanked(
-        database(), local_actor(), selected, yanked, reason, dry_run=dry_run
-    )
+    changes, latest = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
     print_changes(changes, outcome, dry_run)
-    for widget, rows in widgets.items():
-        before, planned = latest_after(rows, [], yanked), latest_after(rows, selected, yanked)
-        print_latest(widget, before, planned if dry_run else find_latest(widget), dry_run=dry_run)
+    for widget, before, after in latest:
+        print_latest(widget, before, after, dry_run=dry_run)
 
 
 @command("deprecate")
@@ -142,15 +134,8 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 def set_deprecation(
     targets: tuple[WidgetName, ...], message: str | None, outcome: Outcome, dry_run: bool
 ) -> None:
-    rows = select_versions(targets)
-    changes = moderation.set_deprecation(database(), local_actor(), rows, message, dry_run=dry_run)
+    changes = open_catalog().set_deprecation(targets, message, dry_run=dry_run)
     print_changes(changes, outcome, dry_run)
-
-
-def select_versions(targets: tuple[WidgetName, ...]) -> list[sqlite3.Row]:
-    """Return the rows of all versions that the targets name, each once."""
-    rows = {row["id"]: row for target in targets for row in get_versions(target)}
-    return list(rows.values())
 
 
 def print_changes(changes: list[VersionChange], outcome: Outcome, dry_run: bool) -> None:
@@ -180,15 +165,8 @@ def relist(widget: WidgetName) -> None:
 
 
 def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
-    changed = edit_widget(widget, {"listed": listed})
+    changed = open_catalog().edit_widget(widget, {"listed": listed})
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
-
-
-def edit_widget(widget: WidgetName, changes: Row) -> bool:
-    """Set columns of the widget; return whether one of them was different."""
-    # This names the nearest widget if there is none.
-    get_widget(widget)
-    return moderation.edit_widget(database(), local_actor(), widget, changes)
 
 
 @command("official")
@@ -206,7 +184,7 @@ def unofficial(widget: WidgetName) -> None:
 
 
 def set_official(widget: WidgetName, is_official: bool, state: str) -> None:
-    changed = edit_widget(widget, {"is_official": is_official})
+    changed = open_catalog().edit_widget(widget, {"is_official": is_official})
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
@@ -228,7 +206,7 @@ def describe(
         raise CommandError("The display name must not be empty.")
     options = {"display_name": display_name, "description": description, "icon": icon}
     changes = {key: value or None for key, value in options.items() if value is not None}
-    changed = edit_widget(widget, changes)
+    changed = open_catalog().edit_widget(widget, changes)
     print_status(f"{widget} is {'described' if changed else 'already described like this'}.")
 
 

@@ -6,22 +6,12 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalog.commands.base import (
-    CommandError,
-    application,
-    bundles,
-    command,
-    database,
-    print_status,
-    program,
-    setting,
-)
-from catalog.commands.lookup import find_latest, print_latest
+from catalog.commands.base import CommandError, command, print_status, program
+from catalog.commands.catalogs import open_catalog
+from catalog.commands.lookup import print_latest
 from catalog.commands.terminal import format_json
-from catalog.store import publishing
-from catalog.store.audit import local_actor
 from catalog.store.manifests import BundleSummary
-from catalog.store.publishing import Publication
+from catalog.store.publishing import PublishResult, Upload
 
 STDIN = "<stdin>"
 
@@ -54,27 +44,22 @@ def publish(
     content = bundle.read()
     sha256 = hashlib.sha256(content).hexdigest()
     summary = BundleSummary(len(content), sha256, f"The bundle {getattr(bundle, 'name', STDIN)}")
-    given_url = bundle_url or setting("BUNDLE_URL")
-    served_url = publishing.served_url_template(application().config) if store else None
-    publication = publishing.prepare(
-        database(), manifest_json, summary, given_url or served_url, compare_url=bool(given_url)
-    )
-    for warning in publication.warnings:
+    catalog = open_catalog()
+    is_stored = store or (catalog.stores_by_default and not bundle_url)
+    upload = Upload(manifest_json, summary, [content] if is_stored else None, bundle_url)
+    result = catalog.publish(upload, dry_run=dry_run)
+    for warning in result.warnings:
         print_status(f"Warning: {warning}.")
-    is_new = publication.is_new
-    if is_new and dry_run:
-        click.echo(format_json(publishing.stored_document(database(), publication)))
+    if result.document is not None:
+        click.echo(format_json(result.document))
         return
-    if not dry_run:
-        chunks = [content] if store else None
-        is_new = publishing.commit(database(), bundles(), local_actor(), publication, chunks)
-    target = publication.target
-    print_status(f"Published {target}." if is_new else f"{target} is already published.")
-    if store and not dry_run:
-        print_status(f"Its bundle is stored in {bundles().name}.")
-    if is_new:
-        print_unchanged(publication)
-        print_latest(target, publication.latest, find_latest(target))
+    target = result.target
+    print_status(f"Published {target}." if result.is_new else f"{target} is already published.")
+    if result.is_stored and not dry_run:
+        print_status(f"Its bundle is stored in {catalog.bundles_name}.")
+    if result.is_new:
+        print_unchanged(result)
+        print_latest(target, result.latest_before, result.latest)
 
 
 def read_manifest(file: BinaryIO) -> Any:
@@ -85,14 +70,12 @@ def read_manifest(file: BinaryIO) -> Any:
         raise CommandError(f"{file.name} is not JSON in UTF-8: {error}.") from error
 
 
-def print_unchanged(publication: Publication) -> None:
+def print_unchanged(result: PublishResult) -> None:
     """Print which properties of an existing widget a new version does not change."""
-    existing, document = publication.existing, publication.document
-    if existing is None:
-        return
-    if not existing["listed"]:
-        print_status(f"{document.path} is unlisted; {program()} relist shows it.")
-    if document.widget["is_official"] not in (None, existing["is_official"]):
+    if result.is_unlisted:
+        widget = result.target._replace(version=None)
+        print_status(f"{widget} is unlisted; {program()} relist shows it.")
+    if result.is_official_ignored:
         print_status(
             f"isOfficial is unchanged; use {program()} official or {program()} unofficial to "
             "change it."

@@ -16,10 +16,11 @@ from catalog.commands.base import (
     database,
     print_status,
 )
+from catalog.commands.catalogs import open_catalog
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.store import tokens
-from catalog.store.audit import local_actor, now, read_entries
+from catalog.store.audit import local_actor, now
 from catalog.store.lookup import WidgetName
 from catalog.store.tokens import ADMIN, MAX_NAME_LENGTH, PERMISSIONS, Token
 from catalog.text import plural
@@ -187,9 +188,7 @@ def log(widget: WidgetName | None, since: str | None, json_output: bool) -> None
 
     Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
     """
-    with database().read() as connection:
-        names = widget and (widget.scope, widget.name)
-        entries = read_entries(connection, names, since=since or "")
+    entries = open_catalog().read_log(widget, since)
     entries.reverse()
     if json_output:
         click.echo(format_json(entries))

@@ -23,7 +23,7 @@ from catalog.atomic_files import file_size
 from catalog.mirror.http_pool import create_pool, request_deadline
 from catalog.store.bundles import open_private
 from catalog.text import quoted
-from catalog.validators import check_http_url
+from catalog.validators import check_base_url, check_http_url
 
 # For one wait each; MAX_REQUEST_SECONDS is for one request with its whole response.
 TIMEOUT = Timeout(connect=10, read=30)
@@ -76,7 +76,7 @@ class Upstream:
     def __init__(
         self, base_url: str, connections: int, max_seconds: float = MAX_REQUEST_SECONDS
     ) -> None:
-        self.base_url = upstream_url(base_url)
+        self.base_url = check_base_url(base_url)
         self.connections = connections
         self._max_seconds = max_seconds
         self._pool = create_pool(connections, TIMEOUT)
@@ -192,14 +192,6 @@ class Upstream:
             if isinstance(error, ConnectTimeoutError):
                 self._unreachable[host] = message
             raise UpstreamError(message) from last
-
-
-def upstream_url(url: str) -> str:
-    """Return the base URL of a server without a final slash; raise ValueError with the rule."""
-    parts = urlsplit(check_http_url(url))
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("an absolute http or https URL without a user, a query or a fragment")
-    return url.rstrip("/?#")
 
 
 def _host(url: str) -> str:

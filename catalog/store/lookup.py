@@ -1,6 +1,7 @@
 """Widgets and versions by name, for everything that changes them."""
 
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from catalog.semver_ranges import is_range, is_version, satisfies
@@ -83,6 +84,12 @@ def get_versions(database: Database, target: WidgetName) -> list[sqlite3.Row]:
     if not matches:
         raise MissingError(f"There is no version {target}.")
     return matches
+
+
+def select_versions(database: Database, targets: Iterable[WidgetName]) -> list[sqlite3.Row]:
+    """Return the rows of all versions that the targets name, each once; raise as get_versions()."""
+    rows = {row["id"]: row for target in targets for row in get_versions(database, target)}
+    return list(rows.values())
 
 
 def find_latest(database: Database, target: WidgetName) -> str | None:

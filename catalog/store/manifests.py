@@ -37,6 +37,21 @@ class BundleSummary(NamedTuple):
     label: str = "The bundle"
 
 
+def check_keys(manifest: object) -> Mapping[str, object]:
+    """Return the manifest if it is an object with known keys; raise DocumentError otherwise."""
+    if not isinstance(manifest, Mapping):
+        raise DocumentError(["The manifest must be one JSON object."])
+    unknown = [key for key in manifest if key not in MANIFEST_KEYS]
+    if unknown:
+        raise DocumentError(
+            [
+                f"The manifest has {', '.join(map(quoted, unknown))}; "
+                f"a manifest may have {', '.join(MANIFEST_KEYS)}."
+            ]
+        )
+    return manifest
+
+
 def build_document(
     manifest: object,
     bundle: BundleSummary,
@@ -48,16 +63,7 @@ def build_document(
     An existing widget keeps its display name, so that the manifest of a later version need not
     have one.
     """
-    if not isinstance(manifest, Mapping):
-        raise DocumentError(["The manifest must be one JSON object."])
-    unknown = [key for key in manifest if key not in MANIFEST_KEYS]
-    if unknown:
-        raise DocumentError(
-            [
-                f"The manifest has {', '.join(map(quoted, unknown))}; "
-                f"a manifest may have {', '.join(MANIFEST_KEYS)}."
-            ]
-        )
+    manifest = check_keys(manifest)
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     widget["displayName"] = existing_display_name or widget.get("displayName")
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest} | {

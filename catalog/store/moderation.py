@@ -22,6 +22,14 @@ class VersionChange(NamedTuple):
     is_changed: bool
 
 
+class LatestChange(NamedTuple):
+    """The latest version of a widget before and after a change; both may be the same."""
+
+    widget: WidgetName
+    before: str | None
+    after: str | None
+
+
 RECORD_YANK = f"""{RECORD}
     scope, name, version,
     json_object('yanked', json(iif(yanked, 'true', 'false')), 'yankedReason', yanked_reason),

@@ -1,7 +1,6 @@
 """Publishing: adds a version of a widget, and stores its bundle.
 
-prepare() validates everything and writes nothing; commit() writes it. Commands and the internal API
-call both.
+Commands and the internal API call publish(), so that both have the same effect.
 """
 
 import json
@@ -28,6 +27,79 @@ from catalog.store.sqlite import Statement
 from catalog.validators import check_identifier
 
 
+class Upload(NamedTuple):
+    """A manifest and a bundle to be published."""
+
+    manifest: Any
+    bundle: BundleSummary
+    # The bundle in pieces; None if it is not to be stored.
+    content: Iterable[bytes] | None
+    # Where dashboards load the bundle, with {scope}, {name} and {version}. None is the setting
+    # CATALOG_BUNDLE_URL or, if the bundle is stored, its URL at this service.
+    url_template: str | None
+
+
+class PublishResult(NamedTuple):
+    """What publishing did, or would do."""
+
+    target: WidgetName
+    # False if the same version was published before.
+    is_new: bool
+    is_stored: bool
+    warnings: list[str]
+    # Properties of an existing widget that a new version does not change.
+    is_unlisted: bool
+    is_official_ignored: bool
+    latest_before: str | None
+    latest: str | None
+    # In a dry run: the widget and the new version as they would be stored.
+    document: Json | None
+
+
+def publish(
+    database: Database,
+    bundles: Bundles,
+    settings: Mapping[str, Any],
+    actor: Actor,
+    upload: Upload,
+    *,
+    dry_run: bool,
+) -> PublishResult:
+    """Add a version, and store its bundle if its content is given; the same one changes nothing.
+
+    Raise DocumentError if the manifest is invalid, ConflictError if the version is stored, or was
+    deleted, with other content.
+    """
+    given_url = upload.url_template or settings["BUNDLE_URL"]
+    is_stored = upload.content is not None
+    served_url = served_url_template(settings) if is_stored else None
+    publication = prepare(
+        database,
+        upload.manifest,
+        upload.bundle,
+        given_url or served_url,
+        compare_url=bool(given_url),
+    )
+    is_new, planned = publication.is_new, None
+    if not dry_run:
+        is_new = commit(database, bundles, actor, publication, upload.content)
+    elif is_new:
+        planned = stored_document(database, publication)
+    existing, official = publication.existing, publication.document.widget["is_official"]
+    return PublishResult(
+        publication.target,
+        is_new,
+        is_stored,
+        publication.warnings,
+        is_unlisted=existing is not None and not existing["listed"],
+        is_official_ignored=existing is not None
+        and official not in (None, existing["is_official"]),
+        latest_before=publication.latest,
+        latest=find_latest(database, publication.target),
+        document=planned,
+    )
+
+
 class Publication(NamedTuple):
     """A valid version that may be written."""
 
@@ -50,11 +122,7 @@ def prepare(
     *,
     compare_url: bool,
 ) -> Publication:
-    """Return what publishing the manifest with the bundle would write.
-
-    Raise DocumentError if the manifest is invalid, ConflictError if the version is stored, or was
-    deleted, with other content.
-    """
+    """Return what publishing the manifest with the bundle would write."""
     existing = _find_manifest_widget(database, manifest)
     display_name = existing["display_name"] if existing else None
     document = build_document(manifest, bundle, url_template, display_name)

@@ -1,0 +1,121 @@
+"""The catalog that a command changes: in the database of this machine, or behind a service."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Protocol
+
+from flask import Flask
+
+from catalog.commands.base import application, bundles, database, progress_bar
+from catalog.commands.lookup import find_latest, find_versions, get_widget
+from catalog.documents import Json, Row
+from catalog.store import moderation, publishing
+from catalog.store.audit import local_actor, read_entries
+from catalog.store.lookup import WidgetName, select_versions
+from catalog.store.moderation import LatestChange, VersionChange, latest_after
+from catalog.store.publishing import PublishResult, Upload
+
+# The key of the RemoteCatalog in the extensions of an application without a database.
+REMOTE_CATALOG = "remote_catalog"
+
+
+class Catalog(Protocol):
+    """What commands can do to a catalog, wherever it is."""
+
+    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
+    stores_by_default: bool
+
+    @property
+    def bundles_name(self) -> str:
+        """Where bundles are stored, for messages."""
+
+    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
+        """Add a version, and store its bundle if its content is given."""
+
+    def set_yanked(
+        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
+    ) -> tuple[list[VersionChange], list[LatestChange]]:
+        """Yank the versions or make them available again; None as the reason keeps the stored one.
+
+        Return what changed in the versions, and in the latest versions of their widgets.
+        """
+
+    def set_deprecation(
+        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
+    ) -> list[VersionChange]:
+        """Set the warning of the versions; None removes it."""
+
+    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
+        """Set columns of the widget; return whether one of them was different."""
+
+    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+        """Return the recorded changes, the newest first."""
+
+
+def create_remote_app(url: str, ca: str | None, program_name: str) -> Flask:
+    """Return an application for commands that change the catalog of another machine."""
+    # Only these commands need urllib3, which the imported modules need.
+    from catalog.remote.catalog import RemoteCatalog
+    from catalog.remote.service import Service
+
+    app = Flask("catalog")
+    app.config["PROGRAM"] = program_name
+    app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca), progress_bar)
+    return app
+
+
+def open_catalog() -> Catalog:
+    """Return the catalog that this command changes."""
+    remote: Catalog | None = application().extensions.get(REMOTE_CATALOG)
+    return remote or DatabaseCatalog()
+
+
+class DatabaseCatalog:
+    """The catalog in the database of this machine."""
+
+    stores_by_default = False
+
+    @property
+    def bundles_name(self) -> str:
+        return bundles().name
+
+    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
+        return publishing.publish(
+            database(), bundles(), application().config, local_actor(), upload, dry_run=dry_run
+        )
+
+    def set_yanked(
+        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
+    ) -> tuple[list[VersionChange], list[LatestChange]]:
+        widgets = {target._replace(version=None): find_versions(target) for target in targets}
+        selected = self._select(targets)
+        changes = moderation.set_yanked(
+            database(), local_actor(), selected, yanked, reason, dry_run=dry_run
+        )
+        latest = []
+        for widget, rows in widgets.items():
+            planned = latest_after(rows, selected, yanked)
+            after = planned if dry_run else find_latest(widget)
+            latest.append(LatestChange(widget, latest_after(rows, [], yanked), after))
+        return changes, latest
+
+    def set_deprecation(
+        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
+    ) -> list[VersionChange]:
+        rows = self._select(targets)
+        return moderation.set_deprecation(database(), local_actor(), rows, message, dry_run=dry_run)
+
+    def _select(self, targets: Sequence[WidgetName]) -> list[sqlite3.Row]:
+        for target in targets:
+            # This names the nearest widget if there is none.
+            get_widget(target)
+        return select_versions(database(), targets)
+
+    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
+        get_widget(widget)
+        return moderation.edit_widget(database(), local_actor(), widget, changes)
+
+    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+        with database().read() as connection:
+            names = widget and (widget.scope, widget.name)
+            return read_entries(connection, names, since=since or "")

@@ -1,0 +1,55 @@
+"""widget-catalog login, logout: the stored token of this user for a service."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from flask.cli import with_appcontext
+
+from catalog.commands.base import Command, application, print_status
+from catalog.commands.catalogs import REMOTE_CATALOG
+from catalog.remote.token_file import check_token, store_token, token_file
+from catalog.text import escape_unprintable
+
+if TYPE_CHECKING:
+    from catalog.remote.service import Service
+
+
+def service() -> "Service":
+    """Return the service of --server."""
+    found: Service = application().extensions[REMOTE_CATALOG].service
+    return found
+
+
+@click.command("login", cls=Command)
+@with_appcontext
+def login() -> None:
+    """Store a token for a service.
+
+    The token is asked for or, without a terminal, read from standard input. It is stored in a file
+    that only you may read, in ~/.config/widget-catalog. The variable CATALOG_TOKEN has precedence.
+    """
+    if sys.stdin.isatty():
+        text = click.prompt("Token", hide_input=True, err=True)
+    else:
+        text = sys.stdin.readline()
+    target = service()
+    target.token = check_token(text, "The input")
+    session = target.request("GET", "/api/session")
+    store_token(target.url, target.token)
+    expiry = session["expiresAt"]
+    validity = f"valid until {expiry}" if expiry else "valid until it is revoked"
+    name = escape_unprintable(str(session["token"]))
+    print_status(f"Logged in to {target.url} with the token {name}, {validity}.")
+    print_status(f"It is stored in {token_file()}.")
+
+
+@click.command("logout", cls=Command)
+@with_appcontext
+def logout() -> None:
+    """Remove the stored token for a service; it stays valid."""
+    url = service().url
+    if store_token(url, None):
+        print_status(f"Removed the token for {url}; to end it, revoke it at the service.")
+    else:
+        print_status(f"There is no stored token for {url}.")

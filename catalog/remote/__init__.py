@@ -1,0 +1,1 @@
+"""The catalog of a service on another machine, changed through its internal API."""

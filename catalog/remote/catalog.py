@@ -1,0 +1,207 @@
+"""The changes of a catalog that the commands can make through a service."""
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from urllib.parse import quote
+
+from catalog.documents import Json, Row
+from catalog.remote.service import Body, OnProgress, RemoteError, Service, json_body
+from catalog.store.lookup import ChangeError, WidgetName
+from catalog.store.manifests import BundleSummary, build_document, check_keys
+from catalog.store.moderation import LatestChange, VersionChange
+from catalog.store.publishing import PublishResult, Upload
+from catalog.store.tokens import PUBLISH, missing_right
+from catalog.validators import check_identifier, check_version
+
+# The keys of the API, by the columns that the commands change.
+WIDGET_KEYS = {
+    "display_name": "displayName",
+    "description": "description",
+    "icon": "icon",
+    "listed": "listed",
+    "is_official": "isOfficial",
+}
+DRY_RUN = {"dryRun": "true"}
+
+
+class RemoteCatalog:
+    """The catalog of a service, with the same methods as the one in a database."""
+
+    # A publisher has no access to the disk of the service, so it is sent the bundle.
+    stores_by_default = True
+
+    def __init__(
+        self,
+        service: Service,
+        progress_bar: Callable[[str], AbstractContextManager[OnProgress]],
+    ) -> None:
+        self.service = service
+        self._progress_bar = progress_bar
+        self.bundles_name = service.url
+
+    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
+        """Add a version, and send its bundle if its content is given."""
+        target = _manifest_target(upload)
+        path = _version_path(target)
+        if not upload.bundle.size:
+            raise ChangeError(f"{upload.bundle.label} is empty.")
+        manifest = {
+            **upload.manifest,
+            "bundleSize": upload.bundle.size,
+            "sha256Hash": upload.bundle.sha256,
+        }
+        if upload.url_template:
+            manifest["bundleUrl"] = upload.url_template
+        options = DRY_RUN if dry_run else {}
+        if upload.content is None:
+            response = self.service.request("PUT", path, json_body(manifest), options)
+        else:
+            self._check_upload(target, upload.bundle)
+            with self._progress_bar("Uploading") as on_progress:
+                body = _encode_form(manifest, b"".join(upload.content), on_progress)
+                response = self.service.request("PUT", path, body, options)
+        return PublishResult(
+            parse_target(response["version"]),
+            response["published"],
+            response["stored"],
+            response["warnings"],
+            response["isUnlisted"],
+            response["isOfficialIgnored"],
+            response["previousLatestVersion"],
+            response["latestVersion"],
+            response["document"],
+        )
+
+    def _check_upload(self, target: WidgetName, bundle: BundleSummary) -> None:
+        """Raise RemoteError if the service would refuse the bundle, before it is sent."""
+        session = self.service.request("GET", "/api/session")
+        permissions, scopes = session["permissions"], session["scopes"]
+        if missing := missing_right(session["token"], permissions, scopes, PUBLISH, target.scope):
+            raise RemoteError(missing)
+        limit = session["maxBundleBytes"]
+        if bundle.size > limit:
+            raise RemoteError(
+                f"{bundle.label} has {bundle.size} bytes; {self.service.url} accepts {limit}."
+            )
+
+    def set_yanked(
+        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
+    ) -> tuple[list[VersionChange], list[LatestChange]]:
+        """Yank the versions or make them available again; None as the reason keeps the stored one.
+
+        Return what changed in the versions, and in the latest versions of their widgets.
+        """
+        body = {"reason": reason} if yanked and reason is not None else {}
+        responses = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
+        latest = [
+            LatestChange(widget, each["previousLatestVersion"], each["latestVersion"])
+            for widget, each in responses.items()
+        ]
+        return _version_changes(responses.values()), latest
+
+    def set_deprecation(
+        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
+    ) -> list[VersionChange]:
+        """Set the warning of the versions; None removes it."""
+        action, body = (
+            ("undeprecate", {}) if message is None else ("deprecate", {"message": message})
+        )
+        return _version_changes(self._change(targets, action, body, dry_run).values())
+
+    def _change(
+        self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
+    ) -> dict[WidgetName, Json]:
+        """Send a request for each widget, which changes all its versions or none.
+
+        If there are several, a dry run of all of them comes first, so that a mistake in one of them
+        leaves all as they are.
+        """
+        widgets: defaultdict[WidgetName, list[str]] = defaultdict(list)
+        for target in targets:
+            widgets[target._replace(version=None)].append(target.version or "")
+        if len(widgets) > 1 and not dry_run:
+            self._change(targets, action, body, dry_run=True)
+        responses: dict[WidgetName, Json] = {}
+        for widget, versions in widgets.items():
+            path = f"{_version_path(widget._replace(version=','.join(versions)))}/{action}"
+            options = DRY_RUN if dry_run else {}
+            try:
+                responses[widget] = self.service.request("POST", path, json_body(body), options)
+            except RemoteError as error:
+                if dry_run or not responses:
+                    raise
+                done = ", ".join(map(str, responses))
+                raise RemoteError(f"{error} Changed before that: {done}.") from error
+        return responses
+
+    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
+        """Set columns of the widget; return whether one of them was different."""
+        body = json_body({WIDGET_KEYS[column]: value for column, value in changes.items()})
+        response = self.service.request("PATCH", _widget_path(widget), body)
+        return bool(response["changed"])
+
+    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+        """Return the recorded changes, the newest first."""
+        options: dict[str, object] = {"since": since, "widget": widget}
+        parameters = {key: value for key, value in options.items() if value is not None}
+        entries: list[Json] = []
+        while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
+            entries += page
+            parameters["before"] = page[-1]["id"]
+        return entries
+
+
+def _manifest_target(upload: Upload) -> WidgetName:
+    """Return the version that the manifest names; raise DocumentError if it names none."""
+    manifest = check_keys(upload.manifest)
+    try:
+        return WidgetName(
+            check_identifier(manifest.get("scope")),
+            check_identifier(manifest.get("name")),
+            check_version(manifest.get("version")),
+        )
+    except ValueError:
+        # This raises, with all other problems.
+        build_document(manifest, upload.bundle, upload.url_template, None)
+        raise
+
+
+def _widget_path(target: WidgetName) -> str:
+    return f"/api/widgets/{quote(target.scope, safe='')}/{quote(target.name, safe='')}"
+
+
+def _version_path(target: WidgetName) -> str:
+    return f"{_widget_path(target)}/{quote(target.version or '', safe='')}"
+
+
+def _encode_form(manifest: Json, bundle: bytes, on_progress: OnProgress) -> Body:
+    boundary = secrets.token_hex(16)
+    parts = {
+        "manifest": ("application/json", json.dumps(manifest).encode()),
+        "bundle": ("text/javascript", bundle),
+    }
+    lines: list[bytes] = []
+    for name, (kind, content) in parts.items():
+        head = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
+        lines += [f"--{boundary}".encode(), head.encode(), f"Content-Type: {kind}".encode()]
+        lines += [b"", content]
+    lines += [f"--{boundary}--".encode(), b""]
+    return Body(b"\r\n".join(lines), f"multipart/form-data; boundary={boundary}", on_progress)
+
+
+def parse_target(text: str) -> WidgetName:
+    """Return the version that a response names."""
+    widget, _, version = text.rpartition("@")
+    scope, _, name = widget.partition("/")
+    return WidgetName(scope, name, version)
+
+
+def _version_changes(responses: Iterable[Json]) -> list[VersionChange]:
+    return [
+        VersionChange(parse_target(each["version"]), each["changed"])
+        for response in responses
+        for each in response["versions"]
+    ]

@@ -1,0 +1,71 @@
+"""The tokens that `widget-catalog login` stores, by the URL of the service."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+from catalog.atomic_files import atomic_replace
+from catalog.store.lookup import ChangeError
+from catalog.store.tokens import token_id
+
+VARIABLE = "CATALOG_TOKEN"
+
+
+class TokenError(ChangeError):
+    """There is no token that can be used; the message says why."""
+
+
+def token_file() -> Path:
+    """Return the path of the file."""
+    configuration = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(configuration, "widget-catalog", "tokens.json")
+
+
+def find_token(url: str) -> str:
+    """Return the token in the environment, or else the stored one; raise TokenError."""
+    login = f"widget-catalog --server {url} login"
+    if text := os.environ.get(VARIABLE):
+        return check_token(text, VARIABLE)
+    stored = read_tokens().get(url)
+    if stored is None:
+        raise TokenError(f"There is no token for {url}: run {login}, or set {VARIABLE}.")
+    return stored
+
+
+def check_token(text: str, source: str) -> str:
+    """Return the token without spaces around it; raise TokenError if it is mistyped."""
+    # The message does not show it: it may be most of a valid one.
+    if token_id(token := text.strip()) is None:
+        raise TokenError(f"{source} is not a token: it is incomplete or mistyped.")
+    return token
+
+
+def read_tokens() -> dict[str, str]:
+    """Return the stored tokens by URL; raise TokenError if others may read the file."""
+    path = token_file()
+    try:
+        with open(path, encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise TokenError(f"Other users may read {path}; make it private: chmod 600 {path}")
+            tokens: dict[str, str] = json.load(file)
+            if not all(map(token_id, tokens.values())):
+                raise ValueError
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TokenError(f"{path} is not a file of tokens; remove it and log in again.") from error
+    return tokens
+
+
+def store_token(url: str, token: str | None) -> bool:
+    """Store the token of a service, None removes it; return whether there was one."""
+    path = token_file()
+    tokens = read_tokens()
+    had_token = tokens.pop(url, None) is not None
+    if token is not None:
+        tokens[url] = token
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_replace(path) as new:
+        new.write_text(json.dumps(tokens, indent=2) + "\n", encoding="utf-8")
+    return had_token

@@ -1,0 +1,72 @@
+"""The CI jobs of docs/publishing.md: their shell parts build a bundle and publish it."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import Server, create_catalog
+from programs import find_program
+from publishers import create_token, manifest
+from test_documentation import blocks, checkout, page
+
+from catalog.store.database import Database
+
+
+def scripts(recipe: dict[str, Any]) -> list[str]:
+    """Return the shell parts of a job for GitHub Actions or GitLab CI, in their order."""
+    if "jobs" in recipe:
+        steps = recipe["jobs"]["publish"]["steps"]
+        return [step["run"] for step in steps if "run" in step]
+    return ["\n".join(recipe[name]["script"]) for name in recipe["stages"]]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["GitHub Actions", "GitLab CI"])
+def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, number: int) -> None:
+    find_program("npm")
+    recipe = yaml.safe_load(blocks(page("docs/publishing.md"), "yaml")[number])
+    repository = checkout(tmp_path)
+    # It would need a network.
+    (repository / "bin" / "pip").write_text("#!/bin/sh\ntest \"$*\" = 'install widget-catalog'\n")
+    (repository / "bin" / "pip").chmod(0o755)
+    (repository / "bin" / "python").symlink_to(sys.executable)
+    package = {"name": "clock", "version": "1.0.0"}
+    build = "mkdir -p dist && cp clock.js dist/"
+    files = {
+        "package.json": {**package, "scripts": {"build": build}},
+        "package-lock.json": {**package, "lockfileVersion": 3, "packages": {"": package}},
+        "widget.json": manifest("acme/ci", "1.4.0"),
+    }
+    for name, content in files.items():
+        (repository / name).write_text(json.dumps(content), encoding="utf-8")
+    (repository / "clock.js").write_text("export default 1\n", encoding="utf-8")
+    path = create_catalog(tmp_path / "catalog.db")
+    with closing(Database(path)) as database:
+        token = create_token(database, permissions=("publish",))
+    variables = {"CATALOG_TOKEN": token, "GITHUB_REF_NAME": "v1.4.0", "CI_COMMIT_TAG": "v1.4.0"}
+    environment = {
+        **os.environ,
+        **variables,
+        "PATH": f"{repository}/bin:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+    }
+    with Server(path) as server:
+        for script in scripts(recipe):
+            result = subprocess.run(
+                ["bash", "-e", "-c", script.replace("https://widgets.example", server.url)],
+                cwd=repository,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert result.returncode == 0, result.stderr
+            assert token not in result.stdout + result.stderr
+        _, bundle = server.request("GET", "/api/v1/widgets/acme/ci/1.4.0/bundle.js")
+    assert bundle == b"export default 1\n"
+    assert "Published acme/ci@1.4.0." in result.stderr

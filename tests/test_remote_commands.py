@@ -1,0 +1,651 @@
+"""widget-catalog --server: commands that change the catalog of a service on another machine."""
+
+import json
+import re
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reverse_proxies
+from builders import Json, document, version
+from click.testing import CliRunner, Result
+from conftest import create_catalog, exported, run_at_terminal
+from flask import Flask
+from mirrors import AppServer, serve
+from publishers import bearer, create_token, manifest
+from reverse_proxies import Origin, free_port
+from upstreams import FakeUpstream
+
+from catalog import __version__
+from catalog.__main__ import REMOTE_COMMANDS, cli
+
+AppWith = Callable[..., Flask]
+PUBLIC_URL = "https://widgets.example"
+CATALOG = (
+    document(
+        "acme/clock",
+        version("1.0.0"),
+        version("1.1.0-beta.1", publishedAt="2025-01-15T03:04:05.000Z"),
+        version("1.1.0", publishedAt="2025-02-02T03:04:05.000Z"),
+        version("2.0.0", publishedAt="2025-03-02T03:04:05.000Z"),
+    ),
+    document("acme/weather", version("1.0.0")),
+    document("acme/hidden", version("1.0.0"), listed=False),
+)
+PUBLISH = "publish new.json new.js --store"
+# Each is run on this machine and through a service, one after another.
+LINES = [
+    f"{PUBLISH} --dry-run",
+    PUBLISH,
+    PUBLISH,
+    f"{PUBLISH} --dry-run",
+    f"{PUBLISH} --quiet",
+    "publish new.json other.js --store",
+    "publish new.json empty.js --store",
+    "publish odd.json new.js --bundle-url https://cdn.example.com/{scope}/{name}/{version}.js",
+    "publish odd.json new.js --bundle-url https://cdn.example.com/another.js",
+    "publish odd.json new.js --bundle-url ftp://cdn.example.com/a.js",
+    "publish hidden.json new.js --store --bundle-url https://cdn.example.com/hidden.js",
+    "publish unnamed.json new.js --store",
+    "publish unknown.json new.js --store",
+    "publish list.json new.js --store",
+    "publish text.json new.js --store",
+    "publish missing.json new.js --store",
+    "publish - - --store",
+    "yank acme/clock@1.x --reason 'Loses time zones: ü, \"quotes\" and / too.' --dry-run",
+    "yank acme/clock@1.x --reason 'Loses time zones: ü, \"quotes\" and / too.'",
+    "yank acme/clock@1.x",
+    "yank acme/clock@2.0.0 acme/clock@1.1.0-beta.1 --dry-run",
+    "yank acme/clock@2.0.0 acme/clock@1.1.0-beta.1 acme/weather@1.0.0",
+    "yank acme/clock@'>=2 <3' --reason ''",
+    "yank acme/clock@9.x",
+    "yank acme/clock@1.0.0 acme/clock@9.9.9",
+    "yank acme/weather@1.0.0 acme/clock@9.9.9",
+    "yank acme/clock@nonsense",
+    "yank acme/clock",
+    "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@* --dry-run",
+    "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@*",
+    "unyank acme/clock@1.0.0",
+    "deprecate acme/clock@'<2' 'Use 2.0.0.' --dry-run",
+    "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
+    "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
+    "deprecate acme/clock@1.0.0 ''",
+    "deprecate acme/clock@1.0.0",
+    "undeprecate acme/clock@1.0.0 --dry-run",
+    "undeprecate acme/clock@1.0.0",
+    "undeprecate acme/clock@1.0.0",
+    "unlist acme/weather",
+    "unlist acme/weather",
+    "relist acme/hidden",
+    "relist acme/hidden",
+    "official acme/clock",
+    "official acme/clock",
+    "unofficial acme/weather",
+    "describe acme/clock --display-name 'Große Uhr' --description 'Tells time.' --icon mdi:bell",
+    "describe acme/clock --display-name 'Große Uhr'",
+    "describe acme/clock --description '' --icon ''",
+    "describe acme/clock --display-name ''",
+    "describe acme/clock",
+]
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to a directory with manifests and bundles; tokens are stored below it."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    manifests: dict[str, Any] = {
+        "new": manifest("acme/new", "1.0.0", description="Ünïcode", releaseNotes="First."),
+        "odd": manifest("acme/Odd Näme@1", "1.0.0-rc.1+build.5", icon="unusual"),
+        "hidden": manifest("acme/hidden", "2.0.0", isOfficial=True),
+        "unnamed": {"scope": "acme", "version": "one", "sdkVersion": "x y"},
+        "unknown": manifest("acme/new", "2.0.0", bundleUrl="https://cdn.example.com/a.js"),
+        "list": [],
+    }
+    for name, content in manifests.items():
+        Path(f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    Path("text.json").write_text("{", encoding="utf-8")
+    Path("new.js").write_text("export default 1\n", encoding="utf-8")
+    Path("other.js").write_text("export default 2\n", encoding="utf-8")
+    Path("empty.js").write_text("", encoding="utf-8")
+    return work
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    return app_with(*CATALOG, PUBLIC_URL=PUBLIC_URL)
+
+
+@pytest.fixture
+def server(app: Flask) -> Iterator[AppServer]:
+    with serve(app) as running:
+        yield running
+
+
+def run_program(*arguments: str, stdin: str | None = None) -> Result:
+    """Run widget-catalog in this process."""
+    return CliRunner().invoke(cli, arguments, input=stdin)
+
+
+def run_remotely(url: str, line: str, stdin: str | None = None) -> Result:
+    return run_program("--server", url, *shlex.split(line), stdin=stdin)
+
+
+def failure(result: Result) -> str:
+    """Return the error of a command that failed with exit code 1."""
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    # A server of this process may print lines too.
+    (line,) = re.findall("^Error: (.*)$", result.stderr, re.M)
+    return str(line)
+
+
+def without_times(text: str) -> str:
+    """Return the text without the time at which a test ran."""
+    return re.sub(r'("(?:publishedAt|createdAt)": ?)"20(?!25)[^"]*"', r'\1"now"', text)
+
+
+def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_catalog(
+    app_with: AppWith,
+    app: Flask,
+    server: AppServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token = create_token(app, scopes=(), permissions=("admin",))
+    monkeypatch.setenv("CATALOG_TOKEN", token)
+    local = app_with(*CATALOG, PUBLIC_URL=PUBLIC_URL)
+    monkeypatch.setenv("CATALOG_PUBLIC_URL", PUBLIC_URL)
+    for line in LINES:
+        here = run_program("--database", local.config["DATABASE"], *shlex.split(line))
+        there = run_remotely(server.url, line)
+        results = [
+            (each.exit_code, without_times(each.stdout), each.stderr) for each in (here, there)
+        ]
+        place = f"stored in {local.extensions['bundles'].name}."
+        expected = (*results[0][:2], results[0][2].replace(place, f"stored in {server.url}."))
+        assert results[1] == expected, line
+        assert token not in there.output
+    contents = [without_times(exported(each).decode()) for each in (local, app)]
+    assert contents[0] == contents[1]
+    # Every command is in the list.
+    assert {line.split()[0] for line in LINES} | {"log", "login", "logout"} == set(REMOTE_COMMANDS)
+
+
+def test_the_bundle_is_sent_and_stored_without_an_option(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    result = run_remotely(server.url, "publish new.json new.js")
+    assert result.stderr.splitlines() == [
+        "Published acme/new@1.0.0.",
+        f"Its bundle is stored in {server.url}.",
+        "The latest version of acme/new is now 1.0.0.",
+    ]
+    with app.test_client().get("/api/v1/widgets/acme/new/1.0.0/bundle.js") as bundle:
+        assert bundle.data == b"export default 1\n"
+
+
+def test_the_bundle_is_not_sent_with_a_url_of_another_host(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    url = "https://cdn.example.com/new.js"
+    result = run_remotely(server.url, f"publish new.json new.js --bundle-url {url}")
+    shown = app.test_client().get("/api/v1/widgets/acme/new").json
+    assert shown is not None
+    assert (result.exit_code, shown["versions"][0]["bundleUrl"]) == (0, url)
+    assert "stored" not in result.stderr
+
+
+def test_the_log_is_the_same_as_on_the_machine_of_the_catalog(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = create_token(app, "root", (), ("admin",))
+    monkeypatch.setenv("CATALOG_TOKEN", token)
+    client, path = app.test_client(), "/api/widgets/acme/clock/1.0.0"
+    # More than fit on a page of the API.
+    for action in ["yank", "unyank"] * 60:
+        assert client.post(f"{path}/{action}", headers=bearer(token)).status_code == 200
+    database = str(app.config["DATABASE"])
+    for line in (
+        "log",
+        "log acme/clock --json",
+        "log acme/new",
+        "log --since 2999-01-01T00:00:00Z",
+    ):
+        here = run_program("--database", database, *line.split())
+        there = run_remotely(server.url, line)
+        assert (there.exit_code, there.output) == (0, here.output), line
+    assert run_remotely(server.url, "log").stdout.count("token root  yank") == 60
+
+
+def test_a_mistake_in_one_of_several_widgets_changes_none(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    before = exported(app)
+    result = run_remotely(server.url, "yank acme/clock@1.0.0 acme/weather@7.0.0")
+    assert failure(result) == "There is no version acme/weather@7.0.0."
+    assert exported(app) == before
+
+
+def test_a_failure_after_the_first_of_several_widgets_names_those_that_are_changed(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+
+    def delete_weather(path: str) -> None:
+        # The dry run has three requests before it.
+        if path.endswith("/yank") and len(server.responses) == 4:
+            result = run_program(
+                "--database", str(app.config["DATABASE"]), "delete", "acme/weather", "--yes"
+            )
+            assert result.exit_code == 0
+
+    server.on_request = delete_weather
+    result = run_remotely(server.url, "yank acme/clock@1.0.0 acme/weather@1.0.0")
+    assert failure(result) == "There is no widget acme/weather. Changed before that: acme/clock."
+
+
+# Tokens.
+
+
+def test_login_stores_the_token_in_a_private_file_for_later_commands(
+    app: Flask, server: AppServer, tmp_path: Path
+) -> None:
+    token = create_token(app, "ci")
+    result = run_remotely(server.url, "login", stdin=f"{token}\n")
+    path = tmp_path / "config" / "widget-catalog" / "tokens.json"
+    assert result.exit_code == 0
+    assert f"Logged in to {server.url} with the token ci, valid until 20" in result.stderr
+    assert f"It is stored in {path}." in result.stderr
+    assert token not in result.output
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert run_remotely(server.url, "unlist acme/clock").exit_code == 0
+
+
+def test_a_token_belongs_to_one_service(app: Flask, server: AppServer) -> None:
+    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
+    other = server.url.replace("127.0.0.1", "localhost")
+    assert failure(run_remotely(other, "unlist acme/clock")) == (
+        f"There is no token for {other}: run widget-catalog --server {other} login, "
+        "or set CATALOG_TOKEN."
+    )
+
+
+def test_logout_removes_the_token(app: Flask, server: AppServer) -> None:
+    run_remotely(server.url, "login", stdin=create_token(app))
+    results = [run_remotely(server.url, "logout") for _ in range(2)]
+    assert [each.stderr for each in results] == [
+        f"Removed the token for {server.url}; to end it, revoke it at the service.\n",
+        f"There is no stored token for {server.url}.\n",
+    ]
+    assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
+
+
+def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppServer) -> None:
+    token = create_token(app, "ci")
+    database = str(app.config["DATABASE"])
+    assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
+    assert failure(run_remotely(server.url, "login", stdin=token)) == (
+        f"{server.url} refused the token: it is unknown, expired or revoked. "
+        f"Use widget-catalog --server {server.url} login with a valid one."
+    )
+    assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
+
+
+def test_a_mistyped_token_is_found_before_anything_is_sent(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = create_token(app)
+    mistyped = token[:-1] + ("a" if token[-1] != "a" else "b")
+    result = run_remotely(server.url, "login", stdin=mistyped)
+    assert failure(result) == "The input is not a token: it is incomplete or mistyped."
+    monkeypatch.setenv("CATALOG_TOKEN", mistyped)
+    result = run_remotely(server.url, "unlist acme/clock")
+    assert failure(result) == "CATALOG_TOKEN is not a token: it is incomplete or mistyped."
+    assert server.responses == []
+
+
+def test_the_variable_has_precedence_over_the_stored_token(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_remotely(server.url, "login", stdin=create_token(app, "stored")).exit_code == 0
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
+    result = run_remotely(server.url, "unlist acme/clock")
+    assert failure(result) == "The token other is not for the scope 'acme'."
+
+
+def test_a_token_file_that_others_may_read_is_not_used(
+    app: Flask, server: AppServer, tmp_path: Path
+) -> None:
+    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
+    path = tmp_path / "config" / "widget-catalog" / "tokens.json"
+    path.chmod(0o640)
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+        f"Other users may read {path}; make it private: chmod 600 {path}"
+    )
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"x": 1}', "\udcff"])
+def test_a_damaged_token_file_is_reported(server: AppServer, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config" / "widget-catalog" / "tokens.json"
+    path.parent.mkdir(parents=True)
+    path.touch(0o600)
+    path.write_text(content, encoding="utf-8", errors="surrogateescape")
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+        f"{path} is not a file of tokens; remove it and log in again."
+    )
+
+
+# The service.
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://widgets.example", "http://10.0.0.1:8080", "http://127.0.0.1.example", "http://[::2]/"],
+)
+def test_a_token_is_not_sent_over_http_to_another_machine(url: str) -> None:
+    result = run_remotely(url, "unlist acme/clock")
+    assert result.exit_code == 2
+    assert (
+        f"'{url}' is not an https URL; http would show the token, and is only for loopback."
+        in result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["widgets.example", "https://me:word@widgets.example", "ftp://x", ""]
+)
+def test_an_invalid_url_of_a_service_is_refused(url: str) -> None:
+    result = run_remotely(url, "unlist acme/clock")
+    assert (result.exit_code, "is not an absolute http or https URL" in result.stderr) == (2, True)
+
+
+def test_the_minimum_version_of_the_service_is_asked_first(
+    app_with: AppWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_with(*CATALOG, MINIMUM_CLI_VERSION="99.1.0")
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    with serve(app) as server:
+        result = run_remotely(server.url, "unlist acme/clock")
+    assert failure(result) == (
+        f"This is widget-catalog {__version__}, and {server.url} needs 99.1.0 or newer; "
+        "update it with pip install --upgrade widget-catalog."
+    )
+    assert server.responses == [("/api/widgets/cli-version", 200)]
+
+
+@pytest.mark.parametrize(
+    "line", ["list", "delete acme/clock --yes", "serve", "token list", "health"]
+)
+def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> None:
+    result = run_remotely("https://widgets.example", line)
+    assert result.exit_code == 2
+    name = line.split()[0]
+    assert f"{name} works on the machine of the catalog only. --server is for" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["login"], "State the service: widget-catalog --server URL login."),
+        (["--server", "https://w.example", "--database", "a.db", "log"], "Use either --server or"),
+        (["--ca", "new.js", "log"], "--ca is for --server."),
+        (["--server", "https://w.example", "--ca", "none.pem", "log"], "'none.pem' does not exist"),
+    ],
+)
+def test_contradicting_options_are_refused(arguments: list[str], message: str) -> None:
+    result = run_program(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True)
+
+
+def test_a_bundle_that_is_too_large_is_not_sent(
+    app_with: AppWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_with(MAX_BUNDLE_BYTES="1024")
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    Path("new.js").write_bytes(b"x" * 1025)
+    with serve(app) as server:
+        result = run_remotely(server.url, "publish new.json new.js")
+    assert failure(result) == f"The bundle new.js has 1025 bytes; {server.url} accepts 1024."
+    assert [path for path, _ in server.responses] == ["/api/widgets/cli-version", "/api/session"]
+
+
+def test_a_bundle_is_not_sent_without_the_right_to_publish(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, scopes, permissions, message in (
+        ("a", ("ops",), ("publish",), "The token a is not for the scope 'acme'."),
+        ("b", ("acme",), ("yank",), "The token b does not have the permission publish."),
+    ):
+        monkeypatch.setenv("CATALOG_TOKEN", create_token(app, name, scopes, permissions))
+        assert failure(run_remotely(server.url, "publish new.json new.js")) == message
+    assert {path for path, _ in server.responses} == {"/api/widgets/cli-version", "/api/session"}
+
+
+class FaultyService:
+    """A service whose next responses are prepared: a status with an object, or no response."""
+
+    def __init__(self) -> None:
+        self.prepared: list[tuple[int, Json] | None] = []
+        self.headers: dict[str, str] = {}
+        self.requests: list[tuple[str, str, bytes]] = []
+        faulty = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def respond(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                prepared: tuple[int, Json] | None = (200, {"minimumVersion": "1.0.0"})
+                if self.path != "/api/widgets/cli-version":
+                    faulty.requests.append((self.command, self.path, body))
+                    prepared = faulty.prepared.pop(0)
+                if prepared is None:
+                    self.close_connection = True
+                    return
+                status, content = prepared
+                self.send_response(status)
+                text = json.dumps(content).encode() if content else b"<html>"
+                self.send_header("Content-Length", str(len(text)))
+                for name, value in faulty.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = do_POST = do_PATCH = respond  # noqa: N815
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
+
+
+@contextmanager
+def running_service() -> Iterator[FaultyService]:
+    running = FaultyService()
+    try:
+        yield running
+    finally:
+        running.server.shutdown()
+        running.server.server_close()
+
+
+@pytest.fixture
+def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyService]:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    with running_service() as running:
+        yield running
+
+
+SESSION = {"token": "ci", "permissions": ["admin"], "scopes": [], "maxBundleBytes": 10**6}
+PUBLISHED = {
+    "version": "acme/new@1.0.0",
+    "published": True,
+    "stored": True,
+    "warnings": [],
+    "isUnlisted": False,
+    "isOfficialIgnored": False,
+    "previousLatestVersion": None,
+    "latestVersion": "1.0.0",
+    "document": None,
+}
+
+
+@pytest.mark.parametrize("fault", [None, (502, {}), (503, {"error": "Busy."}), (504, {})])
+def test_a_failed_upload_is_repeated_with_the_same_bytes(
+    faulty: FaultyService, fault: tuple[int, Json] | None
+) -> None:
+    faulty.prepared = [(200, SESSION), fault, (201, PUBLISHED)]
+    result = run_remotely(faulty.url, "publish new.json new.js")
+    assert (result.exit_code, "Published acme/new@1.0.0." in result.stderr) == (0, True)
+    uploads = [body for method, _, body in faulty.requests if method == "PUT"]
+    assert len(uploads) == 2
+    assert uploads[0] == uploads[1]
+    assert b"export default 1\n" in uploads[0]
+
+
+@pytest.mark.parametrize("line", ["yank acme/clock@1.0.0", "unlist acme/clock"])
+def test_a_change_without_a_response_is_not_repeated(faulty: FaultyService, line: str) -> None:
+    faulty.prepared = [None]
+    assert failure(run_remotely(faulty.url, line)) == (
+        f"{faulty.url} closed the connection without a response, so it may have made the change; "
+        "the same command again does no harm."
+    )
+    assert len(faulty.requests) == 1
+
+
+def test_a_busy_service_is_named_by_its_own_sentence(faulty: FaultyService) -> None:
+    faulty.prepared = [(503, {"error": "The database\nis busy."})]
+    result = run_remotely(faulty.url, "unlist acme/clock")
+    assert failure(result) == r"The database\nis busy."
+
+
+def test_a_redirect_is_not_followed(faulty: FaultyService) -> None:
+    faulty.prepared = [(301, {})]
+    faulty.headers = {"Location": "https://elsewhere.example/"}
+    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == (
+        f"{faulty.url} responded 301 and redirects to 'https://elsewhere.example/'."
+    )
+
+
+def test_the_limit_of_a_proxy_is_told_from_that_of_the_service(faulty: FaultyService) -> None:
+    faulty.prepared = [(200, SESSION), (413, {})]
+    assert failure(run_remotely(faulty.url, "publish new.json new.js")) == (
+        f"{faulty.url} responded 413: a proxy before it accepts no body of this size."
+    )
+
+
+def test_a_service_that_is_no_catalog_is_named(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    url = f"{server.url}/elsewhere"
+    assert failure(run_remotely(url, "unlist acme/clock")) == (
+        f"{url} is not a widget catalog: it responded 404 to /api/widgets/cli-version."
+    )
+
+
+def test_a_service_that_cannot_be_reached_is_named(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    url = f"http://127.0.0.1:{free_port()}"
+    assert failure(run_remotely(url, "unlist acme/clock")) == (
+        f"{url} cannot be reached: Connection refused."
+    )
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(
+    app: Flask, upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    upstream.encrypt(tmp_path, monkeypatch)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert failure(run_remotely(upstream.url, "unlist acme/clock")) == (
+        f"The certificate of {upstream.url} is not valid: self-signed certificate; "
+        "use --ca for a private authority."
+    )
+    result = run_program("--server", upstream.url, "--ca", "new.js", "unlist", "acme/clock")
+    assert failure(result) == "new.js is not a PEM file of certificates."
+
+
+def test_a_bundle_url_of_the_environment_is_for_the_service_only(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    monkeypatch.setenv("CATALOG_BUNDLE_URL", "https://cdn.example.com/here.js")
+    assert run_remotely(server.url, "publish new.json new.js").exit_code == 0
+    assert "https://cdn.example.com/here.js" not in exported(app).decode()
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Origin]]:
+    """A service for proxies, and its database."""
+    database = create_catalog(tmp_path_factory.mktemp("origin") / "origin.db", *CATALOG)
+    with reverse_proxies.serve(database) as running:
+        yield database, running
+
+
+@pytest.mark.parametrize(
+    "name", ["widget-catalog", "widget-catalog-prefix", "widget-catalog-cache", "Caddyfile"]
+)
+def test_an_author_publishes_through_a_proxy_with_tls_until_the_token_is_revoked(
+    origin: tuple[Path, Origin], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    database, service = origin
+    widget = f"acme/{name.lower()}"
+
+    def run_locally(line: str) -> Result:
+        return run_program("--database", str(database), *shlex.split(line))
+
+    created = run_locally(f"token create {name} --scope acme --can publish,yank")
+    monkeypatch.setenv("CATALOG_TOKEN", created.stdout.strip())
+    # More than nginx lets pass elsewhere.
+    Path("large.js").write_bytes(b"export default 1\n" * 100_000)
+    proxy_of = reverse_proxies.caddy if name.startswith("Caddy") else reverse_proxies.nginx
+    with proxy_of(tmp_path, service.port, name) as proxy:
+        url = f"https://127.0.0.1:{proxy.port}{proxy.prefix}"
+
+        def run_here(line: str) -> Result:
+            options = ["--server", url, "--ca", str(proxy.certificate)]
+            return run_program(*options, *shlex.split(line))
+
+        for number in ("1.0.0", "1.1.0", "2.0.0"):
+            Path("m.json").write_text(json.dumps(manifest(widget, number)), encoding="utf-8")
+            assert run_here("publish m.json large.js").exit_code == 0
+        yanked = run_here(f"yank {widget}@'>=1.1 <2 || 2.x' --reason 'Größer / kleiner'")
+        assert yanked.stderr.splitlines() == [
+            f"Yanked {widget}@2.0.0.",
+            f"Yanked {widget}@1.1.0.",
+            f"The latest version of {widget} is now 1.0.0.",
+        ]
+        Path("m.json").write_text(json.dumps(manifest("ops/clock")), encoding="utf-8")
+        refused = failure(run_here("publish m.json large.js"))
+        assert refused == f"The token {name} is not for the scope 'ops'."
+        assert run_locally(f"token revoke {name}").exit_code == 0
+        assert f"{url} refused the token" in failure(run_here(f"unyank {widget}@2.0.0"))
+    actions = re.findall(rf"token {name}  (\w+)  ", run_locally(f"log {widget}").stdout)
+    assert actions == ["publish"] * 3 + ["yank"] * 2
+
+
+def test_a_terminal_shows_the_progress_of_an_upload(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    Path("new.js").write_bytes(b"x" * 1_000_000)
+    line = ("--server", server.url, "publish", "new.json", "new.js")
+    shown = run_at_terminal(Path(), *line, program="catalog")
+    percentages = [int(number) for number in re.findall(r"(\d+)%", shown)]
+    assert (percentages[0], percentages[-1]) == (0, 100)
+    assert percentages == sorted(percentages)
+    assert "Published acme/new@1.0.0." in shown

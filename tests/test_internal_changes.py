@@ -189,6 +189,8 @@ CHANGE_ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     "no change": ("PATCH", CLOCK, {}, 400, "must have one of"),
     "no name": ("PATCH", CLOCK, {"displayName": ""}, 400, "displayName must be"),
     "no boolean": ("PATCH", CLOCK, {"listed": 1}, 400, "listed must be true or false"),
+    "a dry run": ("PATCH", f"{CLOCK}?dryRun=true", {"icon": ""}, 400, "for PUT and POST"),
+    "half a dry run": ("POST", f"{CLOCK}/1.0.0/yank?dryRun=1", None, 400, "dryRun must be true"),
     "a list": ("PATCH", CLOCK, [], 400, "must be one JSON object"),
     "nothing to describe": ("PATCH", "/api/widgets/acme/x", {"icon": "a:b"}, 404, "acme/x"),
 }
@@ -221,6 +223,8 @@ PAIRS: dict[str, tuple[str, tuple[str, str, Any]]] = {
     "undeprecate": ("undeprecate acme/clock@*", ("POST", f"{CLOCK}/*/undeprecate", None)),
     "unlist": ("unlist acme/clock", ("PATCH", CLOCK, {"listed": False})),
     "relist": ("relist acme/clock", ("PATCH", CLOCK, {"listed": True})),
+    "official": ("official acme/clock", ("PATCH", CLOCK, {"isOfficial": True})),
+    "unofficial": ("unofficial acme/clock", ("PATCH", CLOCK, {"isOfficial": False})),
     "describe": (
         "describe acme/clock --description Time --icon=",
         ("PATCH", CLOCK, {"description": "Time", "icon": ""}),
@@ -238,7 +242,10 @@ def test_a_request_leaves_the_same_export_and_record_as_the_command(
     assert run(local, *line.split()).exit_code == 0
     method, path, body = request_
     response = remote.test_client().open(
-        path, method=method, json=body, headers=bearer(create_token(remote))
+        path,
+        method=method,
+        json=body,
+        headers=bearer(create_token(remote, scopes=(), permissions=("admin",))),
     )
     assert response.status_code == 200
     assert exported(local) == exported(remote)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import count, product
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import pytest
 from builders import Json, document, version
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
 
+from catalog.api import internal
 from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
 from catalog.store import tokens
 from catalog.store.audit import read_entries
@@ -147,6 +149,63 @@ def test_another_method_of_a_known_path_is_405_with_a_token(
     headers = {"Authorization": texts["publish"]}
     response = app.test_client().delete("/api/widgets/acme/clock/1.0.0", headers=headers)
     assert (response.status_code, response.headers["Allow"]) == (405, "PUT, OPTIONS")
+
+
+# Spellings of the path of a widget, with the status for a token of the scope acme.
+SPELLINGS = {
+    "/api/widgets/%61cme/clock": 200,
+    "/api/widgets/acme%2Fclock": 200,
+    "//api/widgets/acme/clock": 200,
+    "/api/widgets/%6Fps/clock": 403,
+    "/api/widgets/ops%2Fclock": 403,
+    "//api/widgets/ops/clock": 403,
+    "/api/widgets/ops/clock%0A": 403,
+    "/api/widgets/acme%0A/clock": 403,
+    "/api/widgets/ACME/clock": 403,
+    "/api/widgets/acme%00/clock": 403,
+    "/api/widgets/%FF/clock": 403,
+    "/api/widgets/acme/../ops/clock": 404,
+    "/api/widgets//clock": 404,
+    "/api/Widgets/ops/clock": 404,
+    "/api/widgets/ops/clock/": 404,
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), SPELLINGS.items())
+def test_another_spelling_of_a_path_needs_the_right_for_what_it_names(
+    app: Flask, texts: dict[str, str], path: str, expected: int
+) -> None:
+    # Not the url of the client, which would normalize the path.
+    response = app.test_client().patch(
+        "/",
+        environ_overrides={"PATH_INFO": unquote_to_bytes(path).decode("latin-1")},
+        json={"listed": False},
+        headers={"Authorization": texts["describe"]},
+    )
+    assert response.status_code == expected
+    (changed,) = [entry["scope"] for entry in entries(app) if entry["scope"]] or ["nothing"]
+    assert changed == ("acme" if expected == 200 else "nothing")
+
+
+def test_the_head_of_the_record_needs_the_same_right_as_the_record(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    statuses = [
+        app.test_client().head("/api/audit", headers={"Authorization": texts[kind]}).status_code
+        for kind in ("all", "admin")
+    ]
+    assert statuses == [403, 200]
+
+
+def test_a_request_whose_right_is_unknown_is_not_handled(
+    app: Flask, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal, "required_right", lambda method, path: None)
+    client = app.test_client()
+    before = exported(app)
+    for endpoint in ENDPOINTS.keys() - {"session"}:
+        assert send(client, endpoint, "acme", texts["admin"]).status_code == 404
+    assert exported(app) == before
 
 
 def test_a_manifest_of_another_scope_than_the_path_is_refused(

@@ -5,7 +5,7 @@ no CORS header and may change without notice.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -14,34 +14,27 @@ from werkzeug.exceptions import MethodNotAllowed, ServiceUnavailable
 from werkzeug.routing import Map, Rule
 
 from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
-from catalog.api.uploads import UploadedVersion, read_object
+from catalog.api.internal_changes import database, deprecate, edit, is_dry_run, yank
+from catalog.api.uploads import UploadedVersion
 from catalog.documents import DocumentError, Json, Row
 from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store import moderation, publishing
+from catalog.store import publishing
 from catalog.store.audit import read_entries
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
 from catalog.store.lookup import (
     ChangeError,
     ConflictError,
     MissingError,
-    WidgetName,
     find_latest,
-    find_versions,
-    get_versions,
-    get_widget,
 )
 from catalog.store.manifests import BundleSummary
-from catalog.store.moderation import latest_after
 from catalog.store.rights import required_right
 from catalog.store.tokens import ADMIN, Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
-    check_boolean,
     check_nonempty_text,
     check_sha256,
-    check_text,
     check_timestamp,
     check_whole_number,
 )
@@ -82,7 +75,11 @@ def handle(token: Token) -> Response:
     except MethodNotAllowed as error:
         return options_or_405(sorted(error.valid_methods or []))
     right = required_right(request.method, request.path)
-    if right and (missing := token.missing_right(right.permission, right.scope)):
+    if right is None:
+        # No other request may be made without a right, even if rights.py does not know its path.
+        if view is not show_session:
+            abort(404)
+    elif missing := token.missing_right(right.permission, right.scope):
         forbid(missing)
     with error_statuses():
         response: Response = view(token, **arguments)
@@ -105,12 +102,6 @@ def error_statuses() -> Iterator[None]:
     except OSError as error:
         current_app.logger.error("A bundle cannot be stored: %s", error)
         raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error
-
-
-def database() -> Database:
-    """Return the database of the catalog."""
-    catalog: Database = current_app.extensions["database"]
-    return catalog
 
 
 def show_session(token: Token) -> Response:
@@ -222,11 +213,6 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
     return uploaded
 
 
-def is_dry_run() -> bool:
-    """Return whether the request has dryRun=true."""
-    return request.args.get("dryRun", "").lower() == "true"
-
-
 def service_bundles() -> Bundles:
     """Return the bundles, which do not wait for a command that writes to their directory."""
     bundles = Bundles(current_app.extensions["bundles"].directory)
@@ -236,88 +222,6 @@ def service_bundles() -> Bundles:
 
 def refuse_to_wait() -> NoReturn:
     raise ServiceUnavailable("A command on the server stores bundles now.", retry_after=10)
-
-
-def yank(token: Token, scope: str, name: str, version: str, action: str) -> Response:
-    """Yank versions, or make them available again."""
-    yanked = action == "yank"
-    reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
-    target = WidgetName(scope, name, version)
-    get_widget(database(), target)
-    rows = find_versions(database(), target)
-    selected = get_versions(database(), target)
-    changes = moderation.set_yanked(
-        database(), token.actor, selected, yanked, reason if yanked else "", dry_run=is_dry_run()
-    )
-    planned = latest_after(rows, selected, yanked)
-    return jsonify(
-        versions=[change_json(change) for change in changes],
-        previousLatestVersion=latest_after(rows, [], yanked),
-        latestVersion=planned if is_dry_run() else find_latest(database(), target),
-    )
-
-
-def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
-    """Set or remove the warning of versions."""
-    message = None
-    if action == "deprecate":
-        message = optional_text(read_object({"message"}), "message")
-        if not message:
-            abort(400, "The body must have a message that is not empty.")
-    else:
-        read_object(set())
-    target = WidgetName(scope, name, version)
-    get_widget(database(), target)
-    rows = get_versions(database(), target)
-    changes = moderation.set_deprecation(
-        database(), token.actor, rows, message, dry_run=is_dry_run()
-    )
-    return jsonify(versions=[change_json(change) for change in changes])
-
-
-def change_json(change: moderation.VersionChange) -> Json:
-    return {"version": str(change.target), "changed": change.is_changed}
-
-
-def optional_text(body: Json, key: str) -> str | None:
-    """Return a text of the body; respond 400 if it is none."""
-    try:
-        return None if body.get(key) is None else check_text(body[key])
-    except ValueError as allowed:
-        abort(400, f"{key} must be {allowed}.")
-
-
-def nullable_text(value: Any) -> str | None:
-    """Text, or null; an empty one is null."""
-    return None if value is None else check_text(value) or None
-
-
-# The column of each key, and what validates its value.
-WIDGET_KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "displayName": ("display_name", check_nonempty_text),
-    "description": ("description", nullable_text),
-    "icon": ("icon", nullable_text),
-    "listed": ("listed", check_boolean),
-    "isOfficial": ("is_official", check_boolean),
-}
-
-
-def edit(token: Token, scope: str, name: str) -> Response:
-    """Change the description of a widget, list or unlist it, mark it as official or not."""
-    changes: Row = {}
-    for key, value in read_object(set(WIDGET_KEYS)).items():
-        column, check = WIDGET_KEYS[key]
-        try:
-            changes[column] = check(value)
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
-    if not changes:
-        abort(400, f"The body must have one of {', '.join(WIDGET_KEYS)}.")
-    if "is_official" in changes and ADMIN not in token.permissions:
-        forbid(f"The token {token.name} needs the permission admin for isOfficial.")
-    target = WidgetName(scope, name)
-    changed = moderation.edit_widget(database(), token.actor, target, changes)
-    return jsonify(widget=str(target), changed=changed)
 
 
 _WIDGET = "/api/widgets/<scope>/<name>"

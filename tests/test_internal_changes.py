@@ -14,6 +14,7 @@ from flask import Flask
 from publishers import BOUNDARY, FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
 
+from catalog.store import moderation
 from catalog.store.audit import read_entries
 
 AppWith = Callable[..., Flask]
@@ -207,6 +208,19 @@ def test_an_invalid_change_is_refused(
     assert response.status_code == status
     assert message in response.json["error"]
     assert exported(app) == before
+
+
+def test_a_description_that_is_always_another_than_it_was_read_is_a_conflict(
+    app: Flask, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = moderation.get_widget
+    # As in a cluster whose local file stays behind.
+    monkeypatch.setattr(
+        moderation, "get_widget", lambda *arguments: {**read(*arguments), "icon": "mdi:old"}
+    )
+    response = send("PATCH", CLOCK, {"description": "Time"})
+    assert response.status_code == 409
+    assert response.json == {"error": "acme/clock was changed at the same time; try again."}
 
 
 # The same change as a command and as a request.

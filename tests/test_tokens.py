@@ -2,7 +2,9 @@
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timedelta
 
 import pytest
@@ -128,12 +130,34 @@ def test_a_token_that_is_rotated_while_it_is_revoked_is_revoked(
     assert actions(app) == ["create token", "rotate token", "revoke token"]
 
 
+def test_a_token_that_cannot_be_revoked_is_not_reported_as_revoked(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = create(app)
+    # As in a cluster whose local file stays behind.
+    old = tokens.get_token(app.extensions["database"], "ci")._replace(id="other")
+    monkeypatch.setattr(tokens, "get_token", lambda database, name: old)
+    message = "The token 'ci' was changed at the same time; try again."
+    assert error_message(run_line(app, "token revoke ci")) == message
+    assert session(app, text) == 200
+    assert actions(app) == ["create token"]
+
+
+def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flask) -> None:
+    text = create(app)
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
+        connection.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON token BEGIN SELECT RAISE (ABORT, 'full'); END"
+        )
+    assert session(app, text) == 200
+
+
 def test_the_second_of_two_rotations_at_the_same_time_prints_no_token(
     app: Flask, rotated: list[str]
 ) -> None:
     result = run_line(app, "token rotate ci")
     assert result.stdout == ""
-    message = "Another command has rotated or revoked the token 'ci' just now."
+    message = "The token 'ci' was changed at the same time; try again."
     assert error_message(result) == message
     assert session(app, *rotated) == 200
     assert actions(app) == ["create token", "rotate token"]

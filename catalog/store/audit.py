@@ -37,6 +37,10 @@ def now() -> str:
     return format_timestamp(datetime.now(UTC))
 
 
+# A change of what was read before fails if another process has changed that meanwhile. It is tried
+# again this often: in a cluster, the local file may stay behind.
+MAX_ATTEMPTS = 10
+
 # A statement that records a change begins with this. The rest selects scope, name, version, before
 # and after of what will change, so it stands before the statement that changes it.
 RECORD = """

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from catalog.documents import Row
 from catalog.store import json_sql, writes
-from catalog.store.audit import RECORD, Actor, record
+from catalog.store.audit import MAX_ATTEMPTS, RECORD, Actor, record
 from catalog.store.database import Database
-from catalog.store.lookup import WidgetName, get_widget
+from catalog.store.lookup import ConflictError, WidgetName, get_widget
 from catalog.store.sqlite import Statement
 
 
@@ -156,13 +156,13 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
     """Set columns of a widget in one transaction; return whether one of them was different.
 
     The columns are those of the description, listed and is_official. Raise MissingError if there is
-    no such widget.
+    no such widget, ConflictError if other processes change it again and again.
     """
     texts = {key: value for key, value in changes.items() if key in DESCRIPTION_COLUMNS}
     is_changed = False
     # If another process has changed the description since the row was read, the write changes
     # nothing of it. Then read again, so that the change of the other process is kept.
-    while True:
+    for _ in range(MAX_ATTEMPTS):
         row = get_widget(database, target)
         description = description_statements(actor, row, texts)
         statements = list(description)
@@ -174,6 +174,7 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
         is_changed = is_changed or any(counts)
         if not description or counts[0]:
             return is_changed
+    raise ConflictError(f"{target} was changed at the same time; try again.")
 
 
 DELETED_WIDGET_STATE = """json_object(

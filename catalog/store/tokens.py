@@ -19,7 +19,15 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from catalog.documents import Json
-from catalog.store.audit import RECORD, Actor, json_text, now, record, record_values
+from catalog.store.audit import (
+    MAX_ATTEMPTS,
+    RECORD,
+    Actor,
+    json_text,
+    now,
+    record,
+    record_values,
+)
 from catalog.store.database import Database
 from catalog.store.lookup import ChangeError, ConflictError, MissingError
 from catalog.store.sqlite import WouldBlock
@@ -222,14 +230,17 @@ WHERE {_UNCHANGED}
 
 def revoke_token(database: Database, actor: Actor, name: str) -> bool:
     """Revoke a token; return False if it was revoked before."""
-    while (token := get_token(database, name)).revoked_at is None:
+    for _ in range(MAX_ATTEMPTS):
+        token = get_token(database, name)
+        if token.revoked_at is not None:
+            return False
         values = {"old_id": token.id, "before": json_text(describe_token(token)), "after": None}
         entry = record(RECORD_TOKEN, actor, "revoke token", **values)
         _, count = database.write([entry, (REVOKE, {"old_id": token.id, "at": now()})])
         # If it was rotated meanwhile, the new secret is revoked.
         if count:
             return True
-    return False
+    raise _conflict(name)
 
 
 def rotate_token(
@@ -248,10 +259,12 @@ def rotate_token(
     values = {"id": id_, "sha256_hash": hash_token(text), "old_id": old.id, **period}
     _, count = database.write([entry, (ROTATE, values)])
     if not count:
-        raise ConflictError(
-            f"Another command has rotated or revoked the token {quoted(name)} just now."
-        )
+        raise _conflict(name)
     return token, text
+
+
+def _conflict(name: str) -> ConflictError:
+    return ConflictError(f"The token {quoted(name)} was changed at the same time; try again.")
 
 
 SET_LAST_USED = "UPDATE token SET last_used_day = :day WHERE id = :id AND last_used_day IS NOT :day"

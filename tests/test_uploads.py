@@ -388,6 +388,28 @@ def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
     assert [name for name in publisher.stored() if not re.fullmatch("[0-9a-f]{64}", name)] == []
 
 
+NOT_ON_IO_THREAD = """
+import threading
+import catalog.api.internal as internal
+read = internal.read_entries
+def read_entries(*arguments, **keywords):
+    assert threading.current_thread() is not threading.main_thread()
+    return read(*arguments, **keywords)
+internal.read_entries = read_entries
+"""
+
+
+def test_the_record_is_not_read_on_the_io_thread(tmp_path: Path, limits: Limits) -> None:
+    publisher = Publisher(tmp_path, **limits.run(NOT_ON_IO_THREAD))
+    database = Database(publisher.path)
+    admin = bearer(create_token(database, "admin", (), ("admin",)))
+    database.close()
+    with publisher.server:
+        # The first request writes the day of the last use, which is not done on that thread either.
+        responses = [publisher.server.request("GET", "/api/audit", **admin) for _ in range(3)]
+    assert [response.status for response, _ in responses] == [200] * 3
+
+
 def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) -> None:
     # The record cannot be read, so that a traceback is logged.
     failing = limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")

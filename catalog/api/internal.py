@@ -30,6 +30,7 @@ from catalog.store.lookup import (
 )
 from catalog.store.manifests import BundleSummary
 from catalog.store.rights import required_right
+from catalog.store.sqlite import WouldBlock
 from catalog.store.tokens import ADMIN, Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
@@ -111,6 +112,9 @@ def show_session(token: Token) -> Response:
 
 def show_audit(token: Token) -> Response:
     """Respond with the record of changes, the newest first."""
+    # The texts of a hundred entries may have megabytes.
+    if database().deadline.on_io_thread:
+        raise WouldBlock
     parameters = request.args
     try:
         since, widget = parameters.get("since"), parameters.get("widget")

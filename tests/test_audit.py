@@ -17,6 +17,7 @@ from publishers import OPERATOR, bearer, create_token, manifest
 from upstreams import FakeUpstream
 
 from catalog.store import tokens
+from catalog.store.sqlite import Statement
 
 AppWith = Callable[..., Flask]
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -142,6 +143,64 @@ def test_a_mirror_records_each_batch(mirror_app: Flask, upstream: FakeUpstream) 
     assert entry["after"] == {"source": upstream.url, "added": 1, "changed": 0}
     mirror_summary(mirror_app, upstream.url)
     assert len(log(mirror_app)) == 1
+
+
+def test_a_mirror_records_every_state_that_it_changes(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(document("acme/clock", version(), version("2.0.0")))
+    mirror_summary(mirror_app, upstream.url)
+    run_line(mirror_app, "unlist acme/clock")
+    upstream.put(document("acme/clock", version(yanked=True)))
+    mirror_summary(mirror_app, upstream.url)
+    found = [
+        (entry["action"], entry["version"], entry["before"], entry["after"])
+        for entry in log(mirror_app, "acme/clock")
+    ]
+    assert found[1:] == [
+        ("mirror", None, {"listed": False}, {"listed": True}),
+        ("mirror", "1.0.0", STATE, {**STATE, "yanked": True}),
+        ("mirror", "2.0.0", {"sha256Hash": SHA256, **STATE}, None),
+    ]
+    upstream.put(document("acme/notes"))
+    del upstream.documents["acme/clock"]
+    mirror_summary(mirror_app, upstream.url, "--prune")
+    last = log(mirror_app)[-1]
+    assert (last["action"], last["before"], last["after"]) == (
+        "unlist",
+        {"listed": True},
+        {"listed": False},
+    )
+
+
+def test_the_release_of_a_missing_bundle_is_recorded(app: Flask) -> None:
+    run_line(app, "publish clock.json clock.js --store")
+    (sha256,) = app.extensions["bundles"].hashes()
+    app.extensions["bundles"].remove(sha256)
+    assert run_line(app, "gc --release").exit_code == 0
+    entry = log(app)[-1]
+    assert (entry["action"], entry["version"], entry["after"]) == ("release", "3.0.0", None)
+    path = "/api/v1/widgets/acme/clock/3.0.0/bundle.js"
+    assert entry["before"] == {"bundlePath": path}
+
+
+@pytest.mark.parametrize("line", ["yank acme/clock@*", "deprecate acme/clock@* Old"])
+def test_a_change_of_many_versions_is_as_many_statements_as_of_one(
+    app_with: AppWith, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    # A cluster runs up to 999 statements in one transaction.
+    app = app_with(document("acme/clock", *(version(f"1.{minor}.0") for minor in range(30))))
+    database = app.extensions["database"]
+    write, written = database.write, list[int]()
+
+    def count_and_write(statements: list[Statement]) -> list[int]:
+        written.append(len(statements))
+        return write(statements)
+
+    monkeypatch.setattr(database, "write", count_and_write)
+    assert run_line(app, line).exit_code == 0
+    assert (len(written), max(written)) == (1, 2)
+    assert len(log(app)) == 30
 
 
 def test_an_install_is_not_recorded(app: Flask) -> None:

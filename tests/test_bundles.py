@@ -1,10 +1,12 @@
 """The directory of bundles: the content of a file always has the hash that is its name."""
 
+import errno
 import hashlib
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,16 @@ def test_refused_file_does_not_replace_the_bundle(bundles: Bundles) -> None:
         bundles.add(SHA256, SIZE, [b"x" * SIZE])
     assert bundles.path(SHA256).read_bytes() == CONTENT
     assert names(bundles) == [SHA256]
+
+
+def test_a_bundle_that_cannot_be_completed_leaves_nothing(bundles: Bundles) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield CONTENT[:5]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        bundles.add(SHA256, SIZE, chunks())
+    assert names(bundles) == []
 
 
 def test_chunks_are_added_as_one_bundle(bundles: Bundles) -> None:

@@ -198,10 +198,26 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
         last = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-1]
         assert (last["actor"], last["action"], last["kind"]) == (f"ci-{number}", "publish", "token")
         assert run(app, "backup", tmp_path / f"{number}.db").exit_code == 0
+        for method, end, body in (
+            ("POST", f"/9.{number}.0/yank", {"reason": "Bad."}),
+            ("POST", f"/9.{number}.0/deprecate", {"message": "Old."}),
+            ("PATCH", "", {"description": "Time.", "listed": False}),
+        ):
+            path = f"/api/widgets/acme/clock{end}"
+            change = app.test_client().open(path, method=method, json=body, headers=bearer(token))
+            assert change.status_code == 200, change.text
+        entries = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-4:]
+        assert [entry["action"] for entry in entries] == ["yank", "deprecate", "describe", "unlist"]
+        assert [entry["after"] for entry in entries[:2]] == [
+            {"yanked": True, "yankedReason": "Bad."},
+            {"deprecationMessage": "Old."},
+        ]
+        rotated = run(app, "token", "rotate", f"ci-{number}")
+        assert rotated.exit_code == 0, rotated.stderr
         assert run(app, "token", "revoke", f"ci-{number}").exit_code == 0
         assert run(app, "restore", tmp_path / f"{number}.db", "--yes").exit_code == 0
         actions = [e["action"] for e in json.loads(run(app, "log", "--json").stdout)]
-        assert actions[-2:] == ["revoke token", "restore"]
+        assert actions[-3:] == ["rotate token", "revoke token", "restore"]
         session = app.test_client().get("/api/session", headers=bearer(token))
         assert session.status_code == 401
         app.extensions["database"].on_wait = None

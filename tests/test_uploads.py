@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import reverse_proxies
-from conftest import ROOT, Limits, Server, create_catalog, run_on
+from conftest import Limits, Server, create_catalog, run_on
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
 from catalog.serving.uploads import MAX_UPLOADS_PER_TOKEN
@@ -94,7 +94,11 @@ def status(response: bytes) -> int:
 @pytest.fixture(scope="module")
 def publisher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publisher]:
     """A server for the tests in which nothing is published."""
-    running = Publisher(tmp_path_factory.mktemp("publisher"), CATALOG_REQUEST_TIMEOUT="2")
+    # On a busy machine, a test may take longer than a half-closed connection stays open.
+    limits = Limits(tmp_path_factory.mktemp("site"))
+    settings = limits.set("serving.connections", HALF_CLOSED_TIMEOUT=60)
+    folder = tmp_path_factory.mktemp("publisher")
+    running = Publisher(folder, CATALOG_REQUEST_TIMEOUT="2", **settings)
     with running.server:
         yield running
 
@@ -113,6 +117,7 @@ def test_a_bundle_larger_than_the_buffers_is_published(tmp_path: Path, is_chunke
     with publisher.server:
         assert status(publisher.exchange(data)) == 201
         _, served = publisher.server.request("GET", f"{PATH.replace('api', 'api/v1')}/bundle.js")
+        publisher.settle()
         assert publisher.open_files() == []
     assert served == bundle
     assert publisher.stored() == [hashlib.sha256(bundle).hexdigest()]
@@ -162,6 +167,35 @@ def test_a_body_over_the_limit_is_refused_at_its_head(publisher: Publisher) -> N
         response = read_all(connection)
     assert status(response) == 413
     assert b"a bundle may have 33554432 bytes" in response
+
+
+def test_a_json_body_over_its_limit_is_refused_with_that_limit(publisher: Publisher) -> None:
+    head = publisher.head(MEGABYTE, path="/api/widgets/acme/clock").replace(b"PUT", b"PATCH")
+    with publisher.connect() as connection:
+        connection.sendall(head)
+        response = read_all(connection)
+    assert status(response) == 413
+    assert b"it may have 262144 bytes" in response
+
+
+def test_a_chunked_body_over_the_limit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    publisher = Publisher(tmp_path, CATALOG_MAX_BUNDLE_BYTES="1000000")
+    chunk = b"%x\r\n%s\r\n" % (MEGABYTE, RANDOM.randbytes(MEGABYTE))
+    with publisher.server:
+        with publisher.connect() as connection:
+            connection.sendall(publisher.head("chunked") + chunk * 2)
+            response = read_all(connection)
+        publisher.settle()
+        assert publisher.open_files() == []
+    assert status(response) == 413
+    assert publisher.stored() == []
+
+
+def test_of_two_tokens_in_one_request_none_is_accepted(publisher: Publisher) -> None:
+    line = f"Authorization: Bearer {publisher.token}\r\n"
+    head = f"GET /api/session HTTP/1.1\r\nHost: localhost\r\n{line}"
+    responses = [publisher.exchange(f"{head}{more}\r\n".encode()) for more in ("", line)]
+    assert [status(response) for response in responses] == [200, 401]
 
 
 def test_the_server_asks_for_the_body_only_with_a_valid_token(publisher: Publisher) -> None:
@@ -241,15 +275,54 @@ def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path) -> None:
     assert b"The upload cannot be stored now." in response
 
 
-def test_a_bundle_is_published_through_nginx_with_the_location_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+FULL_DISK = """
+import catalog.serving.server, catalog.serving.uploads as uploads
+uploads.tempfile.TemporaryFile = lambda dir: open("/dev/full", "w+b")
+# The server must not depend on its next check to read on.
+uploads.MAX_PENDING, catalog.serving.server.CHECK_INTERVAL = 0, 600
+"""
+
+
+def test_uploads_that_fail_on_a_full_disk_do_not_count_as_uploads_afterwards(
+    tmp_path: Path, limits: Limits
 ) -> None:
-    text = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
-    (location,) = re.findall(r"```nginx\n(.*?)```", text, re.DOTALL)
-    site = reverse_proxies.nginx_site("widget-catalog")
-    assert site.count("location / {") == 1
-    changed = site.replace("location / {", f"{location} location / {{")
-    monkeypatch.setattr(reverse_proxies, "nginx_site", lambda name: changed)
+    publisher = Publisher(tmp_path, **limits.run(FULL_DISK))
+    body = form(manifest(), RANDOM.randbytes(MEGABYTE))
+    with publisher.server:
+        for _ in range(MAX_UPLOADS_PER_TOKEN + 1):
+            response = publisher.exchange(publisher.head(len(body)) + body)
+            assert status(response) == 503
+            assert b"The upload cannot be stored now." in response
+
+
+UNSENT_CONTINUE = """
+from catalog.serving.connections import Channel
+# As if the client had left no space for it in the buffer of the kernel.
+Channel.send_continue = lambda self: setattr(self, "total_outbufs_len", 25)
+"""
+
+
+def test_uploads_of_clients_that_read_nothing_end_with_their_connections(
+    tmp_path: Path, limits: Limits
+) -> None:
+    settings = limits.run(UNSENT_CONTINUE)
+    publisher = Publisher(tmp_path, CATALOG_REQUEST_TIMEOUT="1", **settings)
+    head = publisher.head(MEGABYTE)[:-2] + b"Expect: 100-continue\r\n\r\n"
+    body = form(manifest(), RANDOM.randbytes(MEGABYTE))
+    with publisher.server:
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(publisher.connect()) for _ in range(MAX_UPLOADS_PER_TOKEN)
+            ]
+            for client in clients:
+                client.sendall(head)
+            for client in clients:
+                with pytest.raises(ConnectionResetError):
+                    read_all(client)
+        assert status(publisher.exchange(publisher.head(len(body)) + body)) == 201
+
+
+def test_a_bundle_passes_nginx_and_is_refused_there_without_a_valid_token(tmp_path: Path) -> None:
     folder = tmp_path / "nginx"
     folder.mkdir()
     publisher = Publisher(tmp_path, CATALOG_TRUSTED_PROXY="127.0.0.1")
@@ -307,6 +380,28 @@ def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
     assert [name for name in publisher.stored() if not re.fullmatch("[0-9a-f]{64}", name)] == []
 
 
+NOT_ON_IO_THREAD = """
+import threading
+import catalog.api.internal as internal
+read = internal.read_entries
+def read_entries(*arguments, **keywords):
+    assert threading.current_thread() is not threading.main_thread()
+    return read(*arguments, **keywords)
+internal.read_entries = read_entries
+"""
+
+
+def test_the_record_is_not_read_on_the_io_thread(tmp_path: Path, limits: Limits) -> None:
+    publisher = Publisher(tmp_path, **limits.run(NOT_ON_IO_THREAD))
+    database = Database(publisher.path)
+    admin = bearer(create_token(database, "admin", (), ("admin",)))
+    database.close()
+    with publisher.server:
+        # The first request writes the day of the last use, which is not done on that thread either.
+        responses = [publisher.server.request("GET", "/api/audit", **admin) for _ in range(3)]
+    assert [response.status for response, _ in responses] == [200] * 3
+
+
 def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) -> None:
     # The record cannot be read, so that a traceback is logged.
     failing = limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")
@@ -317,17 +412,19 @@ def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) 
     unknown = tokens.generate_token()[1]
     secrets = [publisher.token, admin, unknown]
     body = form(manifest())
+    requests = [("PUT", PATH, text) for text in secrets]
+    requests += [("GET", "/api/audit", admin), ("GET", "/api/audit", publisher.token)]
+    requests += [("GET", "/api/session", admin), ("GET", "/api/none", admin)]
     with publisher.server:
-        statuses = [
-            publisher.server.request("PUT", PATH, body, Content_Type=FORM_TYPE, **bearer(text))[
-                0
-            ].status
-            for text in secrets
+        responses = [
+            publisher.server.request(method, path, body, Content_Type=FORM_TYPE, **bearer(text))
+            for method, path, text in requests
         ]
-        statuses.append(publisher.server.request("GET", "/api/audit", **bearer(admin))[0].status)
         publisher.server.process.terminate()
         output = "".join(publisher.server.process.communicate(timeout=20))
-    assert statuses == [201, 200, 401, 500]
+    statuses = [response.status for response, _ in responses]
+    assert statuses == [201, 200, 401, 500, 403, 200, 404]
+    output += "".join(f"{response.headers}{content!r}" for response, content in responses)
     assert "Traceback" in output
     assert "/api/audit" in output
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

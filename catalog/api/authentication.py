@@ -5,8 +5,10 @@ tokens, from the same proxy or elsewhere, locks out its holder. Only failures ar
 MAX_FAILURES of an address, or MAX_ALL_FAILURES of all, in a minute, they get 429 instead of 401.
 """
 
+import sqlite3
 import threading
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from flask import Response, abort, current_app, jsonify, request
@@ -15,6 +17,7 @@ from werkzeug.exceptions import TooManyRequests
 from catalog.store import tokens
 from catalog.store.database import Database
 from catalog.store.rights import bearer_token
+from catalog.store.sqlite import DatabaseError
 from catalog.store.tokens import Token
 
 # In the WSGI environment: the valid token of the request.
@@ -63,7 +66,9 @@ def authenticate() -> Token | Response:
         if seconds and tokens.has_tokens(database):
             raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
         return unauthorized()
-    tokens.note_use(database, token)
+    # A full disk or a locked file must not keep an administrator from reading the record.
+    with suppress(DatabaseError, sqlite3.Error):
+        tokens.note_use(database, token)
     request.environ[TOKEN_KEY] = token
     return token
 

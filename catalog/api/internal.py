@@ -5,7 +5,7 @@ no CORS header and may change without notice.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -14,35 +14,28 @@ from werkzeug.exceptions import MethodNotAllowed, ServiceUnavailable
 from werkzeug.routing import Map, Rule
 
 from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
-from catalog.api.uploads import UploadedVersion, read_object
+from catalog.api.internal_changes import database, deprecate, edit, is_dry_run, yank
+from catalog.api.uploads import UploadedVersion
 from catalog.documents import DocumentError, Json, Row
 from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store import moderation, publishing
+from catalog.store import publishing
 from catalog.store.audit import read_entries
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
 from catalog.store.lookup import (
     ChangeError,
     ConflictError,
     MissingError,
-    WidgetName,
-    find_latest,
-    find_versions,
-    get_widget,
-    select_versions,
 )
 from catalog.store.manifests import BundleSummary
-from catalog.store.moderation import latest_after
 from catalog.store.publishing import Upload
 from catalog.store.rights import required_right
+from catalog.store.sqlite import WouldBlock
 from catalog.store.tokens import ADMIN, Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
-    check_boolean,
     check_nonempty_text,
     check_sha256,
-    check_text,
     check_timestamp,
     check_whole_number,
 )
@@ -83,7 +76,11 @@ def handle(token: Token) -> Response:
     except MethodNotAllowed as error:
         return options_or_405(sorted(error.valid_methods or []))
     right = required_right(request.method, request.path)
-    if right and (missing := token.missing_right(right.permission, right.scope)):
+    if right is None:
+        # No other request may be made without a right, even if rights.py does not know its path.
+        if view is not show_session:
+            abort(404)
+    elif missing := token.missing_right(right.permission, right.scope):
         forbid(missing)
     with error_statuses():
         response: Response = view(token, **arguments)
@@ -108,12 +105,6 @@ def error_statuses() -> Iterator[None]:
         raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error
 
 
-def database() -> Database:
-    """Return the database of the catalog."""
-    catalog: Database = current_app.extensions["database"]
-    return catalog
-
-
 def show_session(token: Token) -> Response:
     """Respond with who the token is, its rights and its expiry, and the limit of an upload."""
     return jsonify(**describe_token(token), maxBundleBytes=current_app.config["MAX_BUNDLE_BYTES"])
@@ -121,6 +112,9 @@ def show_session(token: Token) -> Response:
 
 def show_audit(token: Token) -> Response:
     """Respond with the record of changes, the newest first."""
+    # The texts of a hundred entries may have megabytes.
+    if database().deadline.on_io_thread:
+        raise WouldBlock
     parameters = request.args
     try:
         since, widget = parameters.get("since"), parameters.get("widget")
@@ -208,6 +202,8 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
     except ValueError as allowed:
         abort(400, f"bundleUrl, bundleSize and sha256Hash: one of them is not {allowed}.")
     if uploaded is None:
+        if not (given.get("bundleUrl") or current_app.config["BUNDLE_URL"]):
+            abort(400, "Without a bundle, the manifest must have bundleUrl.")
         if size is None or sha256 is None:
             abort(400, "Without a bundle, the manifest must have bundleSize and sha256Hash.")
         return BundleSummary(size, sha256)
@@ -220,11 +216,6 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
     return uploaded
 
 
-def is_dry_run() -> bool:
-    """Return whether the request has dryRun=true."""
-    return request.args.get("dryRun", "").lower() == "true"
-
-
 def service_bundles() -> Bundles:
     """Return the bundles, which do not wait for a command that writes to their directory."""
     bundles = Bundles(current_app.extensions["bundles"].directory)
@@ -234,92 +225,6 @@ def service_bundles() -> Bundles:
 
 def refuse_to_wait() -> NoReturn:
     raise ServiceUnavailable("A command on the server stores bundles now.", retry_after=10)
-
-
-def yank(token: Token, scope: str, name: str, version: str, action: str) -> Response:
-    """Yank versions, or make them available again."""
-    yanked = action == "yank"
-    reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
-    target = WidgetName(scope, name)
-    rows = find_versions(database(), target)
-    selected = named_versions(target, version)
-    changes = moderation.set_yanked(
-        database(), token.actor, selected, yanked, reason if yanked else "", dry_run=is_dry_run()
-    )
-    planned = latest_after(rows, selected, yanked)
-    return jsonify(
-        versions=[change_json(change) for change in changes],
-        previousLatestVersion=latest_after(rows, [], yanked),
-        latestVersion=planned if is_dry_run() else find_latest(database(), target),
-    )
-
-
-def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
-    """Set or remove the warning of versions."""
-    message = None
-    if action == "deprecate":
-        message = optional_text(read_object({"message"}), "message")
-        if not message:
-            abort(400, "The body must have a message that is not empty.")
-    else:
-        read_object(set())
-    rows = named_versions(WidgetName(scope, name), version)
-    changes = moderation.set_deprecation(
-        database(), token.actor, rows, message, dry_run=is_dry_run()
-    )
-    return jsonify(versions=[change_json(change) for change in changes])
-
-
-def named_versions(widget: WidgetName, text: str) -> list[sqlite3.Row]:
-    """Return the rows of the versions or ranges in the text, which has commas between them."""
-    get_widget(database(), widget)
-    targets = [widget._replace(version=each) for each in text.split(",")]
-    return select_versions(database(), targets)
-
-
-def change_json(change: moderation.VersionChange) -> Json:
-    return {"version": str(change.target), "changed": change.is_changed}
-
-
-def optional_text(body: Json, key: str) -> str | None:
-    """Return a text of the body; respond 400 if it is none."""
-    try:
-        return None if body.get(key) is None else check_text(body[key])
-    except ValueError as allowed:
-        abort(400, f"{key} must be {allowed}.")
-
-
-def nullable_text(value: Any) -> str | None:
-    """Text, or null; an empty one is null."""
-    return None if value is None else check_text(value) or None
-
-
-# The column of each key, and what validates its value.
-WIDGET_KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "displayName": ("display_name", check_nonempty_text),
-    "description": ("description", nullable_text),
-    "icon": ("icon", nullable_text),
-    "listed": ("listed", check_boolean),
-    "isOfficial": ("is_official", check_boolean),
-}
-
-
-def edit(token: Token, scope: str, name: str) -> Response:
-    """Change the description of a widget, list or unlist it, mark it as official or not."""
-    changes: Row = {}
-    for key, value in read_object(set(WIDGET_KEYS)).items():
-        column, check = WIDGET_KEYS[key]
-        try:
-            changes[column] = check(value)
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
-    if not changes:
-        abort(400, f"The body must have one of {', '.join(WIDGET_KEYS)}.")
-    if "is_official" in changes and ADMIN not in token.permissions:
-        forbid(f"The token {token.name} needs the permission admin for isOfficial.")
-    target = WidgetName(scope, name)
-    changed = moderation.edit_widget(database(), token.actor, target, changes)
-    return jsonify(widget=str(target), changed=changed)
 
 
 _WIDGET = "/api/widgets/<scope>/<name>"

@@ -35,23 +35,23 @@ MAX_IN_MEMORY = 1024 * 1024  # bytes
 MAX_BOUNDARY_LENGTH = 70
 
 
-def check_body_accepted() -> None:
+def check_body_accepted(limit: int, subject: str) -> None:
     """Respond 413 or 503 if the server did not accept the body of this request."""
     reason = request.environ.get(REFUSED_BODY)
     if reason == TOO_LARGE:
-        refuse_large(current_app.config["MAX_BUNDLE_BYTES"])
+        refuse_large(limit, subject)
     if reason:
         raise ServiceUnavailable("Too many uploads at the same time.", retry_after=5)
 
 
-def refuse_large(limit: int) -> NoReturn:
+def refuse_large(limit: int, subject: str = "a bundle") -> NoReturn:
     """Respond 413 with the limit."""
-    raise RequestEntityTooLarge(f"The body is too large: a bundle may have {limit} bytes.")
+    raise RequestEntityTooLarge(f"The body is too large: {subject} may have {limit} bytes.")
 
 
 def read_object(keys: set[str]) -> Json:
     """Return the JSON object in the body, which may have these keys; an empty body is {}."""
-    check_body_accepted()
+    check_body_accepted(MAX_JSON_BYTES, "it")
     value = parse_json(read_limited(MAX_JSON_BYTES) or b"{}", "The body")
     if not isinstance(value, dict):
         abort(400, "The body must be one JSON object.")
@@ -67,7 +67,7 @@ def read_limited(limit: int) -> bytes:
     try:
         return request.get_data(cache=False)
     except RequestEntityTooLarge:
-        raise RequestEntityTooLarge(f"The body is too large: it may have {limit} bytes.") from None
+        refuse_large(limit, "it")
 
 
 def parse_json(text: bytes, name: str) -> Any:
@@ -112,7 +112,7 @@ class UploadedVersion:
 
     def read(self) -> None:
         """Read the body of the request."""
-        check_body_accepted()
+        check_body_accepted(current_app.config["MAX_BUNDLE_BYTES"], "a bundle")
         kind, options = request.mimetype, request.mimetype_params
         if kind == "application/json":
             self._manifest = read_limited(MAX_JSON_BYTES)

@@ -22,6 +22,7 @@ from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store import mirror_writes, writes
 from catalog.store.audit import local_actor, record_values
 from catalog.store.database import Database
+from catalog.store.import_audit import record_replacements
 from catalog.store.mirror_writes import MirroredWidget
 from catalog.store.moderation import listing_statements
 from catalog.store.search_params import MAX_LIMIT
@@ -252,7 +253,9 @@ class WidgetSync:
         self.report.changed += len(changed)
         self.report.unchanged += len(existing) - len(changed)
         if mirrored and not self.options.dry_run:
-            statements = [statement for widget in added + changed for statement in widget]
+            copies = [each.document for each in results if each.document and each.key in self.local]
+            statements = record_replacements(local_actor(), copies) if changed else []
+            statements += [statement for widget in added + changed for statement in widget]
             statements += mirror_writes.put_mirrored(mirrored)
             if added or changed:
                 statements.append(self.record_batch(len(added), len(changed)))

@@ -169,8 +169,9 @@ class Channel(HTTPChannel):
     def time_out(self) -> None:
         """End the connection, whose deadline has passed; with 408 if a request was begun."""
         with self.requests_lock:
-            request, self.request = self.request, None
+            request = self.request
             if request is not None and self.is_idle and not self.is_half_closed:
+                self.request = None
                 request.error = RequestTimeout("")
                 self.requests.append(request)
                 self.server.add_task(self)

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
@@ -57,7 +58,11 @@ class FailedBody:
 
 
 class UploadBody:
-    """A body in a temporary file; the I/O thread appends to it, the publishing thread writes it."""
+    """A body in a temporary file.
+
+    The I/O thread appends to it. Only the publishing thread uses the file: to remove a large one
+    takes time too.
+    """
 
     def __init__(
         self,
@@ -75,8 +80,7 @@ class UploadBody:
         self._pending_size = 0
         self._size = 0
         self._file: BinaryIO | None = None
-        self._has_failed = False
-        self._is_queued = self._is_writing = self._is_closed = False
+        self._has_failed = self._is_queued = self._is_closed = False
         self._deadline = time.monotonic() + timeout
         # The size at the last check of the deadline.
         self._checked_size = 0
@@ -104,24 +108,31 @@ class UploadBody:
             chunks, self._pending = self._pending, []
             was_full, self._pending_size = self.is_full, 0
             self._is_queued = False
-            if self._is_closed or self._has_failed:
-                return
-            self._is_writing = True
-        try:
-            if self._file is None:
-                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115
-            self._file.writelines(chunks)
-        except OSError as error:
-            logger.error("An upload cannot be written: %s", error)
-            self._has_failed = True
-        finally:
-            with self._lock:
-                self._is_writing = False
-                if self._is_closed and self._file:
-                    self._file.close()
+        # After a failure, the rest of the body is read and dropped.
+        if not (self._is_closed or self._has_failed):
+            try:
+                self._append_to_file(chunks)
+            except OSError as error:
+                logger.error("An upload cannot be written: %s", error)
+                self._has_failed = True
+                self._close_file()
         if was_full:
             self._on_room()
+
+    def _append_to_file(self, chunks: list[bytes]) -> None:
+        if self._file is None:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115
+        self._file.writelines(chunks)
+        # Otherwise the last bytes would be written, and could fail, when the body is read.
+        self._file.flush()
+
+    def _close_file(self) -> None:
+        if self._file:
+            # It fails if there was no space for what is buffered, but closes the file then too.
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
 
     def deadline(self, now: float) -> float:
         """Return when the client will have fallen too far behind MIN_RATE."""
@@ -143,15 +154,14 @@ class UploadBody:
         return self._file
 
     def close(self) -> None:
-        """Remove the file, and let another upload begin."""
+        """Let another upload begin, and have the publishing thread remove the file."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
             self._pending.clear()
-            if self._file and not self._is_writing:
-                self._file.close()
         self._on_close(self)
+        self._run(self._close_file)
 
 
 class Uploads:

@@ -37,6 +37,10 @@ def now() -> str:
     return format_timestamp(datetime.now(UTC))
 
 
+# A change of what was read before fails if another process has changed that meanwhile. It is tried
+# again this often: in a cluster, the local file may stay behind.
+MAX_ATTEMPTS = 10
+
 # A statement that records a change begins with this. The rest selects scope, name, version, before
 # and after of what will change, so it stands before the statement that changes it.
 RECORD = """
@@ -63,11 +67,12 @@ def record_values(
 ) -> Statement:
     """Record a change whose values are known: of a version, or of the whole catalog."""
     scope, name, version = target or (None, None, None)
-    texts = {"before": _json_text(before), "after": _json_text(after)}
+    texts = {"before": json_text(before), "after": json_text(after)}
     return record(RECORD_VALUES, actor, action, scope=scope, name=name, version=version, **texts)
 
 
-def _json_text(value: Mapping[str, object] | None) -> str | None:
+def json_text(value: Mapping[str, object] | None) -> str | None:
+    """Return a state as it is stored."""
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -98,9 +98,14 @@ class Bundles:
 
     def add(self, sha256: str, size: int, chunks: Iterable[bytes], *, durable: bool = True) -> None:
         """Store the chunks as the bundle; raise BundleError unless they have this hash and size."""
-        with open(self.partial(sha256), "wb", opener=open_private) as file:
-            file.writelines(chunks)
-        self.accept(sha256, size, durable=durable)
+        try:
+            with open(self.partial(sha256), "wb", opener=open_private) as file:
+                file.writelines(chunks)
+            self.accept(sha256, size, durable=durable)
+        except BaseException:
+            # The disk may be full: leave the space to others.
+            self.partial(sha256).unlink(missing_ok=True)
+            raise
 
     def accept(self, sha256: str, size: int, *, durable: bool = True) -> None:
         """Store the partial file as the bundle; raise BundleError and remove it if it differs.

@@ -1,7 +1,7 @@
-"""The record of an import: one entry for all of it, and one for each state that it changes.
+"""The record of an import or mirror: one entry for all of it, one for each state that it changes.
 
 An entry for each widget of a catalog would be longer than the catalog. So widgets and versions that
-an import adds are only counted; what it lists, unlists, yanks, deprecates or removes has entries.
+are added are only counted; what is listed, unlisted, yanked, deprecated or removed has entries.
 """
 
 import json
@@ -46,22 +46,26 @@ RECORD_REMOVED_WIDGETS = f"""{RECORD} scope, name, NULL, {DELETED_WIDGET_STATE},
 FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
 """
 
+# The versions of the named widgets only: with a mirror they are few of many.
 RECORD_REMOVED_VERSIONS = f"""{RECORD} scope, name, version, {DELETED_VERSION_STATE}, NULL
-FROM version JOIN widget ON widget.id = widget_id
-WHERE scope || '/' || name IN (SELECT value FROM json_each(:paths))
-  AND scope || '/' || name || '@' || version NOT IN (SELECT value FROM json_each(:versions))
+FROM json_each(:widgets) AS given
+    CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+    CROSS JOIN version ON widget_id = widget.id
+WHERE scope || '/' || name || '@' || version NOT IN (SELECT value FROM json_each(:versions))
 """
 
 
-def record_changes(actor: Actor, documents: Sequence[Document]) -> list[Statement]:
+def record_changes(
+    actor: Actor, documents: Sequence[Document], action: str = "import"
+) -> list[Statement]:
     """Record the states that importing the documents will change; these statements come first."""
     statements = []
     for start in range(0, len(documents), BATCH):
         batch = documents[start : start + BATCH]
         widgets, versions = json.dumps([*_listings(batch)]), json.dumps([*_states(batch)])
         statements += [
-            record(RECORD_LISTINGS, actor, "import", widgets=widgets),
-            record(RECORD_STATES, actor, "import", versions=versions),
+            record(RECORD_LISTINGS, actor, action, widgets=widgets),
+            record(RECORD_STATES, actor, action, versions=versions),
         ]
     return statements
 
@@ -69,13 +73,29 @@ def record_changes(actor: Actor, documents: Sequence[Document]) -> list[Statemen
 def record_removals(actor: Actor, documents: Sequence[Document]) -> list[Statement]:
     """Record what an import with --prune will remove; these statements come first too."""
     paths = json.dumps([document.path for document in documents])
-    kept = json.dumps(
-        [f"{document.path}@{row['version']}" for document in documents for row in document.versions]
-    )
     return [
         record(RECORD_REMOVED_WIDGETS, actor, "import", paths=paths),
-        record(RECORD_REMOVED_VERSIONS, actor, "import", paths=paths, versions=kept),
+        _record_removed_versions(actor, documents, "import"),
     ]
+
+
+def record_replacements(actor: Actor, documents: Sequence[Document]) -> list[Statement]:
+    """Record the states that a mirror will change, and the versions that it will remove."""
+    # It lists every copy.
+    listed = [each._replace(widget={**each.widget, "listed": True}) for each in documents]
+    return [
+        *record_changes(actor, listed, "mirror"),
+        _record_removed_versions(actor, documents, "mirror"),
+    ]
+
+
+def _record_removed_versions(actor: Actor, documents: Sequence[Document], action: str) -> Statement:
+    widgets = [(document.widget["scope"], document.widget["name"]) for document in documents]
+    kept = [
+        f"{document.path}@{row['version']}" for document in documents for row in document.versions
+    ]
+    values = {"widgets": json.dumps(widgets), "versions": json.dumps(kept)}
+    return record(RECORD_REMOVED_VERSIONS, actor, action, **values)
 
 
 def _listings(documents: Sequence[Document]) -> Iterator[tuple[object, ...]]:

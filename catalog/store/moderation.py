@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from catalog.documents import Row
 from catalog.store import json_sql, writes
-from catalog.store.audit import RECORD, Actor, record
+from catalog.store.audit import MAX_ATTEMPTS, RECORD, Actor, record
 from catalog.store.database import Database
-from catalog.store.lookup import WidgetName, get_widget
+from catalog.store.lookup import ConflictError, WidgetName, get_widget
 from catalog.store.sqlite import Statement
 
 
@@ -33,9 +33,10 @@ class LatestChange(NamedTuple):
 RECORD_YANK = f"""{RECORD}
     scope, name, version,
     json_object('yanked', json(iif(yanked, 'true', 'false')), 'yankedReason', yanked_reason),
-    json_object('yanked', json(iif(:yanked, 'true', 'false')), 'yankedReason', :reason)
-FROM version JOIN widget ON widget.id = widget_id
-WHERE version.id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
+    json_object('yanked', json(iif(:yanked, 'true', 'false')), 'yankedReason', {writes.NEW_REASON})
+FROM json_each(:ids) AS given
+    CROSS JOIN version ON version.id = given.value CROSS JOIN widget ON widget.id = widget_id
+WHERE (yanked, yanked_reason) IS NOT (:yanked, {writes.NEW_REASON})
 """
 
 
@@ -49,13 +50,21 @@ def set_yanked(
     dry_run: bool = False,
 ) -> list[VersionChange]:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
-    statements: list[Statement] = []
-    for row in rows:
-        new_reason = row["yanked_reason"] if reason is None else reason or None
-        values = {"id": row["id"], "yanked": yanked, "reason": new_reason}
-        statements.append(record(RECORD_YANK, actor, "yank" if yanked else "unyank", **values))
-        statements += writes.set_yanked(row["id"], yanked, new_reason)
-    return _change_versions(database, rows, statements, dry_run)
+    ids, keeps_reason = [row["id"] for row in rows], reason is None
+    (change,) = writes.set_yanked(ids, yanked, reason or None, keeps_reason=keeps_reason)
+    if not dry_run:
+        entry = record(RECORD_YANK, actor, "yank" if yanked else "unyank", **change[1])
+        database.write([entry, change])
+
+    def is_changed(row: sqlite3.Row) -> bool:
+        has_reason = keeps_reason or row["yanked_reason"] == (reason or None)
+        return row["yanked"] != yanked or not has_reason
+
+    return [VersionChange(_version_name(row), is_changed(row)) for row in rows]
+
+
+def _version_name(row: sqlite3.Row) -> WidgetName:
+    return WidgetName(row["scope"], row["name"], row["version"])
 
 
 def latest_after(
@@ -71,8 +80,9 @@ RECORD_DEPRECATION = f"""{RECORD}
     scope, name, version,
     json_object('deprecationMessage', deprecation_message),
     json_object('deprecationMessage', :message)
-FROM version JOIN widget ON widget.id = widget_id
-WHERE version.id = :id AND deprecation_message IS NOT :message
+FROM json_each(:ids) AS given
+    CROSS JOIN version ON version.id = given.value CROSS JOIN widget ON widget.id = widget_id
+WHERE deprecation_message IS NOT :message
 """
 
 
@@ -85,23 +95,12 @@ def set_deprecation(
     dry_run: bool = False,
 ) -> list[VersionChange]:
     """Set the warning of the versions; None removes it."""
-    action = "undeprecate" if message is None else "deprecate"
-    statements: list[Statement] = []
-    for row in rows:
-        values = {"id": row["id"], "message": message}
-        statements.append(record(RECORD_DEPRECATION, actor, action, **values))
-        statements += writes.set_deprecation([row["id"]], message)
-    return _change_versions(database, rows, statements, dry_run)
-
-
-def _change_versions(
-    database: Database, rows: Sequence[sqlite3.Row], statements: list[Statement], dry_run: bool
-) -> list[VersionChange]:
-    """Run the statements, two for each row: its record and its change."""
-    counts = (database.dry_run if dry_run else database.write)(statements)
+    (change,) = writes.set_deprecation([row["id"] for row in rows], message)
+    if not dry_run:
+        action = "undeprecate" if message is None else "deprecate"
+        database.write([record(RECORD_DEPRECATION, actor, action, **change[1]), change])
     return [
-        VersionChange(WidgetName(row["scope"], row["name"], row["version"]), count > 0)
-        for row, count in zip(rows, counts[1::2], strict=True)
+        VersionChange(_version_name(row), row["deprecation_message"] != message) for row in rows
     ]
 
 
@@ -165,13 +164,13 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
     """Set columns of a widget in one transaction; return whether one of them was different.
 
     The columns are those of the description, listed and is_official. Raise MissingError if there is
-    no such widget.
+    no such widget, ConflictError if other processes change it again and again.
     """
     texts = {key: value for key, value in changes.items() if key in DESCRIPTION_COLUMNS}
     is_changed = False
     # If another process has changed the description since the row was read, the write changes
     # nothing of it. Then read again, so that the change of the other process is kept.
-    while True:
+    for _ in range(MAX_ATTEMPTS):
         row = get_widget(database, target)
         description = description_statements(actor, row, texts)
         statements = list(description)
@@ -183,6 +182,7 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
         is_changed = is_changed or any(counts)
         if not description or counts[0]:
             return is_changed
+    raise ConflictError(f"{target} was changed at the same time; try again.")
 
 
 DELETED_WIDGET_STATE = """json_object(

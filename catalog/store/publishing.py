@@ -112,6 +112,8 @@ class Publication(NamedTuple):
     # The latest version of the widget before this one is written.
     latest: str | None
     warnings: list[str]
+    # Whether another URL of the bundle makes it another version.
+    compare_url: bool
 
 
 def prepare(
@@ -130,13 +132,14 @@ def prepare(
         raise ChangeError(f"{bundle.label} is empty.")
     widget, (version,) = document.widget, document.versions
     target = WidgetName(widget["scope"], widget["name"], version["version"])
-    is_new = not _is_published(database, target, document, compare_url=compare_url)
-    warnings = []
-    if is_new:
-        _check_version_limit(database, target)
-        warnings = find_warnings(document, is_new_widget=existing is None)
-    latest = find_latest(database, target)
-    return Publication(target, document, existing, is_new, latest, warnings)
+    publication = Publication(
+        target, document, existing, True, find_latest(database, target), [], compare_url
+    )
+    if _is_published(database, publication):
+        return publication._replace(is_new=False)
+    _check_version_limit(database, target)
+    warnings = find_warnings(document, is_new_widget=existing is None)
+    return publication._replace(warnings=warnings)
 
 
 def _find_manifest_widget(database: Database, manifest: Any) -> sqlite3.Row | None:
@@ -169,6 +172,8 @@ def commit(
             return True
         ((_, values),) = hold
         database.write([record(RECORD_HELD, actor, "store", **values), *hold])
+        if not _is_published(database, publication):
+            raise ConflictError(f"{publication.target} was deleted at the same time; try again.")
         return False
 
 
@@ -186,7 +191,8 @@ def _store_bundle(
 ) -> Iterator[HeldBundle]:
     """Store the bundle for the block, in which a version must come to name it.
 
-    If the block raises, a bundle that was not stored before is removed again.
+    If the catalog refuses the version, a bundle that was not stored before is removed again. After
+    any other error the version may be written, and `gc` removes the bundle if it is not.
     """
     (version,) = publication.document.versions
     sha256, size = version["sha256_hash"], version["bundle_size"]
@@ -197,7 +203,7 @@ def _store_bundle(
         bundles.sync()
         try:
             yield HeldBundle(scope, name, version["version"], sha256, size)
-        except BaseException:
+        except (ChangeError, sqlite3.IntegrityError):
             if is_new:
                 bundles.remove(sha256)
             raise
@@ -219,7 +225,7 @@ def _insert_version(
     try:
         database.write([*writes.publish(document), *hold, entry])
     except sqlite3.IntegrityError:
-        if not _is_published(database, target, document, compare_url=True):
+        if not _is_published(database, publication):
             raise
         return False
     return True
@@ -292,16 +298,15 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 """
 
 
-def _is_published(
-    database: Database, target: WidgetName, document: Document, *, compare_url: bool
-) -> bool:
+def _is_published(database: Database, publication: Publication) -> bool:
     """Return whether the same version is stored.
 
     Raise ConflictError if it is stored, or was deleted, with other content.
     """
+    target, (version,) = publication.target, publication.document.versions
     with database.read() as connection:
         stored = connection.execute(STORED_VERSION, target._asdict()).fetchone()
-        values = {**target._asdict(), "sha256_hash": document.versions[0]["sha256_hash"]}
+        values = {**target._asdict(), "sha256_hash": version["sha256_hash"]}
         deleted = connection.execute(DELETED_WITH_OTHER_BYTES, values).fetchone()
     if stored is None:
         if deleted:
@@ -310,7 +315,7 @@ def _is_published(
                 "one cached, so publish this one as a new version."
             )
         return False
-    differences = find_differences(stored, document.versions[0], compare_url=compare_url)
+    differences = find_differences(stored, version, compare_url=publication.compare_url)
     if differences:
         raise ConflictError(
             f"{target} is published already with a different {', '.join(differences)}; "

@@ -19,10 +19,18 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from catalog.documents import Json
-from catalog.store.audit import Actor, now, record_values
+from catalog.store.audit import (
+    MAX_ATTEMPTS,
+    RECORD,
+    Actor,
+    json_text,
+    now,
+    record,
+    record_values,
+)
 from catalog.store.database import Database
-from catalog.store.lookup import ChangeError, MissingError
-from catalog.store.sqlite import Statement, WouldBlock
+from catalog.store.lookup import ChangeError, ConflictError, MissingError
+from catalog.store.sqlite import WouldBlock
 from catalog.text import quoted
 from catalog.validators import format_timestamp
 
@@ -219,24 +227,31 @@ def describe_token(token: Token) -> Json:
     }
 
 
-SET_REVOKED = "UPDATE token SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL"
+# Both change a token only as it was read: another command may have rotated or revoked it since.
+_UNCHANGED = "id = :old_id AND revoked_at IS NULL"
+RECORD_TOKEN = f"{RECORD} NULL, NULL, NULL, :before, :after FROM token WHERE {_UNCHANGED}"
+REVOKE = f"UPDATE token SET revoked_at = :at WHERE {_UNCHANGED}"
+ROTATE = f"""
+UPDATE token
+SET id = :id, sha256_hash = :sha256_hash, created_at = :created_at, expires_at = :expires_at,
+    last_used_day = NULL
+WHERE {_UNCHANGED}
+"""
 
 
 def revoke_token(database: Database, actor: Actor, name: str) -> bool:
     """Revoke a token; return False if it was revoked before."""
-    token = get_token(database, name)
-    if token.revoked_at is not None:
-        return False
-    entry = record_values(actor, "revoke token", before=describe_token(token))
-    return any(database.write([(SET_REVOKED, {"id": token.id, "at": now()}), entry]))
-
-
-ROTATE = """
-UPDATE token
-SET id = :id, sha256_hash = :sha256_hash, created_at = :created_at, expires_at = :expires_at,
-    last_used_day = NULL
-WHERE id = :old_id AND revoked_at IS NULL
-"""
+    for _ in range(MAX_ATTEMPTS):
+        token = get_token(database, name)
+        if token.revoked_at is not None:
+            return False
+        values = {"old_id": token.id, "before": json_text(describe_token(token)), "after": None}
+        entry = record(RECORD_TOKEN, actor, "revoke token", **values)
+        _, count = database.write([entry, (REVOKE, {"old_id": token.id, "at": now()})])
+        # If it was rotated meanwhile, the new secret is revoked.
+        if count:
+            return True
+    raise _conflict(name)
 
 
 def rotate_token(
@@ -249,11 +264,18 @@ def rotate_token(
     id_, text = generate_token()
     created, expires = _period(lifetime)
     token = old._replace(id=id_, created_at=created, expires_at=expires, last_used_day=None)
-    values = {**token._asdict(), "sha256_hash": hash_token(text), "old_id": old.id}
-    statement: Statement = (ROTATE, values)
-    before, after = describe_token(old), describe_token(token)
-    database.write([statement, record_values(actor, "rotate token", before=before, after=after)])
+    states = {"before": json_text(describe_token(old)), "after": json_text(describe_token(token))}
+    entry = record(RECORD_TOKEN, actor, "rotate token", old_id=old.id, **states)
+    period = {"created_at": created, "expires_at": expires}
+    values = {"id": id_, "sha256_hash": hash_token(text), "old_id": old.id, **period}
+    _, count = database.write([entry, (ROTATE, values)])
+    if not count:
+        raise _conflict(name)
     return token, text
+
+
+def _conflict(name: str) -> ConflictError:
+    return ConflictError(f"The token {quoted(name)} was changed at the same time; try again.")
 
 
 SET_LAST_USED = "UPDATE token SET last_used_day = :day WHERE id = :id AND last_used_day IS NOT :day"

@@ -212,26 +212,32 @@ def count_install(scope: str, name: str) -> list[Statement]:
     return [(COUNT_INSTALL, {"scope": scope, "name": name})]
 
 
-SET_YANKED = """
-UPDATE version SET yanked = :yanked, yanked_reason = :reason
-WHERE id = :id AND (yanked, yanked_reason) IS NOT (:yanked, :reason)
+# One statement for all versions: in a cluster, many would be several transactions.
+NEW_REASON = "iif(:keeps_reason, yanked_reason, :reason)"
+SET_YANKED = f"""
+UPDATE version SET yanked = :yanked, yanked_reason = {NEW_REASON}
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND (yanked, yanked_reason) IS NOT (:yanked, {NEW_REASON})
 """
 
 
-def set_yanked(version_id: int, yanked: bool, reason: str | None) -> list[Statement]:
-    """Yank a version, or make it available again."""
-    return [(SET_YANKED, {"id": version_id, "yanked": yanked, "reason": reason})]
+def set_yanked(
+    version_ids: Sequence[int], yanked: bool, reason: str | None, *, keeps_reason: bool = False
+) -> list[Statement]:
+    """Yank versions, or make them available again."""
+    values = {"ids": json.dumps(version_ids), "yanked": yanked}
+    return [(SET_YANKED, {**values, "reason": reason, "keeps_reason": keeps_reason})]
 
 
 SET_DEPRECATION = """
 UPDATE version SET deprecation_message = :message
-WHERE id = :id AND deprecation_message IS NOT :message
+WHERE id IN (SELECT value FROM json_each(:ids)) AND deprecation_message IS NOT :message
 """
 
 
-def set_deprecation(version_ids: Iterable[int], message: str | None) -> list[Statement]:
-    """Set the warning that users of these versions see; None removes it."""
-    return [(SET_DEPRECATION, {"id": id_, "message": message}) for id_ in version_ids]
+def set_deprecation(version_ids: Sequence[int], message: str | None) -> list[Statement]:
+    """Set the warning of versions; None removes it."""
+    return [(SET_DEPRECATION, {"ids": json.dumps(version_ids), "message": message})]
 
 
 SET_LISTED = "UPDATE widget SET listed = :listed WHERE id = :id AND listed IS NOT :listed"

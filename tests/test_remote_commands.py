@@ -337,6 +337,13 @@ def test_login_without_standard_input_needs_a_token(server: AppServer) -> None:
     assert errors == "Error: The input is not a token: it is incomplete or mistyped.\n"
 
 
+def test_a_token_as_an_argument_is_refused_and_not_shown(app: Flask, server: AppServer) -> None:
+    token = create_token(app)
+    result = run_remotely(server.url, f"login {token}")
+    assert (result.exit_code, "The token is no argument" in result.stderr) == (2, True)
+    assert token not in result.output
+
+
 def test_concurrent_logins_lose_no_token(app: Flask, tmp_path: Path) -> None:
     token = create_token(app)
     urls = [f"https://{number}.example" for number in range(8)]
@@ -477,6 +484,12 @@ def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> No
 def test_contradicting_options_are_refused(arguments: list[str], message: str) -> None:
     result = run_program(*arguments)
     assert (result.exit_code, message in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("line", ["login -h", "--server https://w.example list --help"])
+def test_help_needs_no_valid_combination_of_options(line: str) -> None:
+    result = run_program(*line.split())
+    assert (result.exit_code, result.stdout.startswith("Usage: ")) == (0, True)
 
 
 def test_a_bundle_that_is_too_large_is_not_sent(

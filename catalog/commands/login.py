@@ -22,14 +22,18 @@ def service() -> "Service":
     return found
 
 
-@click.command("login", cls=Command)
+@click.command("login", cls=Command, context_settings={"allow_extra_args": True})
+@click.pass_context
 @with_appcontext
-def login() -> None:
+def login(context: click.Context) -> None:
     """Store a token for a service.
 
     The token is asked for or, without a terminal, read from standard input. It is stored in a file
     that only you may read, in ~/.config/widget-catalog. The variable CATALOG_TOKEN has precedence.
     """
+    if context.args:
+        # The message of click would show it.
+        raise click.UsageError("The token is no argument, which others could see: type or pipe it.")
     if sys.stdin is not None and sys.stdin.isatty():
         text = click.prompt("Token", hide_input=True, err=True)
     else:

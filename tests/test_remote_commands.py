@@ -288,6 +288,15 @@ def test_a_token_belongs_to_one_service(app: Flask, server: AppServer) -> None:
     )
 
 
+@pytest.mark.parametrize("suffix", ["", "/"])
+def test_a_token_is_found_for_another_spelling_of_the_url(
+    app: Flask, server: AppServer, suffix: str
+) -> None:
+    url = server.url.replace("127.0.0.1", "localhost")
+    assert run_remotely(url, "login", stdin=create_token(app)).exit_code == 0
+    assert run_remotely(f"{url.upper()}{suffix}", "unlist acme/clock").exit_code == 0
+
+
 def test_logout_removes_the_token(app: Flask, server: AppServer) -> None:
     run_remotely(server.url, "login", stdin=create_token(app))
     results = [run_remotely(server.url, "logout") for _ in range(2)]
@@ -789,6 +798,11 @@ def test_a_port_that_does_not_speak_tls_is_named(
         assert failure(run_remotely(url, "unlist acme/clock")) == (
             f"{url} did not respond in 0.1 seconds; is this its https port?"
         )
+        # It is not asked again.
+        silent.accept()[0].close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_a_bundle_url_of_the_environment_is_for_the_service_only(

@@ -112,7 +112,7 @@ class _BodyReader(io.BytesIO):
 
 def check_server_url(url: str) -> str:
     """Return the base URL of a service to send a token to; raise ValueError with the rule."""
-    parts = urlsplit(base_url := check_base_url(url))
+    parts = urlsplit(check_base_url(url))
     try:
         # A number that is no port raises ValueError.
         _ = parts.port
@@ -120,7 +120,8 @@ def check_server_url(url: str) -> str:
         raise ValueError("a URL with a valid port") from None
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
         raise ValueError("an https URL; http would show the token, and is only for loopback")
-    return base_url
+    # Tokens are stored by this URL.
+    return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
 def _is_loopback(host: str) -> bool:

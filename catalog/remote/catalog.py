@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from catalog.documents import Json, Row
+from catalog.documents import WIDGET_FIELDS, Json, Row
 from catalog.remote.responses import (
     parse_changed,
     parse_changes,
@@ -28,13 +28,7 @@ from catalog.store.tokens import PUBLISH, missing_right
 from catalog.validators import check_identifier, check_version
 
 # The keys of the API, by the columns that the commands change.
-WIDGET_KEYS = {
-    "display_name": "displayName",
-    "description": "description",
-    "icon": "icon",
-    "listed": "listed",
-    "is_official": "isOfficial",
-}
+COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}
 DRY_RUN = {"dryRun": "true"}
 
 Result = TypeVar("Result")
@@ -147,7 +141,7 @@ class RemoteCatalog:
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         """Set columns of the widget; return whether one of them was different."""
-        body = json_body({WIDGET_KEYS[column]: value for column, value in changes.items()})
+        body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
         return self.service.request("PATCH", _widget_path(widget), parse_changed, body)
 
     def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:

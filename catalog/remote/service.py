@@ -24,7 +24,7 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
-from catalog.documents import Json
+from catalog.documents import Json, parse_json
 from catalog.remote.responses import PARSE_ERRORS
 from catalog.remote.token_file import VARIABLE, find_token
 from catalog.store.lookup import ChangeError
@@ -290,7 +290,7 @@ class Service:
 def _parse_object(content: bytes) -> Json | None:
     """Return the JSON object in a body, None if it has none."""
     try:
-        value = json.loads(content)
+        value = parse_json(content)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -7,7 +7,6 @@ import shlex
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,7 +26,8 @@ from urllib3 import Timeout
 
 from catalog import __version__
 from catalog.__main__ import REMOTE_COMMANDS, cli
-from catalog.remote import service
+from catalog.atomic_files import atomic_replace
+from catalog.remote import service, token_file
 from catalog.remote.token_file import store_token
 
 AppWith = Callable[..., Flask]
@@ -353,11 +353,25 @@ def test_a_token_as_an_argument_is_refused_and_not_shown(app: Flask, server: App
     assert token not in result.output
 
 
-def test_concurrent_logins_lose_no_token(app: Flask, tmp_path: Path) -> None:
+def test_concurrent_logins_lose_no_token(
+    app: Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = create_token(app)
-    urls = [f"https://{number}.example" for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda url: store_token(url, token), urls))
+    urls = ["https://1.example", "https://2.example"]
+    second = threading.Thread(target=store_token, args=(urls[1], token))
+
+    @contextmanager
+    def start_second_before_the_end(path: Path) -> Iterator[Path]:
+        with atomic_replace(path) as new:
+            yield new
+            if second.ident is None:
+                second.start()
+                # It waits until the first login has ended, if it works.
+                second.join(0.2)
+
+    monkeypatch.setattr(token_file, "atomic_replace", start_second_before_the_end)
+    store_token(urls[0], token)
+    second.join()
     stored = (tmp_path / "config" / "widget-catalog" / "tokens.json").read_text(encoding="utf-8")
     assert json.loads(stored) == dict.fromkeys(urls, token)
 
@@ -706,7 +720,9 @@ def test_a_token_file_is_not_written_for_a_response_of_another_form(
     assert not (tmp_path / "config").exists()
 
 
-def test_control_characters_of_the_service_are_shown_as_escapes(faulty: FaultyService) -> None:
+def test_control_characters_of_the_service_are_shown_as_escapes(
+    app: Flask, faulty: FaultyService
+) -> None:
     published = {**PUBLISHED, "warnings": ["Odd\x07\n"]}
     faulty.prepared = [(200, SESSION), (201, published)]
     result = run_remotely(faulty.url, "publish new.json new.js")
@@ -714,6 +730,9 @@ def test_control_characters_of_the_service_are_shown_as_escapes(faulty: FaultySe
     faulty.prepared = [(200, {**SESSION, "token": "a\x07", "permissions": []})]
     result = run_remotely(faulty.url, "publish new.json new.js")
     assert failure(result) == r"The token a\x07 does not have the permission publish."
+    faulty.prepared = [(200, {**SESSION, "token": "a\x07"})]
+    result = run_remotely(faulty.url, "login", stdin=create_token(app, "stdin"))
+    assert r"with the token a\x07, valid until it is revoked." in result.stderr
 
 
 def test_a_log_that_repeats_its_pages_ends(faulty: FaultyService) -> None:

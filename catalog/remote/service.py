@@ -179,9 +179,7 @@ class Service:
                 context = ssl.create_default_context(cafile=self._ca)
             except ssl.SSLError:
                 raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
-        return PoolManager(
-            ssl_context=context, retries=RETRIES, timeout=TIMEOUT, blocksize=BLOCK_SIZE
-        )
+        return PoolManager(ssl_context=context, blocksize=BLOCK_SIZE)
 
     def _check_tool_version(self, pool: PoolManager) -> None:
         """Raise RemoteError if the service needs a newer version of this tool."""

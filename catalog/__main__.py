@@ -110,6 +110,8 @@ class CatalogGroup(click.Group):
         """Return the command; raise UsageError if --server contradicts it."""
         name, command, rest = super().resolve_command(context, arguments)
         options = context.obj.data
+        if set(rest) & set(HELP_OPTIONS["help_option_names"]):
+            return name, command, rest
         if "SERVER" in options:
             if name not in REMOTE_COMMANDS:
                 raise click.UsageError(

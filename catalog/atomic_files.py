@@ -103,6 +103,19 @@ def _is_at_path(path: Path, descriptor: int) -> bool:
         return False
 
 
+@contextmanager
+def locked_directory(directory: Path) -> Iterator[None]:
+    """Let no other process that calls this change the directory in the block."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Some network file systems cannot lock a directory.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(directory: Path) -> None:
     """Make renames in the directory survive a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)

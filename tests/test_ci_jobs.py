@@ -54,6 +54,10 @@ def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, nu
         **variables,
         "PATH": f"{repository}/bin:{os.environ['PATH']}",
         "HOME": str(tmp_path),
+        # npm would ask its registry about the packages, and about its own version.
+        "npm_config_offline": "true",
+        "npm_config_audit": "false",
+        "npm_config_update_notifier": "false",
     }
     with Server(path) as server:
         for script in scripts(recipe):

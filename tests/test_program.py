@@ -188,6 +188,14 @@ def test_a_mistyped_setting_is_logged_with_the_nearest_one(
     assert caplog.record_tuples == [("catalog.settings", logging.WARNING, message)]
 
 
+def test_the_token_of_the_command_is_not_taken_for_a_mistyped_setting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", "1")
+    create_app()
+    assert caplog.record_tuples == []
+
+
 def test_a_command_prints_a_mistyped_setting_once(database: Path) -> None:
     settings = {"CATALOG_PROT": "1", "CATALOG_DATABASE": str(database)}
     result = start_program("list", **settings)
@@ -209,6 +217,8 @@ COMPLETED = {
     "delete acme/cl": ["acme/clock"],
     "delete acme/clock@": ["acme/clock@1.1.0", "acme/clock@1.0.0"],
     "unlist other/": [],
+    "--server https://widgets.example yan": ["yank"],
+    "--server https://widgets.example yank a": [],
 }
 
 

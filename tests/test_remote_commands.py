@@ -1,8 +1,10 @@
 """widget-catalog --server: commands that change the catalog of a service on another machine."""
 
 import json
+import os
 import re
 import shlex
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +16,19 @@ import pytest
 import reverse_proxies
 from builders import Json, document, version
 from click.testing import CliRunner, Result
-from conftest import create_catalog, exported, run_at_terminal
+from conftest import create_catalog, exported, run_at_terminal, start_command
 from flask import Flask
 from mirrors import AppServer, serve
 from publishers import bearer, create_token, manifest
 from reverse_proxies import Origin, free_port
 from upstreams import FakeUpstream
+from urllib3 import Timeout
 
 from catalog import __version__
 from catalog.__main__ import REMOTE_COMMANDS, cli
+from catalog.atomic_files import atomic_replace
+from catalog.remote import service, token_file
+from catalog.remote.token_file import store_token
 
 AppWith = Callable[..., Flask]
 PUBLIC_URL = "https://widgets.example"
@@ -67,6 +73,9 @@ LINES = [
     "yank acme/clock@1.0.0 acme/clock@9.9.9",
     "yank acme/weather@1.0.0 acme/clock@9.9.9",
     "yank acme/clock@nonsense",
+    "yank acme/clock@1.0.0,2.0.0",
+    "yank acme/clock@",
+    "yank acme/clock@..",
     "yank acme/clock",
     "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@* --dry-run",
     "unyank acme/clock@1.0.0 acme/clock@1.x acme/weather@*",
@@ -279,6 +288,15 @@ def test_a_token_belongs_to_one_service(app: Flask, server: AppServer) -> None:
     )
 
 
+@pytest.mark.parametrize("suffix", ["", "/"])
+def test_a_token_is_found_for_another_spelling_of_the_url(
+    app: Flask, server: AppServer, suffix: str
+) -> None:
+    url = server.url.replace("127.0.0.1", "localhost")
+    assert run_remotely(url, "login", stdin=create_token(app)).exit_code == 0
+    assert run_remotely(f"{url.upper()}{suffix}", "unlist acme/clock").exit_code == 0
+
+
 def test_logout_removes_the_token(app: Flask, server: AppServer) -> None:
     run_remotely(server.url, "login", stdin=create_token(app))
     results = [run_remotely(server.url, "logout") for _ in range(2)]
@@ -294,10 +312,89 @@ def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppS
     database = str(app.config["DATABASE"])
     assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
     assert failure(run_remotely(server.url, "login", stdin=token)) == (
-        f"{server.url} refused the token: it is unknown, expired or revoked. "
-        f"Use widget-catalog --server {server.url} login with a valid one."
+        f"{server.url} refused the token: it is unknown, expired or revoked, or the service is "
+        f"older than 1.1.0. Use widget-catalog --server {server.url} login with a valid one."
     )
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
+
+
+def test_a_refused_token_of_the_variable_is_named(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci"))
+    run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+        f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked, or "
+        "the service is older than 1.1.0."
+    )
+
+
+def test_login_says_that_the_variable_has_precedence(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other"))
+    result = run_remotely(server.url, "login", stdin=create_token(app, "stored"))
+    assert "with the token stored, valid until" in result.stderr
+    assert "CATALOG_TOKEN is set, and has precedence over it." in result.stderr
+
+
+def test_login_without_standard_input_needs_a_token(server: AppServer) -> None:
+    with start_command(
+        Path(), "--server", server.url, "login", program="catalog", preexec_fn=lambda: os.close(0)
+    ) as process:
+        _, errors = process.communicate(timeout=60)
+    assert errors == "Error: The input is not a token: it is incomplete or mistyped.\n"
+
+
+def test_a_token_as_an_argument_is_refused_and_not_shown(app: Flask, server: AppServer) -> None:
+    token = create_token(app)
+    result = run_remotely(server.url, f"login {token}")
+    assert (result.exit_code, "The token is no argument" in result.stderr) == (2, True)
+    assert token not in result.output
+
+
+def test_concurrent_logins_lose_no_token(
+    app: Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = create_token(app)
+    urls = ["https://1.example", "https://2.example"]
+    second = threading.Thread(target=store_token, args=(urls[1], token))
+
+    @contextmanager
+    def start_second_before_the_end(path: Path) -> Iterator[Path]:
+        with atomic_replace(path) as new:
+            yield new
+            if second.ident is None:
+                second.start()
+                # It waits until the first login has ended, if it works.
+                second.join(0.2)
+
+    monkeypatch.setattr(token_file, "atomic_replace", start_second_before_the_end)
+    store_token(urls[0], token)
+    second.join()
+    stored = (tmp_path / "config" / "widget-catalog" / "tokens.json").read_text(encoding="utf-8")
+    assert json.loads(stored) == dict.fromkeys(urls, token)
+
+
+def test_a_relative_directory_of_configuration_is_ignored(
+    app: Flask, server: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
+    assert (tmp_path / ".config" / "widget-catalog" / "tokens.json").exists()
+
+
+def test_a_user_without_a_home_directory_needs_the_variable(
+    server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "home", find_no_home)
+    message = "There is no home directory; set HOME or CATALOG_TOKEN."
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == message
 
 
 def test_a_mistyped_token_is_found_before_anything_is_sent(
@@ -368,6 +465,12 @@ def test_an_invalid_url_of_a_service_is_refused(url: str) -> None:
     assert (result.exit_code, "is not an absolute http or https URL" in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("port", ["99999", "x"])
+def test_an_invalid_port_is_refused(port: str) -> None:
+    result = run_remotely(f"https://widgets.example:{port}", "unlist acme/clock")
+    assert (result.exit_code, "is not a URL with a valid port." in result.stderr) == (2, True)
+
+
 def test_the_minimum_version_of_the_service_is_asked_first(
     app_with: AppWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,6 +509,12 @@ def test_contradicting_options_are_refused(arguments: list[str], message: str) -
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("line", ["login -h", "--server https://w.example list --help"])
+def test_help_needs_no_valid_combination_of_options(line: str) -> None:
+    result = run_program(*line.split())
+    assert (result.exit_code, result.stdout.startswith("Usage: ")) == (0, True)
+
+
 def test_a_bundle_that_is_too_large_is_not_sent(
     app_with: AppWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,17 +543,24 @@ class FaultyService:
     """A service whose next responses are prepared: a status with an object, or no response."""
 
     def __init__(self) -> None:
+        # The response to the first request, which asks for the minimum version.
+        self.minimum: tuple[int, Json] = (200, {"minimumVersion": "1.0.0"})
         self.prepared: list[tuple[int, Json] | None] = []
         self.headers: dict[str, str] = {}
         self.requests: list[tuple[str, str, bytes]] = []
+        self.connections = 0
         faulty = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def setup(self) -> None:
+                faulty.connections += 1
+                super().setup()
+
             def respond(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                prepared: tuple[int, Json] | None = (200, {"minimumVersion": "1.0.0"})
+                prepared: tuple[int, Json] | None = faulty.minimum
                 if self.path != "/api/widgets/cli-version":
                     faulty.requests.append((self.command, self.path, body))
                     prepared = faulty.prepared.pop(0)
@@ -487,7 +603,13 @@ def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServic
         yield running
 
 
-SESSION = {"token": "ci", "permissions": ["admin"], "scopes": [], "maxBundleBytes": 10**6}
+SESSION = {
+    "token": "ci",
+    "permissions": ["admin"],
+    "scopes": [],
+    "expiresAt": None,
+    "maxBundleBytes": 10**6,
+}
 PUBLISHED = {
     "version": "acme/new@1.0.0",
     "published": True,
@@ -545,6 +667,95 @@ def test_the_limit_of_a_proxy_is_told_from_that_of_the_service(faulty: FaultySer
     )
 
 
+def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
+    faulty: FaultyService,
+) -> None:
+    faulty.minimum = (500, {"error": "Internal server error."})
+    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == "Internal server error."
+    faulty.minimum, faulty.headers = (308, {}), {"Location": "https://elsewhere.example/"}
+    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == (
+        f"{faulty.url} responded 308 and redirects to 'https://elsewhere.example/'."
+    )
+
+
+def cannot_read(url: str) -> str:
+    return (
+        f"{url} responded 200 with content that widget-catalog {__version__} cannot read: the "
+        "service may be of another release, or a proxy responded."
+    )
+
+
+KEYS = [*SESSION, *PUBLISHED, "versions", "changed", "entries"]
+CONTROL = "\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "publish new.json new.js",
+        "publish new.json new.js --bundle-url https://cdn.example.com/new.js",
+        "yank acme/clock@1.0.0",
+        "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
+        "unlist acme/clock",
+        "log",
+        "login",
+    ],
+)
+def test_a_response_of_another_form_is_reported(
+    app: Flask, faulty: FaultyService, line: str
+) -> None:
+    token = create_token(app, "stdin")
+    values = (None, CONTROL, 1, [{}], [[]])
+    for content in ({}, {"other": 1}, *(dict.fromkeys(KEYS, value) for value in values)):
+        faulty.prepared = [(200, content)]
+        result = run_remotely(faulty.url, line, stdin=token)
+        assert failure(result) == cannot_read(faulty.url), content
+
+
+def test_a_token_file_is_not_written_for_a_response_of_another_form(
+    app: Flask, faulty: FaultyService, tmp_path: Path
+) -> None:
+    faulty.prepared = [(200, {"token": "ci"})]
+    run_remotely(faulty.url, "login", stdin=create_token(app, "stdin"))
+    assert not (tmp_path / "config").exists()
+
+
+def test_control_characters_of_the_service_are_shown_as_escapes(
+    app: Flask, faulty: FaultyService
+) -> None:
+    published = {**PUBLISHED, "warnings": ["Odd\x07\n"]}
+    faulty.prepared = [(200, SESSION), (201, published)]
+    result = run_remotely(faulty.url, "publish new.json new.js")
+    assert result.stderr.startswith(r"Warning: Odd\x07\n." + "\nPublished acme/new@1.0.0.")
+    faulty.prepared = [(200, {**SESSION, "token": "a\x07", "permissions": []})]
+    result = run_remotely(faulty.url, "publish new.json new.js")
+    assert failure(result) == r"The token a\x07 does not have the permission publish."
+    faulty.prepared = [(200, {**SESSION, "token": "a\x07"})]
+    result = run_remotely(faulty.url, "login", stdin=create_token(app, "stdin"))
+    assert r"with the token a\x07, valid until it is revoked." in result.stderr
+
+
+def test_a_log_that_repeats_its_pages_ends(faulty: FaultyService) -> None:
+    names = ("at", "kind", "actor", "action", "scope", "name", "version", "before", "after")
+    entry = {**dict.fromkeys(names), "id": 2, "at": "", "kind": "local", "actor": "", "action": ""}
+    faulty.prepared = [(200, {"entries": [entry]}), (200, {"entries": [entry]})]
+    assert failure(run_remotely(faulty.url, "log")) == cannot_read(faulty.url)
+
+
+def test_a_response_is_read_only_up_to_a_limit(
+    faulty: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_RESPONSE_BYTES", 1000)
+    faulty.prepared = [(200, {"changed": True, "more": "x" * 1000})]
+    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == cannot_read(faulty.url)
+
+
+def test_requests_share_a_connection(faulty: FaultyService) -> None:
+    faulty.prepared = [(200, SESSION), (201, PUBLISHED)]
+    assert run_remotely(faulty.url, "publish new.json new.js").exit_code == 0
+    assert faulty.connections == 1
+
+
 def test_a_service_that_is_no_catalog_is_named(
     app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -577,6 +788,40 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     )
     result = run_program("--server", upstream.url, "--ca", "new.js", "unlist", "acme/clock")
     assert failure(result) == "new.js is not a PEM file of certificates."
+
+
+def test_a_certificate_of_another_host_is_refused(
+    app: Flask, upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    upstream.encrypt(tmp_path, monkeypatch)
+    url = upstream.url.replace("127.0.0.1", "localhost")
+    assert failure(run_remotely(url, "unlist acme/clock")) == (
+        f"The certificate of {url} is not valid: Hostname mismatch, certificate is not valid for "
+        "'localhost'."
+    )
+
+
+def test_a_port_that_does_not_speak_tls_is_named(
+    app: Flask, faulty: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = faulty.url.replace("http:", "https:")
+    # Releases of OpenSSL have different words for it.
+    assert re.fullmatch(
+        rf"{url} failed the TLS handshake: [a-z ]+; is this its https port\?",
+        failure(run_remotely(url, "unlist acme/clock")),
+    )
+    monkeypatch.setattr(service, "FIRST_TIMEOUT", Timeout(0.1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        assert failure(run_remotely(url, "unlist acme/clock")) == (
+            f"{url} did not respond in 0.1 seconds; is this its https port?"
+        )
+        # It is not asked again.
+        silent.accept()[0].close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_a_bundle_url_of_the_environment_is_for_the_service_only(

@@ -1,5 +1,6 @@
 """widget-catalog login, logout: the stored token of this user for a service."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -8,8 +9,8 @@ from flask.cli import with_appcontext
 
 from catalog.commands.base import Command, application, print_status
 from catalog.commands.catalogs import REMOTE_CATALOG
-from catalog.remote.token_file import check_token, store_token, token_file
-from catalog.text import escape_unprintable
+from catalog.remote.responses import parse_session
+from catalog.remote.token_file import VARIABLE, check_token, store_token, token_file
 
 if TYPE_CHECKING:
     from catalog.remote.service import Service
@@ -21,27 +22,31 @@ def service() -> "Service":
     return found
 
 
-@click.command("login", cls=Command)
+@click.command("login", cls=Command, context_settings={"allow_extra_args": True})
+@click.pass_context
 @with_appcontext
-def login() -> None:
+def login(context: click.Context) -> None:
     """Store a token for a service.
 
     The token is asked for or, without a terminal, read from standard input. It is stored in a file
     that only you may read, in ~/.config/widget-catalog. The variable CATALOG_TOKEN has precedence.
     """
-    if sys.stdin.isatty():
+    if context.args:
+        # The message of click would show it.
+        raise click.UsageError("The token is no argument, which others could see: type or pipe it.")
+    if sys.stdin is not None and sys.stdin.isatty():
         text = click.prompt("Token", hide_input=True, err=True)
     else:
-        text = sys.stdin.readline()
+        text = sys.stdin.readline() if sys.stdin is not None else ""
     target = service()
     target.token = check_token(text, "The input")
-    session = target.request("GET", "/api/session")
+    session = target.request("GET", "/api/session", parse_session)
     store_token(target.url, target.token)
-    expiry = session["expiresAt"]
-    validity = f"valid until {expiry}" if expiry else "valid until it is revoked"
-    name = escape_unprintable(str(session["token"]))
-    print_status(f"Logged in to {target.url} with the token {name}, {validity}.")
+    validity = f"valid until {session.expires_at or 'it is revoked'}"
+    print_status(f"Logged in to {target.url} with the token {session.token}, {validity}.")
     print_status(f"It is stored in {token_file()}.")
+    if os.environ.get(VARIABLE):
+        print_status(f"{VARIABLE} is set, and has precedence over it.")
 
 
 @click.command("logout", cls=Command)

@@ -36,7 +36,7 @@ def publish(
     sdkVersion and the optional fields of a version. BUNDLE is its JavaScript file. The first
     version creates the widget; in later ones displayName, description and icon belong to the
     version only. With --store neither a CDN nor a URL is needed: responses contain the URL of the
-    bundle at this service.
+    bundle at this service. With --server it is stored there, unless --bundle-url is given.
     """
     if {getattr(file, "name", STDIN) for file in (manifest, bundle)} == {STDIN}:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")

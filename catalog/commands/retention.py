@@ -1,16 +1,15 @@
 """The option --keep of backup and pack: a directory of dated files, of which the newest stay."""
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from catalog.atomic_files import scratch_directory, sync_directory
+from catalog.atomic_files import locked_directory, scratch_directory, sync_directory
 from catalog.commands.base import CommandError, print_status
 from catalog.text import plural
 
@@ -51,7 +50,7 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
     """
     _check_directory(directory)
     try:
-        with _locked(directory), scratch_directory(directory) as scratch:
+        with locked_directory(directory), scratch_directory(directory) as scratch:
             new = scratch / "new"
             result = write(new)
             target = directory / _next_name(directory, suffix)
@@ -73,19 +72,6 @@ def _check_directory(directory: Path) -> None:
     except click.BadParameter as error:
         error.param_hint = "'DIR'"
         raise
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Let no other process add a file in the block."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Some network file systems cannot lock a directory.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def remove_older(newest: Path, keep: int) -> None:

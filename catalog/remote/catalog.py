@@ -3,13 +3,24 @@
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import TypeVar
 from urllib.parse import quote
 
-from catalog.documents import Json, Row
+from catalog.documents import WIDGET_FIELDS, Json, Row
+from catalog.remote.responses import (
+    parse_changed,
+    parse_changes,
+    parse_entries,
+    parse_published,
+    parse_session,
+    parse_yanked,
+)
 from catalog.remote.service import Body, OnProgress, RemoteError, Service, json_body
-from catalog.store.lookup import ChangeError, WidgetName
+from catalog.semver_ranges import MAX_SAFE_INTEGER
+from catalog.store.lookup import ChangeError, WidgetName, check_version_or_range
 from catalog.store.manifests import BundleSummary, build_document, check_keys
 from catalog.store.moderation import LatestChange, VersionChange
 from catalog.store.publishing import PublishResult, Upload
@@ -17,14 +28,10 @@ from catalog.store.tokens import PUBLISH, missing_right
 from catalog.validators import check_identifier, check_version
 
 # The keys of the API, by the columns that the commands change.
-WIDGET_KEYS = {
-    "display_name": "displayName",
-    "description": "description",
-    "icon": "icon",
-    "listed": "listed",
-    "is_official": "isOfficial",
-}
+COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}
 DRY_RUN = {"dryRun": "true"}
+
+Result = TypeVar("Result")
 
 
 class RemoteCatalog:
@@ -56,32 +63,21 @@ class RemoteCatalog:
         if upload.url_template:
             manifest["bundleUrl"] = upload.url_template
         options = DRY_RUN if dry_run else {}
+        parse = partial(parse_published, target)
         if upload.content is None:
-            response = self.service.request("PUT", path, json_body(manifest), options)
-        else:
-            self._check_upload(target, upload.bundle)
-            with self._progress_bar("Uploading") as on_progress:
-                body = _encode_form(manifest, b"".join(upload.content), on_progress)
-                response = self.service.request("PUT", path, body, options)
-        return PublishResult(
-            parse_target(response["version"]),
-            response["published"],
-            response["stored"],
-            response["warnings"],
-            response["isUnlisted"],
-            response["isOfficialIgnored"],
-            response["previousLatestVersion"],
-            response["latestVersion"],
-            response["document"],
-        )
+            return self.service.request("PUT", path, parse, json_body(manifest), options)
+        self._check_upload(target, upload.bundle)
+        with self._progress_bar("Uploading") as on_progress:
+            body = _encode_form(manifest, b"".join(upload.content), on_progress)
+            return self.service.request("PUT", path, parse, body, options)
 
     def _check_upload(self, target: WidgetName, bundle: BundleSummary) -> None:
         """Raise RemoteError if the service would refuse the bundle, before it is sent."""
-        session = self.service.request("GET", "/api/session")
-        permissions, scopes = session["permissions"], session["scopes"]
-        if missing := missing_right(session["token"], permissions, scopes, PUBLISH, target.scope):
+        token, scopes, permissions, _, limit = self.service.request(
+            "GET", "/api/session", parse_session
+        )
+        if missing := missing_right(token, permissions, scopes, PUBLISH, target.scope):
             raise RemoteError(missing)
-        limit = session["maxBundleBytes"]
         if bundle.size > limit:
             raise RemoteError(
                 f"{bundle.label} has {bundle.size} bytes; {self.service.url} accepts {limit}."
@@ -95,12 +91,10 @@ class RemoteCatalog:
         Return what changed in the versions, and in the latest versions of their widgets.
         """
         body = {"reason": reason} if yanked and reason is not None else {}
-        responses = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
-        latest = [
-            LatestChange(widget, each["previousLatestVersion"], each["latestVersion"])
-            for widget, each in responses.items()
-        ]
-        return _version_changes(responses.values()), latest
+        action = "yank" if yanked else "unyank"
+        results = self._change(targets, action, body, parse_yanked, dry_run)
+        changes = [change for changes, _ in results for change in changes]
+        return changes, [latest for _, latest in results]
 
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
@@ -109,11 +103,17 @@ class RemoteCatalog:
         action, body = (
             ("undeprecate", {}) if message is None else ("deprecate", {"message": message})
         )
-        return _version_changes(self._change(targets, action, body, dry_run).values())
+        results = self._change(targets, action, body, parse_changes, dry_run)
+        return [change for changes in results for change in changes]
 
     def _change(
-        self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
-    ) -> dict[WidgetName, Json]:
+        self,
+        targets: Sequence[WidgetName],
+        action: str,
+        body: Json,
+        parse: Callable[[WidgetName, Json], Result],
+        dry_run: bool,
+    ) -> list[Result]:
         """Send a request for each widget, which changes all its versions or none.
 
         If there are several, a dry run of all of them comes first, so that a mistake in one of them
@@ -121,36 +121,40 @@ class RemoteCatalog:
         """
         widgets: defaultdict[WidgetName, list[str]] = defaultdict(list)
         for target in targets:
-            widgets[target._replace(version=None)].append(target.version or "")
+            widgets[target._replace(version=None)].append(check_version_or_range(target.version))
         if len(widgets) > 1 and not dry_run:
-            self._change(targets, action, body, dry_run=True)
-        responses: dict[WidgetName, Json] = {}
+            self._change(targets, action, body, parse, dry_run=True)
+        results: dict[WidgetName, Result] = {}
         for widget, versions in widgets.items():
             path = f"{_version_path(widget._replace(version=','.join(versions)))}/{action}"
             options = DRY_RUN if dry_run else {}
             try:
-                responses[widget] = self.service.request("POST", path, json_body(body), options)
+                results[widget] = self.service.request(
+                    "POST", path, partial(parse, widget), json_body(body), options
+                )
             except RemoteError as error:
-                if dry_run or not responses:
+                if dry_run or not results:
                     raise
-                done = ", ".join(map(str, responses))
+                done = ", ".join(map(str, results))
                 raise RemoteError(f"{error} Changed before that: {done}.") from error
-        return responses
+        return list(results.values())
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         """Set columns of the widget; return whether one of them was different."""
-        body = json_body({WIDGET_KEYS[column]: value for column, value in changes.items()})
-        response = self.service.request("PATCH", _widget_path(widget), body)
-        return bool(response["changed"])
+        body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
+        return self.service.request("PATCH", _widget_path(widget), parse_changed, body)
 
     def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
         """Return the recorded changes, the newest first."""
         options: dict[str, object] = {"since": since, "widget": widget}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
-        while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
+        before = MAX_SAFE_INTEGER
+        while page := self.service.request(
+            "GET", "/api/audit", partial(parse_entries, before), None, parameters
+        ):
             entries += page
-            parameters["before"] = page[-1]["id"]
+            parameters["before"] = before = page[-1]["id"]
         return entries
 
 
@@ -190,18 +194,3 @@ def _encode_form(manifest: Json, bundle: bytes, on_progress: OnProgress) -> Body
         lines += [b"", content]
     lines += [f"--{boundary}--".encode(), b""]
     return Body(b"\r\n".join(lines), f"multipart/form-data; boundary={boundary}", on_progress)
-
-
-def parse_target(text: str) -> WidgetName:
-    """Return the version that a response names."""
-    widget, _, version = text.rpartition("@")
-    scope, _, name = widget.partition("/")
-    return WidgetName(scope, name, version)
-
-
-def _version_changes(responses: Iterable[Json]) -> list[VersionChange]:
-    return [
-        VersionChange(parse_target(each["version"]), each["changed"])
-        for response in responses
-        for each in response["versions"]
-    ]

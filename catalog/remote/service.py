@@ -3,14 +3,15 @@
 import io
 import json
 import logging
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from semver import Version
-from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
+from urllib3 import PoolManager, Retry, Timeout
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -23,8 +24,9 @@ from urllib3.exceptions import (
 )
 
 from catalog import __version__
-from catalog.documents import Json
-from catalog.remote.token_file import find_token
+from catalog.documents import Json, parse_json
+from catalog.remote.responses import PARSE_ERRORS
+from catalog.remote.token_file import VARIABLE, find_token
 from catalog.store.lookup import ChangeError
 from catalog.text import error_reason, escape_unprintable, quoted
 from catalog.validators import check_base_url
@@ -32,7 +34,11 @@ from catalog.validators import check_base_url
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
 # A service that stores a large bundle responds when it is on disk.
 TIMEOUT = Timeout(connect=10, read=120)  # seconds
+# The first request also shows whether there is a service. A port without TLS may wait for more of
+# the handshake.
+FIRST_TIMEOUT = Timeout(10)  # seconds
 BLOCK_SIZE = 64 * 1024  # bytes
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 # GET and PUT change nothing if they are repeated. Whether a POST or a PATCH without a response had
 # an effect is not known, so these are never repeated.
@@ -47,14 +53,24 @@ RETRIES = Retry(
     raise_on_status=False,
 )
 
+FIRST_RETRIES = RETRIES.new(read=0)
+
+# Results of OpenSSL if no trusted authority has signed the certificate.
+UNKNOWN_AUTHORITY = {18, 19, 20, 21}
+
 # It would print a line for each retry.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 OnProgress = Callable[[int, int], None]
+Parsed = TypeVar("Parsed")
 
 
 class RemoteError(ChangeError):
     """The service cannot be used, or refuses the request; the message says why."""
+
+    def __init__(self, message: str) -> None:
+        # The service may have written a part of it.
+        super().__init__(escape_unprintable(message))
 
 
 class Body(NamedTuple):
@@ -64,6 +80,15 @@ class Body(NamedTuple):
     content_type: str = "application/json"
     # Called with the bytes that are sent, and all of them.
     on_progress: OnProgress = lambda sent, total: None
+
+
+class Response(NamedTuple):
+    """A response of the service."""
+
+    status: int
+    location: str | None
+    # None if the body is not a JSON object.
+    content: Json | None
 
 
 def json_body(value: object) -> Body:
@@ -87,10 +112,16 @@ class _BodyReader(io.BytesIO):
 
 def check_server_url(url: str) -> str:
     """Return the base URL of a service to send a token to; raise ValueError with the rule."""
-    parts = urlsplit(base_url := check_base_url(url))
+    parts = urlsplit(check_base_url(url))
+    try:
+        # A number that is no port raises ValueError.
+        _ = parts.port
+    except ValueError:
+        raise ValueError("a URL with a valid port") from None
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
         raise ValueError("an https URL; http would show the token, and is only for loopback")
-    return base_url
+    # Tokens are stored by this URL.
+    return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
 def _is_loopback(host: str) -> bool:
@@ -115,20 +146,31 @@ class Service:
         self,
         method: str,
         path: str,
+        parse: Callable[[Json], Parsed],
         body: Body | None = None,
         parameters: Mapping[str, object] | None = None,
-    ) -> Json:
-        """Return the JSON object of a response; raise RemoteError if it is an error."""
+    ) -> Parsed:
+        """Return what parse makes of the JSON object of a response; raise RemoteError for an error.
+
+        The function parse raises one of PARSE_ERRORS if the object is not as expected.
+        """
         token = self.token or find_token(self.url)
         if self._pool is None:
-            self._pool = self._connect()
-            self._check_tool_version(self._pool)
+            pool = self._connect()
+            self._check_tool_version(pool)
+            self._pool = pool
         query = f"?{urlencode(parameters)}" if parameters else ""
         response = self._send(self._pool, method, path + query, body, f"Bearer {token}")
-        content = _parse_object(response)
-        if response.status in (200, 201) and content is not None:
-            return content
-        raise RemoteError(self._describe_refusal(response, content))
+        if response.status not in (200, 201):
+            raise RemoteError(self._describe_refusal(response))
+        try:
+            return parse(response.content or {})
+        except PARSE_ERRORS as error:
+            raise RemoteError(
+                f"{self.url} responded {response.status} with content that widget-catalog "
+                f"{__version__} cannot read: the service may be of another release, or a proxy "
+                "responded."
+            ) from error
 
     def _connect(self) -> PoolManager:
         context = None
@@ -137,16 +179,15 @@ class Service:
                 context = ssl.create_default_context(cafile=self._ca)
             except ssl.SSLError:
                 raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
-        return PoolManager(
-            ssl_context=context, retries=RETRIES, timeout=TIMEOUT, blocksize=BLOCK_SIZE
-        )
+        return PoolManager(ssl_context=context, blocksize=BLOCK_SIZE)
 
     def _check_tool_version(self, pool: PoolManager) -> None:
         """Raise RemoteError if the service needs a newer version of this tool."""
         response = self._send(pool, "GET", TOOL_VERSION_PATH)
-        content = _parse_object(response) or {}
+        if response.status >= 500 or 300 <= response.status < 400:
+            raise RemoteError(self._describe_refusal(response))
         try:
-            minimum = Version.parse(content["minimumVersion"])
+            minimum = Version.parse((response.content or {})["minimumVersion"])
         except (KeyError, TypeError, ValueError):
             raise RemoteError(
                 f"{self.url} is not a widget catalog: it responded {response.status} to "
@@ -165,7 +206,7 @@ class Service:
         path: str,
         body: Body | None = None,
         authorization: str | None = None,
-    ) -> BaseHTTPResponse:
+    ) -> Response:
         headers = {"User-Agent": f"widget-catalog/{__version__}", "Accept": "application/json"}
         if authorization:
             headers["Authorization"] = authorization
@@ -173,15 +214,22 @@ class Service:
             headers["Content-Type"] = body.content_type
             headers["Content-Length"] = str(len(body.content))
         try:
-            return pool.request(
+            response = pool.request(
                 method,
                 self.url + path,
                 body=_BodyReader(body) if body else None,
                 headers=headers,
                 redirect=False,
+                preload_content=False,
+                timeout=TIMEOUT if authorization else FIRST_TIMEOUT,
+                retries=RETRIES if authorization else FIRST_RETRIES,
             )
+            content = response.read(MAX_RESPONSE_BYTES)
+            # If all of it is read, the connection is already in the pool again.
+            response.close()
         except HTTPError as error:
             raise RemoteError(self._describe_failure(method, error)) from error
+        return Response(response.status, response.headers.get("Location"), _parse_object(content))
 
     def _describe_failure(self, method: str, error: HTTPError) -> str:
         """Return what happened to a request that got no response."""
@@ -190,16 +238,20 @@ class Service:
             case NameResolutionError() | LocationParseError():
                 return f"{self.url} cannot be found: its name has no address."
             case SSLError(args=(ssl.SSLCertVerificationError() as reason, *_)):
-                return (
-                    f"The certificate of {self.url} is not valid: {reason.verify_message}; "
-                    "use --ca for a private authority."
-                )
+                text = f"The certificate of {self.url} is not valid: "
+                text += reason.verify_message.rstrip(".")
+                is_unknown = reason.verify_code in UNKNOWN_AUTHORITY
+                return f"{text}; use --ca for a private authority." if is_unknown else f"{text}."
             case SSLError(args=(reason, *_)) if not isinstance(reason, ssl.SSLEOFError):
-                return f"{self.url} failed the TLS handshake: {escape_unprintable(str(reason))}."
+                name = str(getattr(reason, "reason", reason)).replace("_", " ").lower()
+                return f"{self.url} failed the TLS handshake: {name}; is this its https port?"
             case NewConnectionError() if isinstance(cause.__cause__, OSError):
                 return f"{self.url} cannot be reached: {error_reason(cause.__cause__)}."
             case ConnectTimeoutError() | NewConnectionError():
                 return f"{self.url} cannot be reached."
+            case ReadTimeoutError() if self._pool is None:
+                advice = "; is this its https port?" if self.url.startswith("https:") else "."
+                return f"{self.url} did not respond in {FIRST_TIMEOUT.total} seconds{advice}"
             case ReadTimeoutError():
                 text = f"{self.url} did not respond in time"
             case _:
@@ -208,26 +260,35 @@ class Service:
             return f"{text}."
         return f"{text}, so it may have made the change; the same command again does no harm."
 
-    def _describe_refusal(self, response: BaseHTTPResponse, content: Json | None) -> str:
+    def _describe_refusal(self, response: Response) -> str:
         """Return what a response other than the expected one means."""
-        if response.status == 401:
-            return (
-                f"{self.url} refused the token: it is unknown, expired or revoked. "
-                f"Use widget-catalog --server {self.url} login with a valid one."
-            )
-        if isinstance(content, dict) and isinstance(content.get("error"), str):
-            return escape_unprintable(content["error"])
         text = f"{self.url} responded {response.status}"
+        error = (response.content or {}).get("error")
+        if response.status == 401:
+            return self._describe_unauthorized()
+        if isinstance(error, str):
+            return error
         if response.status == 413:
             return f"{text}: a proxy before it accepts no body of this size."
-        location = response.headers.get("Location")
-        return f"{text} and redirects to {quoted(location)}." if location else f"{text}."
+        if response.location:
+            return f"{text} and redirects to {quoted(response.location)}."
+        return f"{text}."
+
+    def _describe_unauthorized(self) -> str:
+        is_variable = self.token is None and os.environ.get(VARIABLE)
+        source = f" in {VARIABLE}" if is_variable else ""
+        text = (
+            f"{self.url} refused the token{source}: it is unknown, expired or revoked, or the "
+            "service is older than 1.1.0."
+        )
+        login = f" Use widget-catalog --server {self.url} login with a valid one."
+        return text if is_variable else text + login
 
 
-def _parse_object(response: BaseHTTPResponse) -> Json | None:
-    """Return the JSON object in the body, None if it has none."""
+def _parse_object(content: bytes) -> Json | None:
+    """Return the JSON object in a body, None if it has none."""
     try:
-        value = json.loads(response.data)
+        value = parse_json(content)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

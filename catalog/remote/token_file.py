@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from catalog.atomic_files import atomic_replace
+from catalog.atomic_files import atomic_replace, locked_directory
 from catalog.store.lookup import ChangeError
 from catalog.store.tokens import token_id
 
@@ -18,8 +18,13 @@ class TokenError(ChangeError):
 
 def token_file() -> Path:
     """Return the path of the file."""
-    configuration = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(configuration, "widget-catalog", "tokens.json")
+    configuration = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    if not configuration.is_absolute():
+        try:
+            configuration = Path.home() / ".config"
+        except RuntimeError:
+            raise TokenError(f"There is no home directory; set HOME or {VARIABLE}.") from None
+    return configuration / "widget-catalog" / "tokens.json"
 
 
 def find_token(url: str) -> str:
@@ -61,11 +66,12 @@ def read_tokens() -> dict[str, str]:
 def store_token(url: str, token: str | None) -> bool:
     """Store the token of a service, None removes it; return whether there was one."""
     path = token_file()
-    tokens = read_tokens()
-    had_token = tokens.pop(url, None) is not None
-    if token is not None:
-        tokens[url] = token
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_replace(path) as new:
-        new.write_text(json.dumps(tokens, indent=2) + "\n", encoding="utf-8")
+    with locked_directory(path.parent):
+        tokens = read_tokens()
+        had_token = tokens.pop(url, None) is not None
+        if token is not None:
+            tokens[url] = token
+        with atomic_replace(path) as new:
+            new.write_text(json.dumps(tokens, indent=2) + "\n", encoding="utf-8")
     return had_token

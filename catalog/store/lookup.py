@@ -71,11 +71,16 @@ def is_version_or_range(text: str) -> bool:
     return bool(text) and (is_version(text) or is_range(text))
 
 
+def check_version_or_range(text: str | None) -> str:
+    """Return the text after an @; raise ChangeError if it cannot name versions."""
+    if not text or not is_version_or_range(text):
+        raise ChangeError(f"{quoted(text or '')} is neither a version nor a range of versions.")
+    return text
+
+
 def get_versions(database: Database, target: WidgetName) -> list[sqlite3.Row]:
     """Return the rows of one version, or of all in a range; raise ChangeError if there is none."""
-    requested = target.version or ""
-    if not is_version_or_range(requested):
-        raise ChangeError(f"{quoted(requested)} is neither a version nor a range of versions.")
+    requested = check_version_or_range(target.version)
     rows = find_versions(database, target)
     if is_version(requested):
         matches = [row for row in rows if row["version"] == requested]

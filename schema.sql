@@ -111,12 +111,8 @@ CREATE TRIGGER sdk_range_added AFTER INSERT ON sdk_range BEGIN
         FROM json_each(new.intervals);
 END;
 
--- Not a foreign key, which SQLite checks only in connections that enable foreign keys.
-CREATE TRIGGER version_added_without_range BEFORE INSERT ON version
-WHEN NOT EXISTS (SELECT 1 FROM sdk_range WHERE range = new.sdk_version) BEGIN
-    SELECT RAISE (ABORT, 'version.sdk_version is not in sdk_range');
-END;
-
+-- Not a foreign key, which SQLite checks only in connections that enable foreign keys. The trigger
+-- version_added checks the ranges of new versions.
 CREATE TRIGGER version_changed_without_range BEFORE UPDATE OF sdk_version ON version
 WHEN NOT EXISTS (SELECT 1 FROM sdk_range WHERE range = new.sdk_version) BEGIN
     SELECT RAISE (ABORT, 'version.sdk_version is not in sdk_range');
@@ -348,18 +344,6 @@ ON widget BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
 END;
 
--- Only for the latest version.
-CREATE TRIGGER summary_version_added AFTER INSERT ON version
-WHEN new.id = (
-    SELECT id FROM version WHERE widget_id = new.widget_id AND yanked = 0
-    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
-) BEGIN
-    UPDATE summary
-    SET latest = (SELECT entry FROM version_entry WHERE id = new.id),
-        sdk_range_id = (SELECT id FROM sdk_range WHERE range = new.sdk_version)
-    WHERE widget_id = new.widget_id;
-END;
-
 CREATE TRIGGER summary_version_removed AFTER DELETE ON version BEGIN
     UPDATE summary SET latest = rendered.latest, sdk_range_id = rendered.sdk_range_id
     FROM rendered_summary AS rendered
@@ -371,14 +355,6 @@ CREATE TRIGGER summary_version_changed AFTER UPDATE ON version BEGIN
     FROM rendered_summary AS rendered
     WHERE summary.widget_id IN (old.widget_id, new.widget_id)
         AND rendered.widget_id = summary.widget_id;
-END;
-
-CREATE TRIGGER listing_version_added AFTER INSERT ON version WHEN new.yanked = 0 BEGIN
-    UPDATE listing
-    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
-        support_id = NULL
-    FROM rendered_listing AS rendered
-    WHERE listing.widget_id = new.widget_id AND rendered.widget_id = new.widget_id;
 END;
 
 CREATE TRIGGER listing_version_removed AFTER DELETE ON version WHEN old.yanked = 0 BEGIN
@@ -513,8 +489,30 @@ ON widget BEGIN
     UPDATE revision SET content = content + 1;
 END;
 
-CREATE TRIGGER content_version_added AFTER INSERT ON version BEGIN
+-- An import adds many versions to widgets that it lists afterwards, and each trigger costs, even if its condition
+-- is false. So only one is for all versions, and one for those of listed widgets: with four, an import took
+-- 6 % longer.
+CREATE TRIGGER version_added AFTER INSERT ON version BEGIN
+    SELECT RAISE (ABORT, 'version.sdk_version is not in sdk_range')
+        WHERE NOT EXISTS (SELECT 1 FROM sdk_range WHERE range = new.sdk_version);
     UPDATE revision SET content = content + 1;
+END;
+
+CREATE TRIGGER listed_version_added AFTER INSERT ON version
+WHEN EXISTS (SELECT 1 FROM summary WHERE widget_id = new.widget_id) BEGIN
+    -- Only for the latest version.
+    UPDATE summary
+    SET latest = (SELECT entry FROM version_entry WHERE id = new.id),
+        sdk_range_id = (SELECT id FROM sdk_range WHERE range = new.sdk_version)
+    WHERE widget_id = new.widget_id AND new.id = (
+        SELECT id FROM version WHERE widget_id = new.widget_id AND yanked = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    );
+    UPDATE listing
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
+        support_id = NULL
+    FROM rendered_listing AS rendered
+    WHERE listing.widget_id = new.widget_id AND rendered.widget_id = new.widget_id AND new.yanked = 0;
     UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)
         WHERE widget_id = new.widget_id AND listed;
 END;

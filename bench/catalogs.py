@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -86,9 +85,9 @@ class Catalog:
         }
 
 
-def build(checkout: Checkout, widgets: int, largest: int, log: Callable[[str], None]) -> Catalog:
-    """Import the first widgets of the largest catalog into a new database."""
-    file = _catalog_file(widgets, _catalog_file(largest, None, log), log)
+def build(checkout: Checkout, widgets: int, log: Callable[[str], None]) -> Catalog:
+    """Import generated widgets into a new database."""
+    file = _catalog_file(widgets, log)
     database = WORK / f"{checkout.name}-{widgets}.db"
     create_database(checkout.directory, database)
     started = time.perf_counter()
@@ -98,18 +97,12 @@ def build(checkout: Checkout, widgets: int, largest: int, log: Callable[[str], N
     return Catalog(checkout, widgets, database, seconds)
 
 
-def _catalog_file(widgets: int, larger: Path | None, log: Callable[[str], None]) -> Path:
+def _catalog_file(widgets: int, log: Callable[[str], None]) -> Path:
     """The catalog as JSON Lines; generated again only if the generator has changed."""
     sources = inspect.getsource(generate) + inspect.getsource(words)
     fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]
     file = WORK / f"{widgets}-{fingerprint}.jsonl"
-    if file.exists():
-        return file
-    log(f"Generating {widgets:,} widgets.")
-    # A smaller catalog is the beginning of a larger one.
-    if larger:
-        with larger.open("rb") as lines, file.open("wb") as start:
-            start.writelines(islice(lines, widgets))
-    else:
+    if not file.exists():
+        log(f"Generating {widgets:,} widgets.")
         write_catalog(file, widgets)
     return file

@@ -16,8 +16,8 @@ from bench.workload import CHANGES, CONNECTIONS, Request, Row, constant_path
 WARM_UP_REQUESTS = 50
 # Servers take turns after each slice of a row, so that the load of other processes on the machine
 # affects them all alike.
-SLICES = 20
-BASELINE_REQUESTS = 100
+SLICES = 10
+BASELINE_REQUESTS = 80
 
 
 class Comparison:

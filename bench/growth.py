@@ -14,19 +14,19 @@ CONNECTIONS = 1
 
 
 def measure_growth(
-    catalogs: dict[int, Catalog], client: Client, rounds: Rounds, log: Callable[[str], None]
+    catalogs: list[Catalog], client: Client, rounds: Rounds, log: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """The rows, each with its samples at each size."""
-    rows = {size: workload.growth_rows(size) for size in catalogs}
+    rows = {catalog.widgets: workload.growth_rows(catalog.widgets) for catalog in catalogs}
     table: list[dict[str, Any]] = [
-        {"key": row.key, "title": row.title, "sizes": {str(size): [] for size in catalogs}}
-        for row in rows[min(catalogs)]
+        {"key": row.key, "title": row.title, "sizes": {str(size): [] for size in rows}}
+        for row in rows[catalogs[0].widgets]
     ]
     for number in rounds:
         log(f"Growth, round {number}.")
         with ExitStack() as stack:
             servers = {
-                size: stack.enter_context(catalog.serve()) for size, catalog in catalogs.items()
+                catalog.widgets: stack.enter_context(catalog.serve()) for catalog in catalogs
             }
             for server in servers.values():
                 client.measure(server, workload.warm_up(), workload.CONNECTIONS)

@@ -120,14 +120,19 @@ class Server:
 
 def run_flask(directory: Path, database: Path, *arguments: str) -> None:
     """Run a command of the service that stands in the directory."""
-    result = subprocess.run(
-        [sys.executable, "-m", "flask", *arguments],
-        cwd=directory,
-        env=settings(database),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT,
-    )
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "flask", *arguments],
+            cwd=directory,
+            env=settings(database),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StartError(
+            f"flask {arguments[0]} took more than {COMMAND_TIMEOUT} seconds."
+        ) from error
     if result.returncode:
         raise StartError(f"flask {arguments[0]} failed: {result.stderr}")
 

@@ -206,7 +206,7 @@ def page(results: Json) -> str:
         f"## Compared with a constant response, at {results['widgets']:,} widgets",
         "CPU time of the server process per request, and requests per second. The baseline is a "
         "constant response from the same Flask app on the same I/O thread: 20 kB, as a page of "
-        "search results, or 800 kB for the registry. Servers take turns after at most 100 "
+        "search results, or 800 kB for the registry. Servers take turns after at most 80 "
         "requests. The CPU ratio is the CPU time of the baseline divided by that of the row, the "
         "rate ratio is the rate of the row divided by that of the baseline; both are medians of "
         "all turns. Targets are for the CPU ratio, which varies less, or for the CPU time of a "

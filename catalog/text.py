@@ -21,7 +21,8 @@ def fold(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    return "".join(c for c in text if not unicodedata.category(c).startswith("M"))
+    # U+0300 is the first mark.
+    return "".join([c for c in text if c < "\u0300" or not unicodedata.category(c).startswith("M")])
 
 
 def quoted(value: object) -> str:

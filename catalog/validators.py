@@ -16,6 +16,8 @@ MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
 # A host name has at most 253 characters, and may have a port and a user beside it.
 MAX_AUTHORITY_LENGTH = 512
+# Valid URLs, which need not be parsed: that took 6 % of an import.
+PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -117,6 +119,8 @@ def check_http_url(value: object) -> str:
     """An absolute http or https URL. Other schemes could run code in a page that links them."""
     if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
         raise ValueError(f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters")
+    if isinstance(value, str) and PLAIN_URL.fullmatch(value):
+        return value
     try:
         url = check_text(value)
         _, _, rest = url.partition("//")

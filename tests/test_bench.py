@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import ROOT
 
-from bench import driver, processes, report, workload
+from bench import driver, processes, report, rounds, workload
 from bench.catalogs import build, extract
 from bench.generate import (
     FIXED_SCOPE,
@@ -107,7 +107,7 @@ def test_the_frequency_of_a_word_follows_its_rank(catalog: list[dict[str, Any]])
 
 def test_cold_queries_differ_and_find_something(catalog: list[dict[str, Any]]) -> None:
     queries = workload.cold_queries()
-    assert len(set(queries)) == len(queries) == 2000
+    assert len(set(queries)) == len(queries) == workload.REQUESTS
     widgets = [each["widget"] for each in catalog]
     texts = [workload.folded(f"{each['displayName']} {each['description']}") for each in widgets]
     hits = [
@@ -141,7 +141,20 @@ def test_rows_are_selected_by_key_in_a_quick_run_too() -> None:
     options = driver.parse(["--quick", "--rows", "registry,hot"])
     rows = driver.selected_rows(options, SIZE)
     assert [row.key for row in rows] == ["hot", "registry"]
-    assert {len(row.requests) for row in rows} == {workload.QUICK_REQUESTS}
+
+
+def test_a_round_begins_only_if_it_will_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(rounds, "elapsed", lambda: now)
+    done = []
+    for number in rounds.Rounds(9, 160):
+        done.append(number)
+        now += 20
+    assert (done, now) == ([1, 2, 3], 160)
+
+
+def test_one_round_is_measured_even_if_no_time_is_left() -> None:
+    assert [*rounds.Rounds(9, 0)] == [1]
 
 
 def test_an_unknown_row_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +333,7 @@ def cpu_nanoseconds(threads: Path) -> dict[int, int]:
 def test_another_commit_is_served_with_its_own_code_and_database(work: Path) -> None:
     checkout = extract("HEAD")
     assert (checkout.directory / "app.py").read_bytes()
-    catalog = build(checkout, 30, 30, print)
+    catalog = build(checkout, 30, print)
     with catalog.serve() as server:
         status, _, body = processes.fetch(server.url, "GET", workload.SEARCH)
         running_in = Path(f"/proc/{server.pid}/cwd").resolve()

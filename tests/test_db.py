@@ -51,7 +51,7 @@ def test_write_returns_the_number_of_rows_that_each_statement_changed(database: 
             *put("tasks"),
             *put("tasks"),
         ]
-    ) == [2, 1, 0, 0, 1, 1, 0, 0, 0]
+    ) == [2, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0]
     assert database.write([]) == []
 
 

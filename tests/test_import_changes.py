@@ -69,6 +69,14 @@ def test_any_changed_field_of_a_widget_is_counted_once(app_with: AppWith) -> Non
         assert printed == [status.format(1, 0), status.format(0, 1)], key
 
 
+def test_a_widget_is_changed_if_it_is_only_unlisted(app_with: AppWith) -> None:
+    app = app_with(CLOCK, NOTES)
+    unlisted = {**CLOCK, "widget": {**CLOCK["widget"], "listed": False}}
+    status = "Imported 2 widgets and 3 versions: 0 added, {} changed, {} unchanged."
+    printed = [*import_(app, unlisted, NOTES), *import_(app, unlisted, NOTES)]
+    assert printed == [status.format(1, 1), status.format(0, 2)]
+
+
 def test_any_changed_field_of_a_version_is_counted_once(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES)
     status = "Imported 1 widget and 2 versions: 0 added, {} changed, {} unchanged."

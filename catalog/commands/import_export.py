@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,11 +72,10 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     for document in documents:
         for warning in document.warnings:
             print_status(f"Warning: {document.path}: {warning}.")
-    parts = [writes.put_document(document) for document in documents]
-    if prune:
-        parts.append(writes.remove_all_but(documents))
+    removals = writes.remove_all_but(documents) if prune else []
     with database().read() as connection:
-        existing = {tuple(row) for row in connection.execute("SELECT scope, name FROM widget")}
+        rows = connection.execute("SELECT scope, name, listed FROM widget")
+        existing = {f"{scope}/{name}": listed for scope, name, listed in rows}
         entry = import_audit.record_import(connection, local_actor(), documents)
     entries = import_audit.record_changes(local_actor(), documents)
     if prune:
@@ -84,22 +83,22 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     # In a cluster the dry run finds what changes; write_in_bulk() then writes only that.
     run = database().dry_run if dry_run or database().is_cluster else database().write
     with progress_bar("Writing") as on_progress:
-        statements = [statement for part in [entries, *parts, [entry]] for statement in part]
-        counts = islice(run(_with_progress(statements, on_progress)), len(entries), None)
+        puts = _put_with_progress(documents, on_progress)
+        counts = islice(run(chain(entries, puts, removals, [entry])), len(entries), None)
 
-    changes = [sum(next(counts) for _ in part) for part in parts[: len(documents)]]
+    added = [document for document in documents if document.path not in existing]
+    changed = [*_find_changed(documents, existing, counts)]
     if database().is_cluster and not dry_run:
-        write_in_bulk([d for d, change in zip(documents, changes, strict=True) if change])
+        write_in_bulk([*added, *changed])
         if prune:
-            removals = import_audit.record_removals(local_actor(), documents)
-            database().write([*removals, *parts[-1]])
-    added = sum((d.widget["scope"], d.widget["name"]) not in existing for d in documents)
-    changed = sum(change > 0 for change in changes) - added
-    if added + changed >= writes.OPTIMIZE_AFTER and not dry_run:
+            records = import_audit.record_removals(local_actor(), documents)
+            database().write([*records, *removals])
+    if len(added) + len(changed) >= writes.OPTIMIZE_AFTER and not dry_run:
         database().write(writes.optimize_search_index())
     print_status(
-        f"{'Would import' if dry_run else 'Imported'} {format_counts(documents)}: {added} added, "
-        f"{changed} changed, {len(documents) - added - changed} unchanged."
+        f"{'Would import' if dry_run else 'Imported'} {format_counts(documents)}: "
+        f"{len(added)} added, {len(changed)} changed, "
+        f"{len(documents) - len(added) - len(changed)} unchanged."
     )
     if prune:
         removed_widgets, *removed_versions, _ = counts
@@ -109,23 +108,37 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         )
 
 
+def _find_changed(
+    documents: list[Document], existing: dict[str, int], counts: Iterator[int]
+) -> Iterator[Document]:
+    """Yield the documents that changed an existing widget; existing has its column listed."""
+    for batch in writes.in_batches(documents):
+        changes = [*writes.count_changes(batch, counts)]
+        for document, change in zip(batch, changes, strict=True):
+            stored = existing.get(document.path)
+            if stored is not None and (change or document.widget["listed"] not in (None, stored)):
+                yield document
+
+
 def write_in_bulk(documents: list[Document]) -> None:
     """Write the documents in several transactions; after a failure, run the import again."""
     with progress_bar("Sending") as on_progress:
         done = 0
-        for batch in bulk_writes.batches(documents):
+        for batch in writes.in_batches(documents, bulk_writes.WIDGETS_PER_WRITE):
             entries = import_audit.record_batch(local_actor(), batch)
             database().write([*entries, *bulk_writes.put_in_bulk(batch)])
             done += len(batch)
             on_progress(done, len(documents))
 
 
-def _with_progress(
-    statements: list[Statement], on_progress: Callable[[int, int], None]
+def _put_with_progress(
+    documents: list[Document], on_progress: Callable[[int, int], None]
 ) -> Iterator[Statement]:
-    for number, statement in enumerate(statements, start=1):
-        yield statement
-        on_progress(number, len(statements))
+    done = 0
+    for batch in writes.in_batches(documents):
+        yield from writes.put_batch(batch)
+        done += len(batch)
+        on_progress(done, len(documents))
 
 
 COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"

@@ -5,7 +5,7 @@ insertion takes 0.13 ms, on each node. For a file, SQLite compiles each statemen
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from catalog.documents import Document, Row
@@ -93,9 +93,3 @@ def _stored_widget(widget: Row) -> Row:
 
 def _json_rows(rows: Iterable[Row]) -> str:
     return json.dumps(list(rows), ensure_ascii=False)
-
-
-def batches(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
-    """Yield the documents in the batches of which each is written in one transaction."""
-    for start in range(0, len(documents), WIDGETS_PER_WRITE):
-        yield documents[start : start + WIDGETS_PER_WRITE]

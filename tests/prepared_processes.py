@@ -1,0 +1,183 @@
+"""Processes of the service that start fast: they are forked from one that has imported its modules.
+
+The imports take most of the CPU time of a process that serves a few requests, and the tests start
+hundreds of them. The prepared process has no threads and has opened no database.
+"""
+
+import atexit
+import ctypes
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+# The interpreter reads these variables when it starts.
+START_VARIABLES = ("LANG", "LC_", "PYTHON", "TZ")
+PR_SET_CHILD_SUBREAPER = 36
+TEXT_STREAMS = [("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1)]
+MODULES = ("app", "catalog.serving.server", "flask.cli")
+MAX_REQUEST = 2**20  # bytes
+
+
+def start_variables(environment: dict[str, str]) -> dict[str, str]:
+    """Return the variables that the interpreter reads when it starts."""
+    return {name: value for name, value in environment.items() if name.startswith(START_VARIABLES)}
+
+
+class PreparedProcess:
+    """A process with the modules of the service, from which others are forked."""
+
+    def __init__(self) -> None:
+        self.variables = start_variables(dict(os.environ))
+        self._socket, other = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(other.fileno())],
+            pass_fds=[other.fileno()],
+            stdout=DEVNULL,
+        )
+        other.close()
+        atexit.register(self._close)
+
+    def fork(self, request: dict[str, Any], streams: list[int]) -> int:
+        """Start a process with these standard streams as a child of this one; return its id."""
+        # It is an orphan at first, and becomes a child of the nearest ancestor that adopts orphans.
+        prctl = ctypes.CDLL(None).prctl
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+            return int(self._socket.recv(MAX_REQUEST))
+        finally:
+            prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+prepared_process = cache(PreparedProcess)
+
+
+class ForkedProcess(subprocess.Popen[Any]):
+    """A process that is forked from the prepared one; otherwise as Popen."""
+
+    def _execute_child(  # type: ignore[override]
+        self, args: list[str | bytes], *options: Any
+    ) -> None:
+        cwd, env = options[4:6]
+        pipes = options[9:15]
+        umask = os.umask(0)
+        os.umask(umask)
+        request = {
+            "arguments": [os.fsdecode(each) for each in args[1:]],
+            "cwd": os.fspath(cwd or os.getcwd()),
+            "environment": env,
+            "umask": umask,
+            "ignores_interrupts": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+        }
+        # The ends for the new process: without a pipe, it has the stream of this process.
+        ends = (pipes[0], pipes[3], pipes[5])
+        streams = [number if end == -1 else end for number, end in enumerate(ends)]
+        try:
+            self.pid = prepared_process().fork(request, streams)
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def start_python(
+    arguments: list[Any], environment: dict[str, str], run_by: Sequence[str] = (), **options: Any
+) -> subprocess.Popen[Any]:
+    """Start app.py or a module as a process whose output is text in pipes, unless options differ.
+
+    The options are those of Popen; run_by is a command that changes the user. The process is forked
+    if that makes no difference.
+    """
+    options = {"stdout": PIPE, "stderr": PIPE, "text": True, **options}
+    streams = [options.get(name) for name in ("stdin", "stdout", "stderr")]
+    can_fork = (
+        sys.platform == "linux"
+        and not run_by
+        and options.keys() <= {"cwd", "stdin", "stdout", "stderr", "text"}
+        # A terminal would need another buffer.
+        and {*streams} <= {None, PIPE, DEVNULL}
+        and start_variables(environment) == prepared_process().variables
+    )
+    start: type[subprocess.Popen[Any]] = ForkedProcess if can_fork else subprocess.Popen
+    return start([*run_by, sys.executable, *arguments], env=environment, **options)
+
+
+def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
+    """Fork a process for each request; return the request in it, and None in the prepared one."""
+    while True:
+        content, streams, *_ = socket.recv_fds(control, MAX_REQUEST, 3)
+        if not content:
+            return None
+        reader, writer = os.pipe()
+        parent = os.fork()
+        if parent == 0:
+            pid = os.fork()
+            if pid == 0:
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                os.closerange(3, max(*streams, control.fileno(), reader, writer) + 1)
+                control.detach()
+                request: dict[str, Any] = json.loads(content)
+                return request
+            os.write(writer, str(pid).encode())
+            os._exit(0)
+        pid_text = os.read(reader, 32)
+        # Now the new process is a child of the process that sent the request.
+        os.waitpid(parent, 0)
+        control.send(pid_text)
+        for descriptor in (reader, writer, *streams):
+            os.close(descriptor)
+
+
+def run_request(request: dict[str, Any]) -> None:
+    """Run app.py or a module, as a new interpreter would."""
+    # Python examines a stream when it opens it.
+    for number, (name, mode, buffering) in enumerate(TEXT_STREAMS):
+        old = getattr(sys, name)
+        new = os.fdopen(number, mode, buffering, old.encoding, old.errors, closefd=False)
+        setattr(sys, name, new)
+    os.chdir(request["cwd"])
+    os.umask(request["umask"])
+    ignored, default = signal.SIG_IGN, signal.default_int_handler
+    signal.signal(signal.SIGINT, ignored if request["ignores_interrupts"] else default)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    first, *others = request["arguments"]
+    if first == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = others
+        runpy.run_module(others[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [first, *others]
+        runpy.run_path(first, run_name="__main__")
+
+
+def main() -> None:
+    """Import the modules of the service, and fork processes on request."""
+    sys.path[0] = str(ROOT)
+    for name in MODULES:
+        import_module(name)
+    # They stay in memory that the processes share.
+    gc.freeze()
+    request = fork_on_request(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        run_request(request)
+
+
+if __name__ == "__main__":
+    main()

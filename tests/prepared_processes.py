@@ -26,13 +26,17 @@ ROOT = Path(__file__).parent.parent
 START_VARIABLES = ("LANG", "LC_", "PYTHON", "TZ")
 PR_SET_CHILD_SUBREAPER = 36
 TEXT_STREAMS = [("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1)]
-MODULES = ("app", "catalog.serving.server", "flask.cli")
+MODULES = ("app", "catalog.serving.server", "click.shell_completion", "flask.cli")
 MAX_REQUEST = 2**20  # bytes
 
 
 def start_variables(environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables that the interpreter reads when it starts."""
-    return {name: value for name, value in environment.items() if name.startswith(START_VARIABLES)}
+    """Return the variables that only a new interpreter would follow."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(START_VARIABLES) and name != "PYTHONPATH"
+    }
 
 
 class PreparedProcess:
@@ -98,7 +102,7 @@ class ForkedProcess(subprocess.Popen[Any]):
 def start_python(
     arguments: list[Any], environment: dict[str, str], run_by: Sequence[str] = (), **options: Any
 ) -> subprocess.Popen[Any]:
-    """Start app.py or a module as a process whose output is text in pipes, unless options differ.
+    """Start Python with these arguments as a process; by default, its output is text in pipes.
 
     The options are those of Popen; run_by is a command that changes the user. The process is forked
     if that makes no difference.
@@ -145,7 +149,7 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
 
 
 def run_request(request: dict[str, Any]) -> None:
-    """Run app.py or a module, as a new interpreter would."""
+    """Run app.py, a module or code, as a new interpreter would."""
     # Python examines a stream when it opens it.
     for number, (name, mode, buffering) in enumerate(TEXT_STREAMS):
         old = getattr(sys, name)
@@ -157,13 +161,33 @@ def run_request(request: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, ignored if request["ignores_interrupts"] else default)
     os.environ.clear()
     os.environ.update(request["environment"])
-    first, *others = request["arguments"]
-    if first == "-m":
+    add_to_path(os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    run_arguments(*request["arguments"])
+
+
+def add_to_path(folders: list[str]) -> None:
+    """Let the interpreter search the folders, and run the module sitecustomize if one has it."""
+    sys.path[1:1] = [each for each in folders if each and each not in sys.path]
+    if any(Path(each, "sitecustomize.py").exists() for each in folders):
+        # It may change the modules of the service before others import them.
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in ("app", "catalog", "sitecustomize"):
+                del sys.modules[name]
+        import_module("sitecustomize")
+
+
+def run_arguments(first: str, *others: str) -> None:
+    """Do what the interpreter does with these arguments."""
+    if first in ("-c", "-m"):
         sys.path[0] = os.getcwd()
-        sys.argv = others
-        runpy.run_module(others[0], run_name="__main__", alter_sys=True)
+        sys.argv = [first, *others[1:]]
     else:
         sys.argv = [first, *others]
+    if first == "-c":
+        exec(others[0], {"__name__": "__main__"})  # noqa: S102  (it is our own code)
+    elif first == "-m":
+        runpy.run_module(others[0], run_name="__main__", alter_sys=True)
+    else:
         runpy.run_path(first, run_name="__main__")
 
 

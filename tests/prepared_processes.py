@@ -6,6 +6,7 @@ hundreds of them. The prepared process has no threads and has opened no database
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -28,6 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36
 TEXT_STREAMS = [("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1)]
 MODULES = ("app", "catalog.serving.server", "click.shell_completion", "flask.cli")
 MAX_REQUEST = 2**20  # bytes
+MAX_DESCRIPTORS = 64
 
 
 def start_variables(environment: dict[str, str]) -> dict[str, str]:
@@ -78,7 +80,7 @@ class ForkedProcess(subprocess.Popen[Any]):
     def _execute_child(  # type: ignore[override]
         self, args: list[str | bytes], *options: Any
     ) -> None:
-        cwd, env = options[4:6]
+        pass_fds, cwd, env = options[3:6]
         pipes = options[9:15]
         umask = os.umask(0)
         os.umask(umask)
@@ -87,13 +89,14 @@ class ForkedProcess(subprocess.Popen[Any]):
             "cwd": os.fspath(cwd or os.getcwd()),
             "environment": env,
             "umask": umask,
+            "passed": [*pass_fds],
             "ignores_interrupts": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         }
         # The ends for the new process: without a pipe, it has the stream of this process.
         ends = (pipes[0], pipes[3], pipes[5])
         streams = [number if end == -1 else end for number, end in enumerate(ends)]
         try:
-            self.pid = prepared_process().fork(request, streams)
+            self.pid = prepared_process().fork(request, [*streams, *pass_fds])
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -112,7 +115,7 @@ def start_python(
     can_fork = (
         sys.platform == "linux"
         and not run_by
-        and options.keys() <= {"cwd", "stdin", "stdout", "stderr", "text"}
+        and options.keys() <= {"cwd", "pass_fds", "stdin", "stdout", "stderr", "text"}
         # A terminal would need another buffer.
         and {*streams} <= {None, PIPE, DEVNULL}
         and start_variables(environment) == prepared_process().variables
@@ -124,7 +127,7 @@ def start_python(
 def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
     """Fork a process for each request; return the request in it, and None in the prepared one."""
     while True:
-        content, streams, *_ = socket.recv_fds(control, MAX_REQUEST, 3)
+        content, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST, MAX_DESCRIPTORS)
         if not content:
             return None
         reader, writer = os.pipe()
@@ -132,11 +135,9 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
         if parent == 0:
             pid = os.fork()
             if pid == 0:
-                for number, stream in enumerate(streams):
-                    os.dup2(stream, number)
-                os.closerange(3, max(*streams, control.fileno(), reader, writer) + 1)
                 control.detach()
                 request: dict[str, Any] = json.loads(content)
+                place(descriptors, [0, 1, 2, *request["passed"]])
                 return request
             os.write(writer, str(pid).encode())
             os._exit(0)
@@ -144,8 +145,18 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
         # Now the new process is a child of the process that sent the request.
         os.waitpid(parent, 0)
         control.send(pid_text)
-        for descriptor in (reader, writer, *streams):
+        for descriptor in (reader, writer, *descriptors):
             os.close(descriptor)
+
+
+def place(descriptors: list[int], numbers: list[int]) -> None:
+    """Give the descriptors these numbers, and close all others."""
+    first_free = max(numbers) + 1
+    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, first_free) for each in descriptors]
+    os.closerange(3, first_free)
+    for copy, number in zip(copies, numbers, strict=True):
+        os.dup2(copy, number)
+    os.closerange(first_free, max(*copies, *descriptors) + 1)
 
 
 def run_request(request: dict[str, Any]) -> None:

@@ -17,12 +17,14 @@ from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
+from jinja2.bccache import Bucket, BytecodeCache
 from prepared_processes import start_python
 from programs import find_program
 from upstreams import FakeUpstream
@@ -84,6 +86,23 @@ def compile_url_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
 
 
 Rule._compile_builder = compile_url_builder_once  # type: ignore[method-assign]
+
+
+class CompiledTemplates(BytecodeCache):
+    """Keeps compiled templates for all apps; to compile them takes most of a first request."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+Flask.jinja_options["bytecode_cache"] = CompiledTemplates()
 
 
 @cache

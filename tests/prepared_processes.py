@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 # The interpreter reads these variables when it starts.
 START_VARIABLES = ("LANG", "LC_", "PYTHON", "TZ")
 PR_SET_CHILD_SUBREAPER = 36
-TEXT_STREAMS = [("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1)]
+TEXT_STREAMS = [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]
 MODULES = ("app", "catalog.serving.server", "click.shell_completion", "flask.cli")
 MAX_REQUEST = 2**20  # bytes
 MAX_DESCRIPTORS = 64
@@ -135,7 +135,8 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
         if parent == 0:
             pid = os.fork()
             if pid == 0:
-                control.detach()
+                for descriptor in (reader, writer, control.detach()):
+                    os.close(descriptor)
                 request: dict[str, Any] = json.loads(content)
                 place(descriptors, [0, 1, 2, *request["passed"]])
                 return request
@@ -150,21 +151,24 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
 
 
 def place(descriptors: list[int], numbers: list[int]) -> None:
-    """Give the descriptors these numbers, and close all others."""
-    first_free = max(numbers) + 1
+    """Give the descriptors these numbers."""
+    # They must not replace each other.
+    first_free = max(*numbers, *descriptors) + 1
     copies = [fcntl.fcntl(each, fcntl.F_DUPFD, first_free) for each in descriptors]
-    os.closerange(3, first_free)
+    for each in descriptors:
+        os.close(each)
     for copy, number in zip(copies, numbers, strict=True):
         os.dup2(copy, number)
-    os.closerange(first_free, max(*copies, *descriptors) + 1)
+        os.close(copy)
 
 
 def run_request(request: dict[str, Any]) -> None:
     """Run app.py, a module or code, as a new interpreter would."""
     # Python examines a stream when it opens it.
-    for number, (name, mode, buffering) in enumerate(TEXT_STREAMS):
+    for number, (name, mode) in enumerate(TEXT_STREAMS):
         old = getattr(sys, name)
-        new = os.fdopen(number, mode, buffering, old.encoding, old.errors, closefd=False)
+        new = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
+        new.reconfigure(line_buffering=old.line_buffering, write_through=old.write_through)
         setattr(sys, name, new)
     os.chdir(request["cwd"])
     os.umask(request["umask"])
@@ -189,16 +193,16 @@ def add_to_path(folders: list[str]) -> None:
 
 def run_arguments(first: str, *others: str) -> None:
     """Do what the interpreter does with these arguments."""
-    if first in ("-c", "-m"):
-        sys.path[0] = os.getcwd()
-        sys.argv = [first, *others[1:]]
-    else:
-        sys.argv = [first, *others]
     if first == "-c":
+        sys.path[0] = ""
+        sys.argv = [first, *others[1:]]
         exec(others[0], {"__name__": "__main__"})  # noqa: S102  (it is our own code)
     elif first == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = [first, *others[1:]]
         runpy.run_module(others[0], run_name="__main__", alter_sys=True)
     else:
+        sys.argv = [first, *others]
         runpy.run_path(first, run_name="__main__")
 
 

@@ -249,12 +249,18 @@ def imported_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return import_demo(tmp_path_factory.mktemp("imported") / "demo.db")
 
 
-@pytest.fixture
-def demo(demo_database: Path) -> Iterator[FlaskClient]:
-    """A client of the shared demo catalog, for tests that only read."""
+@pytest.fixture(scope="module")
+def demo_app(demo_database: Path) -> Iterator[Flask]:
+    """An app of the shared demo catalog: do not change it."""
     app = create_app({"DATABASE": demo_database})
-    yield app.test_client()
+    yield app
     app.extensions["database"].close()
+
+
+@pytest.fixture
+def demo(demo_app: Flask) -> FlaskClient:
+    """A client of the shared demo catalog, for tests that only read."""
+    return demo_app.test_client()
 
 
 def run(app: Flask, *arguments: object, stdin: str | bytes | None = None) -> Result:

@@ -138,7 +138,7 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     parse_settings(app.config)
     app.config["PROGRAM"] = program
     app.json = JsonProvider(app)
-    app.jinja_options = {"lstrip_blocks": True}
+    app.jinja_options = {**app.jinja_options, "lstrip_blocks": True}
 
     app.extensions["response_cache"] = ResponseCache()
     # For the page of a scope: web does not import api.

@@ -3,21 +3,29 @@
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import IO
+
+from prepared_processes import start_python
 
 ROOT = Path(__file__).parent.parent
 
 APP = ("app.py",)
-# Puts the descriptors at 3 and above, then becomes the service: LISTEN_PID names this process.
+# Puts the descriptors at 3 and above, then runs the service: LISTEN_PID names this process.
 WRAPPER = """
-import fcntl, os, sys
-descriptors = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 100) for each in sys.argv[1].split(",")]
+import fcntl, os, runpy, sys
+_, numbers, *program = sys.argv
+descriptors = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 100) for each in numbers.split(",")]
 for number, descriptor in enumerate(descriptors, 3):
     os.dup2(descriptor, number)
-environment = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(descriptors)), **os.environ}
-os.execve(sys.executable, [sys.executable, *sys.argv[2:]], environment)
+listen = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(descriptors))}
+os.environ.update({**listen, **os.environ})
+if program[0] == "-m":
+    sys.argv = program[1:]
+    runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+else:
+    sys.argv = program
+    runpy.run_path(program[0], run_name="__main__")
 """
 
 
@@ -35,12 +43,9 @@ def start_with(
         "CATALOG_LOG_LEVEL": "error",
     }
     numbers = ",".join(map(str, descriptors))
-    return subprocess.Popen(
-        [sys.executable, "-c", WRAPPER, numbers, *program],
+    return start_python(
+        ["-c", WRAPPER, numbers, *program],
+        {**os.environ, **settings, **environment},
         cwd=ROOT,
-        env={**os.environ, **settings, **environment},
         pass_fds=descriptors,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )

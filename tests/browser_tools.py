@@ -34,6 +34,13 @@ def expect_text(locator: "Locator", text: str | re.Pattern[str]) -> None:
     expect(locator).to_have_text(text, timeout=10_000)
 
 
+def expect_value(field: "Locator", value: str) -> None:
+    """Wait until the field has this value."""
+    from playwright.sync_api import expect
+
+    expect(field).to_have_value(value, timeout=10_000)
+
+
 def expect_title(page: "Page", title: str) -> None:
     """Wait until the page has this title."""
     from playwright.sync_api import expect

@@ -7,9 +7,9 @@ import os
 import pty
 import select
 import shlex
+import sqlite3
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,15 @@ from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
+from jinja2.bccache import Bucket, BytecodeCache
+from prepared_processes import start_python
 from programs import find_program
 from upstreams import FakeUpstream
 from werkzeug.routing import Rule
@@ -36,7 +39,7 @@ from catalog.store import bundle_writes, writes
 from catalog.store.bundles import Bundles
 from catalog.store.database import Database
 from catalog.store.schema import SET_SUPPORTS
-from catalog.store.sqlite import Statement, connect, execute_all
+from catalog.store.sqlite import connect, execute_all
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -44,6 +47,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "seed" / "demo.jsonl"
+# Chromium uses the last list on its command line, so the names in Playwright's list are repeated
+# here. The last two features load two pages for every window, which takes a second of CPU time.
+DISABLED_FEATURES = (
+    *("AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync"),
+    *("DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades"),
+    *("LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints"),
+    *("PaintHolding", "PreconnectToSearch", "ThirdPartyStoragePartitioning"),
+    *("WebUIOmniboxAimPopup", "WebUIOmniboxPopup"),
+)
+NEW_HISTORY = "UPDATE revision SET history = lower(hex(randomblob(8)))"
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +88,23 @@ def compile_url_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
 Rule._compile_builder = compile_url_builder_once  # type: ignore[method-assign]
 
 
+class CompiledTemplates(BytecodeCache):
+    """Keeps compiled templates for all apps; to compile them takes most of a first request."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+Flask.jinja_options["bytecode_cache"] = CompiledTemplates()
+
+
 @cache
 def empty_catalog() -> bytes:
     """Return a database without widgets; to copy it is much faster than to create one."""
@@ -88,11 +118,10 @@ def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
     """Create a database of these widget documents, with a history of its own."""
     path.touch(mode=0o600)
     path.write_bytes(empty_catalog())
-    history: Statement = ("UPDATE revision SET history = lower(hex(randomblob(8)))", {})
     with closing(connect(path, "mode=rw")) as connection:
         connection.execute("BEGIN")
         content = writes.put_documents(map(check_document, documents))
-        execute_all(connection, [history, *content, SET_SUPPORTS], "COMMIT")
+        execute_all(connection, [(NEW_HISTORY, {}), *content, SET_SUPPORTS], "COMMIT")
     return path
 
 
@@ -162,16 +191,49 @@ def hold(app: Flask, *contents: bytes) -> None:
         database.write(bundle_writes.hold_bundles(stored))
 
 
+@cache
+def demo_files() -> tuple[bytes, dict[str, bytes]]:
+    """Return a database of the demo catalog, and its bundles by their names."""
+    with TemporaryDirectory() as folder:
+        path, bundles = Path(folder, "demo.db"), Bundles(Path(folder, "bundles"))
+        demo_catalog.create_demo(Database(path), bundles)
+        return path.read_bytes(), {
+            name: bundles.path(name).read_bytes() for name in bundles.hashes()
+        }
+
+
+@cache
+def imported_demo_file() -> bytes:
+    """Return a database of the demo catalog without its bundles."""
+    with TemporaryDirectory() as folder, DEMO.open("rb") as file:
+        path = Path(folder, "demo.db")
+        Database(path).create(writes.put_documents(read_catalog([file])))
+        return path.read_bytes()
+
+
+def write_database(path: Path, content: bytes) -> None:
+    """Write a copy of a database, with a history of its own; the path must not exist."""
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(NEW_HISTORY)
+
+
 def create_demo(path: Path) -> Path:
     """Create a database of the demo catalog, and its bundles."""
-    demo_catalog.create_demo(Database(path), Bundles(Path(f"{path}-bundles")))
+    database, bundles = demo_files()
+    write_database(path, database)
+    directory = Path(f"{path}-bundles")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    for name, content in bundles.items():
+        (directory / name).touch(mode=0o600)
+        (directory / name).write_bytes(content)
     return path
 
 
 def import_demo(path: Path) -> Path:
     """Create a database of the demo catalog without its bundles, as `flask import` makes it."""
-    with DEMO.open("rb") as file:
-        Database(path).create(writes.put_documents(read_catalog([file])))
+    write_database(path, imported_demo_file())
     return path
 
 
@@ -187,12 +249,18 @@ def imported_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return import_demo(tmp_path_factory.mktemp("imported") / "demo.db")
 
 
-@pytest.fixture
-def demo(demo_database: Path) -> Iterator[FlaskClient]:
-    """A client of the shared demo catalog, for tests that only read."""
+@pytest.fixture(scope="module")
+def demo_app(demo_database: Path) -> Iterator[Flask]:
+    """An app of the shared demo catalog: do not change it."""
     app = create_app({"DATABASE": demo_database})
-    yield app.test_client()
+    yield app
     app.extensions["database"].close()
+
+
+@pytest.fixture
+def demo(demo_app: Flask) -> FlaskClient:
+    """A client of the shared demo catalog, for tests that only read."""
+    return demo_app.test_client()
 
 
 def run(app: Flask, *arguments: object, stdin: str | bytes | None = None) -> Result:
@@ -218,14 +286,11 @@ def run_here(
     database: Path, *command: object, run_by: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run Python as a process on this database; run_by is a command that changes the user."""
-    return subprocess.run(
-        [*run_by, sys.executable, *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"}
+    process = start_python([*map(str, command)], environment, run_by, cwd=ROOT)
+    with process:
+        stdout, stderr = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def flask(database: Path, *command: object) -> None:
@@ -244,13 +309,8 @@ class Server:
             # No access log: its lines would fill the pipe.
             "CATALOG_LOG_LEVEL": "error",
         }
-        self.process = subprocess.Popen(
-            [*run_by, sys.executable, "app.py"],
-            cwd=ROOT,
-            env={**os.environ, **environment, **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.process = start_python(
+            ["app.py"], {**os.environ, **environment, **settings}, run_by, cwd=ROOT
         )
         assert self.process.stdout is not None
         self.first_line = self.process.stdout.readline()
@@ -310,7 +370,10 @@ def browser() -> Iterator["Browser"]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path)
+        features = ",".join(DISABLED_FEATURES)
+        running = playwright.chromium.launch(
+            executable_path=path, args=[f"--disable-features={features}"]
+        )
         yield running
         running.close()
 
@@ -344,10 +407,10 @@ def start_command(
         "CATALOG_DATABASE": str(database),
         "PYTHONPATH": str(ROOT),
     }
-    return subprocess.Popen(
-        [sys.executable, "-m", program, *map(os.fsencode, map(str, arguments))],
-        env={**os.environ, **environment, **(settings or {})},
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
+    return start_python(
+        ["-m", program, *map(os.fsencode, map(str, arguments))],
+        {**os.environ, **environment, **(settings or {})},
+        **options,
     )
 
 

@@ -7,15 +7,15 @@ import select
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from conftest import ROOT
+from prepared_processes import start_python
 from programs import find_program
 
 DEPLOY = ROOT / "deploy"
@@ -92,18 +92,16 @@ class Origin:
     """The service behind a proxy, with the requests that it logs."""
 
     def __init__(self, database: Path, *command: str, **settings: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, *(command or ["app.py"])],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
-                "CATALOG_DATABASE": str(database),
-                "CATALOG_PORT": "0",
-                "CATALOG_TRUSTED_PROXY": "127.0.0.1",
-                **settings,
-            },
-            stdout=subprocess.PIPE,
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
+            "CATALOG_DATABASE": str(database),
+            "CATALOG_PORT": "0",
+            "CATALOG_TRUSTED_PROXY": "127.0.0.1",
+            **settings,
+        }
+        self._process = start_python(
+            [*(command or ["app.py"])], environment, cwd=ROOT, stderr=None, text=False
         )
         self._unread = b""
         self._marks = itertools.count()
@@ -263,7 +261,8 @@ def running(command: list[str], port: int, **environment: str) -> Iterator[None]
                 socket.create_connection(("127.0.0.1", port), timeout=10).close()
                 break
             except ConnectionRefusedError:
-                continue
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.01)
         else:
             assert process.stderr is not None
             pytest.fail(process.stderr.read())

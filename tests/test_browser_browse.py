@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_tools import expect_text, expect_url, is_too_wide, recorded
+from browser_tools import expect_text, expect_url, expect_value, is_too_wide, recorded
 from builders import document, version
 from conftest import Server, create_catalog
 from test_browser_pages import LAYOUT_RULES, VIOLATIONS
@@ -91,12 +91,12 @@ def test_filter_keeps_its_focus_and_value_when_the_counts_change(
     page.get_by_label("Scope").focus()
     page.get_by_label("Scope").select_option("acme")
     expect_url(page, f"{server.url}/?scope=acme&license=MIT")
-    page.wait_for_function("document.querySelector('#license option:checked').text === 'MIT (7)'")
+    expect_text(page.locator("#license option:checked"), "MIT (7)")
     assert page.evaluate("document.activeElement.id") == "scope"
     assert page.get_by_label("Licence").input_value() == "MIT"
     page.go_back()
     expect_url(page, f"{server.url}/?license=MIT")
-    page.wait_for_function("document.querySelector('#scope').value === ''")
+    expect_value(page.get_by_label("Scope"), "")
 
 
 def test_search_without_results_leads_to_a_similar_name(any_page: "Page", server: Server) -> None:
@@ -240,6 +240,8 @@ def test_all_filters_can_be_used_with_the_keyboard(page: "Page", server: Server)
     assert visited == fields
     page.keyboard.type("Name")
     expect_url(page, f"{server.url}/?q=clock&compatSdk=1.4.0&compatible=true&sort=name")
+    # The results come with these options, and would replace a link that has the focus.
+    expect_text(page.locator("#sort option[value=name][selected]"), "Name")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect_url(page, f"{server.url}/widgets/acme/clock?compatSdk=1.4.0")

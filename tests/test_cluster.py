@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,11 +113,10 @@ def revision(app: Flask) -> tuple[int, int]:
 
 
 def have_equal_revisions(apps: dict[Node, Flask]) -> bool:
-    try:
+    # While a node loads a catalog, it has no file for a moment.
+    with suppress(DatabaseError):
         return len({revision(app) for app in apps.values()}) == 1
-    except DatabaseError:
-        # A node that loads a catalog has no file for a moment.
-        return False
+    return False
 
 
 def wait_until_equal(apps: dict[Node, Flask]) -> None:

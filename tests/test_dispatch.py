@@ -145,40 +145,39 @@ ALL_DEADLINES_PASSED = {"LOOP_DEADLINE": -1, "POOL_DEADLINE": -1, "SLOW_DEADLINE
 TOO_LONG = "The request took too long."
 
 
+@pytest.fixture(scope="module")
+def late_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service in which every read is past its last deadline."""
+    folder = tmp_path_factory.mktemp("late")
+    settings = Limits(folder).set("serving.dispatch", **ALL_DEADLINES_PASSED)
+    with serving(import_demo(folder / "catalog.db"), **settings) as server:
+        yield server
+
+
 @pytest.mark.parametrize("path", [path for path in PATHS if path != "/api/health"])
-def test_a_read_past_the_last_deadline_is_503_in_json(
-    database: Path, limits: Limits, path: str
-) -> None:
-    settings = limits.set("serving.dispatch", **ALL_DEADLINES_PASSED)
-    with serving(database, **settings) as server:
-        response, body = server.request("GET", path)
-        assert (response.status, json.loads(body)) == (503, {"error": TOO_LONG})
-        assert response.headers["Retry-After"] == "5"
-        assert response.headers["Content-Type"] == "application/json"
-        is_v1 = path.startswith("/api/v1/")
-        assert response.headers["Access-Control-Allow-Origin"] == ("*" if is_v1 else None)
-        # The service itself is not affected.
-        assert server.request("GET", "/api/version")[0].status == 200
-        assert server.request("POST", CLOCK)[0].status == 200
+def test_a_read_past_the_last_deadline_is_503_in_json(late_server: Server, path: str) -> None:
+    response, body = late_server.request("GET", path)
+    assert (response.status, json.loads(body)) == (503, {"error": TOO_LONG})
+    assert response.headers["Retry-After"] == "5"
+    assert response.headers["Content-Type"] == "application/json"
+    is_v1 = path.startswith("/api/v1/")
+    assert response.headers["Access-Control-Allow-Origin"] == ("*" if is_v1 else None)
+    # The service itself is not affected.
+    assert late_server.request("GET", "/api/version")[0].status == 200
+    assert late_server.request("POST", CLOCK)[0].status == 200
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_past_the_last_deadline_is_503_in_html(
-    database: Path, limits: Limits, path: str
-) -> None:
-    settings = limits.set("serving.dispatch", **ALL_DEADLINES_PASSED)
-    with serving(database, **settings) as server:
-        response, body = server.request("GET", path)
-        assert (response.status, response.headers["Retry-After"]) == (503, "5")
-        assert response.headers["Content-Type"] == "text/html; charset=utf-8"
-        assert TOO_LONG in body.decode()
+def test_a_page_past_the_last_deadline_is_503_in_html(late_server: Server, path: str) -> None:
+    response, body = late_server.request("GET", path)
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert TOO_LONG in body.decode()
 
 
-def test_health_past_the_last_deadline_has_its_own_shape(database: Path, limits: Limits) -> None:
-    settings = limits.set("serving.dispatch", **ALL_DEADLINES_PASSED)
-    with serving(database, **settings) as server:
-        response, body = server.request("GET", "/api/health")
-        assert (response.status, json.loads(body)["status"]) == (503, "unavailable")
+def test_health_past_the_last_deadline_has_its_own_shape(late_server: Server) -> None:
+    response, body = late_server.request("GET", "/api/health")
+    assert (response.status, json.loads(body)["status"]) == (503, "unavailable")
 
 
 def test_a_request_that_waited_too_long_is_503(database: Path, limits: Limits) -> None:

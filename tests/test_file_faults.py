@@ -194,7 +194,7 @@ def test_replaced_file_is_closed_by_every_thread(catalog: Path) -> None:
         for _ in range(10):
             assert server.request("GET", "/")[0].status == 200
         catalog.rename(away)
-        create_demo(catalog)
+        create_demo(catalog.with_name("new.db")).replace(catalog)
         assert send(server, "GET", CLOCK)[0] == 200
         paths = open_files(server)
         assert [path for path in paths if "away" in path or "deleted" in path] == []

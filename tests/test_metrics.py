@@ -6,8 +6,6 @@ import os
 import re
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +14,7 @@ from wsgiref.simple_server import WSGIServer
 
 import pytest
 from conftest import ROOT, Limits, create_demo, run_here
+from prepared_processes import start_python
 from prometheus_client.parser import text_string_to_metric_families
 from scrapes import MeasuredServer, documented, get, run_promtool
 
@@ -241,12 +240,10 @@ def test_a_stop_does_not_wait_for_a_scraper(tmp_path: Path) -> None:
 
 def test_print_json_has_the_url_of_the_metrics_on_ipv6_too(tmp_path: Path) -> None:
     environment = {"CATALOG_PORT": "0", "CATALOG_METRICS": "[::1]:0"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "catalog", "serve", "--init", "--print-json", "--quiet"],
+    process = start_python(
+        ["-m", "catalog", "serve", "--init", "--print-json", "--quiet"],
+        {**os.environ, "CATALOG_DATABASE": str(tmp_path / "new.db"), **environment},
         cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(tmp_path / "new.db"), **environment},
-        stdout=subprocess.PIPE,
-        text=True,
     )
     with process:
         assert process.stdout is not None

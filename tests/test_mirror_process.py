@@ -4,7 +4,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Container
 from contextlib import closing, suppress
@@ -15,6 +14,7 @@ from builders import document
 from conftest import ROOT
 from flask import Flask
 from mirrors import bundle_urls, exported, held_bundle, mirror_summary
+from prepared_processes import start_python
 from upstreams import FakeUpstream, Handler, detail, silent
 
 from app import create_app
@@ -32,12 +32,11 @@ main()
 
 
 def start_mirror(url: str, database: Path, *options: str, **streams: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", FLASK, "mirror", url, *options],
+    return start_python(
+        ["-c", FLASK, "mirror", url, *options],
+        {**os.environ, "CATALOG_DATABASE": str(database)},
         cwd=ROOT,
-        env={**os.environ, "CATALOG_DATABASE": str(database)},
-        text=True,
-        **streams,
+        **{"stdout": None, "stderr": None, **streams},
     )
 
 

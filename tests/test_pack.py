@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from builders import bundled, document, version
-from conftest import DEMO, Server, exported, hold, run, start_command
+from conftest import DEMO, Server, create_catalog, create_demo, exported, hold, run, start_command
 from flask import Flask
 
 from app import create_app
@@ -52,9 +52,25 @@ MIRRORED = [
 def app(app_with: AppWith) -> Flask:
     """A catalog with everything that a pack can contain."""
     app = app_with(*DOCUMENTS)
+    fill(app)
+    return app
+
+
+def fill(app: Flask) -> None:
+    """Add the bundles and what a mirror has stored."""
     hold(app, TICK, TOCK)
     app.extensions["database"].write(mirror_writes.put_mirrored(MIRRORED))
-    return app
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Members:
+    """The members of a pack of that catalog."""
+    folder = tmp_path_factory.mktemp("packed")
+    app = create_app({"DATABASE": create_catalog(folder / "catalog.db", *DOCUMENTS)})
+    fill(app)
+    content = pack(app, folder / "all.pack")
+    app.extensions["database"].close()
+    return read_members(content)
 
 
 @pytest.fixture
@@ -446,7 +462,7 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
 @pytest.mark.parametrize("exists", [False, True], ids=["no catalog", "a catalog"])
 @pytest.mark.parametrize(("build", "message"), INVALID_PACKS.values(), ids=INVALID_PACKS)
 def test_invalid_pack_changes_nothing(
-    app: Flask,
+    packed: Members,
     other: Flask,
     tmp_path: Path,
     exists: bool,
@@ -454,9 +470,9 @@ def test_invalid_pack_changes_nothing(
     message: str,
 ) -> None:
     invalid = tmp_path / "invalid.pack"
-    invalid.write_bytes(build(read_members(pack(app, tmp_path / "all.pack"))))
+    invalid.write_bytes(build(dict(packed)))
     if exists:
-        assert run(other, "init", "--demo").exit_code == 0
+        create_demo(Path(other.config["DATABASE"]))
         hold(other, TICK)
     before = read_files(other)
     result = run(other, "unpack", invalid, "--yes")

@@ -141,6 +141,18 @@ def test_every_link_of_a_page_starts_with_the_path_prefix(demo: FlaskClient) -> 
         assert [link for link in links if not link.startswith(allowed)] == []
 
 
+@pytest.mark.parametrize("first", ["", "/first"])
+def test_links_have_the_prefix_of_the_request_and_not_of_an_earlier_one(
+    demo: FlaskClient, first: str
+) -> None:
+    for prefix in (first, "/second", first):
+        page = demo.get("/", base_url=f"https://widgets.example{prefix}").text
+        styles = [each for each in elements(page) if each.attributes.get("rel") == "stylesheet"]
+        assert styles
+        for style in styles:
+            assert style.attributes["href"].startswith(f"{prefix}/static/")
+
+
 def test_navigation_marks_the_current_page_below_a_path_prefix(demo: FlaskClient) -> None:
     for path in ("/", "/updates", "/docs"):
         page = demo.get(path, base_url="http://localhost/catalog").text

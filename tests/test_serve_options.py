@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import stat
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from activation import start_with
 from builders import document
 from click.testing import CliRunner
 from conftest import ROOT, create_catalog
+from prepared_processes import start_python
 
 from catalog.__main__ import cli
 
@@ -31,14 +31,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     processes = []
 
     def start(*options: str, **settings: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "catalog", "serve", *options],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "CATALOG_LOG_LEVEL": "error", **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = {"PYTHONPATH": str(ROOT), "CATALOG_LOG_LEVEL": "error", **settings}
+        arguments = ["-m", "catalog", "serve", *options]
+        process = start_python(arguments, {**os.environ, **environment}, cwd=tmp_path)
         processes.append(process)
         return process
 

@@ -9,20 +9,20 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from builders import document
 from conftest import ROOT, Server, create_catalog
+from prepared_processes import start_python
 
 from app import create_app
 from catalog.settings import SettingError
 
 PROGRAMS = {
-    "python app.py": [sys.executable, str(ROOT / "app.py")],
-    "flask serve": [sys.executable, "-m", "flask", "--app", str(ROOT / "app.py"), "serve"],
+    "python app.py": [str(ROOT / "app.py")],
+    "flask serve": ["-m", "flask", "--app", str(ROOT / "app.py"), "serve"],
 }
 
 
@@ -38,19 +38,13 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def start_process(program: str, directory: Path, **settings: object) -> subprocess.Popen[str]:
         # The tests may run with interrupts ignored, which a child process would inherit.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        process = subprocess.Popen(
-            PROGRAMS[program],
-            cwd=directory,
-            env={
-                **os.environ,
-                "CATALOG_PORT": "0",
-                "CATALOG_LOG_LEVEL": "error",
-                **{name: str(value) for name, value in settings.items()},
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = {
+            **os.environ,
+            "CATALOG_PORT": "0",
+            "CATALOG_LOG_LEVEL": "error",
+            **{name: str(value) for name, value in settings.items()},
+        }
+        process = start_python(PROGRAMS[program], environment, cwd=directory)
         signal.signal(signal.SIGINT, before)
         processes.append(process)
         return process

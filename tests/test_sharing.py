@@ -28,11 +28,14 @@ def test_page_describes_itself(demo: FlaskClient, path: str) -> None:
     assert described["og:url"] == canonical
 
 
-def test_canonical_address_is_below_the_public_url(demo: FlaskClient) -> None:
-    demo.application.config["PUBLIC_URL"] = "https://public.example/widgets"
+def test_canonical_address_is_below_the_public_url(
+    demo: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = "https://public.example/widgets"
+    monkeypatch.setitem(demo.application.config, "PUBLIC_URL", public)
     page = demo.get(f"{WEATHER}?compatSdk=1.4.0", base_url="http://localhost/internal").text
     canonical = element(page, "link", rel="canonical").attributes["href"]
-    assert canonical == f"https://public.example/widgets{WEATHER}"
+    assert canonical == f"{public}{WEATHER}"
 
 
 def test_error_page_has_no_address(demo: FlaskClient) -> None:

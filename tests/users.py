@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,21 @@ AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 UNPRIVILEGED = AS_NOBODY if IS_ROOT else []
 
 
+@cache
+def nobody_can_run_python() -> bool:
+    """Return whether the user of UNPRIVILEGED can import the packages that the service needs."""
+    command = [*UNPRIVILEGED, sys.executable, "-c", "import flask"]
+    is_found = shutil.which(command[0]) is not None
+    return is_found and subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
 @contextmanager
 def home_of_nobody() -> Iterator[Path]:
     """Create a directory that belongs to the user of UNPRIVILEGED."""
     directory = Path(tempfile.mkdtemp())
     try:
         give_to_nobody(directory)
-        command = [*UNPRIVILEGED, sys.executable, "-c", "import flask"]
-        is_found = shutil.which(command[0]) is not None
-        if not is_found or subprocess.run(command, cwd=ROOT, check=False).returncode:
+        if not nobody_can_run_python():
             pytest.skip("the user nobody cannot run the service here")
         yield directory
     finally:

@@ -15,7 +15,7 @@ MAX_ENTRIES = 50
 # A feed must have a time, also without entries.
 EMPTY_SINCE = "1970-01-01T00:00:00.000Z"
 # The characters that XML 1.0 does not have, not even as references.
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 feed = Blueprint("feed", __name__)
 

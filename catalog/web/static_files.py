@@ -44,7 +44,8 @@ def hashed_name(name: str) -> str:
     return f"{stem}.{SHA256_HASHES[name][:HASH_LENGTH]}.{extension}"
 
 
-@static_files.app_template_filter()
+# No filter: Jinja would apply it when it compiles a template, with the prefix of that request.
+@static_files.app_template_global()
 def static_url(name: str) -> str:
     """Return the address of one of our files, which changes with its content."""
     return url_for("static_files.static_file", filename=hashed_name(name))

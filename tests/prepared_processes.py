@@ -131,11 +131,15 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
         if not content:
             return None
         reader, writer = os.pipe()
+        gate, opener = os.pipe()
         parent = os.fork()
         if parent == 0:
             pid = os.fork()
             if pid == 0:
-                for descriptor in (reader, writer, control.detach()):
+                os.close(opener)
+                # It opens when this process has its new parent.
+                os.read(gate, 1)
+                for descriptor in (reader, writer, gate, control.detach()):
                     os.close(descriptor)
                 request: dict[str, Any] = json.loads(content)
                 place(descriptors, [0, 1, 2, *request["passed"]])
@@ -143,11 +147,10 @@ def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
             os.write(writer, str(pid).encode())
             os._exit(0)
         pid_text = os.read(reader, 32)
-        # Now the new process is a child of the process that sent the request.
         os.waitpid(parent, 0)
-        control.send(pid_text)
-        for descriptor in (reader, writer, *descriptors):
+        for descriptor in (reader, writer, gate, opener, *descriptors):
             os.close(descriptor)
+        control.send(pid_text)
 
 
 def place(descriptors: list[int], numbers: list[int]) -> None:

@@ -28,7 +28,7 @@ torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minu
 	@$(BIN)/pytest -q -n0 -m outage tests/test_cluster.py
 	@$(BIN)/pytest -q -n0 tests/torture
 
-bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under ten minutes
+bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under a quarter of an hour
 	@exec $(BIN)/python -m bench
 
 bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute

@@ -23,12 +23,12 @@ from bench.workload import Row
 
 SMALL, USUAL, LARGE = 1_000, 10_000, 100_000
 # When each part ends, in seconds from the start: the last round is the last that fits.
-ROWS_END, COMPRESSION_END, GROWTH_END = 240, 300, 560
+ROWS_END, COMPRESSION_END, GROWTH_END = 300, 360, 840
 # The large catalog needs the time of this many imports of the usual one: to be generated and
 # imported, and for a round.
 LARGE_IMPORTS = 18
 # In seconds, in case something hangs; every part ends long before.
-TIMEOUT = 15 * 60
+TIMEOUT = 20 * 60
 
 
 def main() -> None:

@@ -313,7 +313,7 @@ def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppS
     assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
     assert failure(run_remotely(server.url, "login", stdin=token)) == (
         f"{server.url} refused the token: it is unknown, expired or revoked, or the service is "
-        f"older than 1.1.0. Use widget-catalog --server {server.url} login with a valid one."
+        f"too old for tokens. Use widget-catalog --server {server.url} login with a valid one."
     )
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
 
@@ -325,7 +325,7 @@ def test_a_refused_token_of_the_variable_is_named(
     run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
         f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked, or "
-        "the service is older than 1.1.0."
+        "the service is too old for tokens."
     )
 
 

@@ -279,7 +279,7 @@ class Service:
         source = f" in {VARIABLE}" if is_variable else ""
         text = (
             f"{self.url} refused the token{source}: it is unknown, expired or revoked, or the "
-            "service is older than 1.1.0."
+            "service is too old for tokens."
         )
         login = f" Use widget-catalog --server {self.url} login with a valid one."
         return text if is_variable else text + login

@@ -167,12 +167,12 @@ class DatabaseCollector(Collector):
         path = Path(os.path.realpath(self._database.path))
         yield _gauge("database_size_bytes", "Database file.", file_size(path))
         yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
-        figures = self._read()
-        is_readable = figures is not None
+        counts = self._read()
+        is_readable = counts is not None
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
-        revision, widgets, versions = figures or (None, None, None)
+        revision, widgets, versions = counts or (None, None, None)
         yield _gauge("revision", "Changes of the content.", revision)
         yield _gauge("widgets", "Listed widgets.", widgets)
         yield _gauge("versions", "Versions of listed widgets.", versions)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from catalog import V1_PREFIX
 from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.store import bundle_writes, json_sql, writes
 from catalog.store.audit import RECORD, Actor, record, record_values
@@ -72,7 +71,7 @@ def publish(
     """
     given_url = upload.url_template or settings["BUNDLE_URL"]
     is_stored = upload.content is not None
-    served_url = served_url_template(settings) if is_stored else None
+    served_url = bundle_writes.served_url_template(settings) if is_stored else None
     publication = prepare(
         database,
         upload.manifest,
@@ -249,24 +248,6 @@ def _row_json(database: Database, table: str, row: Row) -> Json:
         (text,) = connection.execute(sql, row).fetchone()
     value: Json = json.loads(text)
     return value
-
-
-# Clients cannot connect to these.
-WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
-
-
-def served_url_template(settings: Mapping[str, Any]) -> str:
-    """Return the URL template of bundles at this service.
-
-    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
-    """
-    host, port = settings["HOST"], settings["PORT"]
-    if host in WILDCARD_HOSTS:
-        host = "localhost"
-    if ":" in host:
-        host = f"[{host}]"
-    base_url = settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
-    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
 COUNT_VERSIONS = """

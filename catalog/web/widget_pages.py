@@ -26,7 +26,7 @@ from catalog.web.version_differences import compare_versions, permission_changes
 from catalog.web.widget_queries import VersionsFilter
 
 VERSIONS_PER_PAGE = 100
-# The versions that the form to compare two of them offers.
+# The most versions that the form for a comparison lists.
 MAX_OPTIONS = 100
 
 
@@ -105,8 +105,8 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
     """Return the latest version, the one to install, and what its permissions changed."""
     url = public_url()
     latest = widget_queries.load_version(connection, found, LATEST, url)
-    fitting = widget_queries.load_version(connection, found, LATEST, url, sdk) if sdk else latest
-    selected = fitting or latest
+    compatible = widget_queries.load_version(connection, found, LATEST, url, sdk) if sdk else latest
+    selected = compatible or latest
     older, changes = None, None
     if selected:
         older = widget_queries.find_neighbour(
@@ -115,7 +115,7 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
         changes = permission_changes(older, selected) if older else None
     return {
         "latest": latest,
-        "latest_compatible": fitting if sdk else None,
+        "latest_compatible": compatible if sdk else None,
         # Shown in the facts; it can be installed only if it runs on the SDK.
         "selected": selected,
         "older": older,

@@ -1,7 +1,6 @@
 """Runs real reverse proxies with the files of deploy/, and a service behind them."""
 
 import http.client
-import itertools
 import os
 import select
 import socket
@@ -88,55 +87,52 @@ class Proxy(NamedTuple):
         return self.request("GET", path, **headers)
 
 
-class Origin:
-    """The service behind a proxy, with the requests that it logs."""
+SERVE_RECORDED = "from recorded_service import serve_recorded; {}; serve_recorded(create_app())"
 
-    def __init__(self, database: Path, *command: str, **settings: str) -> None:
+
+class Origin:
+    """The service behind a proxy, with the requests that reach it."""
+
+    def __init__(self, database: Path, factory: str = "app.create_app", **settings: str) -> None:
+        module, _, name = factory.rpartition(".")
         environment = {
             **os.environ,
             "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
             "CATALOG_DATABASE": str(database),
             "CATALOG_PORT": "0",
+            "CATALOG_LOG_LEVEL": "error",
             "CATALOG_TRUSTED_PROXY": "127.0.0.1",
             **settings,
         }
         self._process = start_python(
-            [*(command or ["app.py"])], environment, cwd=ROOT, stderr=None, text=False
+            ["-c", SERVE_RECORDED.format(f"from {module} import {name} as create_app")],
+            environment,
+            cwd=ROOT,
+            stderr=None,
+            text=False,
         )
         self._unread = b""
-        self._marks = itertools.count()
-        self.port = int(self._read_line().rsplit(":", 1)[1])
+        while b"\n" not in self._unread:
+            assert self._read(20), "The service has not started."
+        line, _, self._unread = self._unread.partition(b"\n")
+        self.port = int(line.rsplit(b":", 1)[1])
 
-    def _read_line(self) -> str:
-        """Return the next line of standard output; fail if there is none."""
+    def _read(self, seconds: float) -> bool:
+        """Read what the service has printed; return whether there was something in time."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._unread:
-            assert select.select([descriptor], [], [], 20)[0], "The service printed no line."
-            content = os.read(descriptor, 65536)
-            assert content, "The service has ended."
-            self._unread += content
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line.decode()
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return False
+        content = os.read(descriptor, 65536)
+        assert content, "The service has ended."
+        self._unread += content
+        return True
 
-    def requests(self, count: int = 0) -> list[str]:
-        """Return method, target and status of the requests since the last call, at least count.
-
-        A request is logged after its response, so the caller says how many must come.
-        """
-        mark = f"/api/version?mark={next(self._marks)}"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        connection.request("GET", mark)
-        connection.getresponse().read()
-        connection.close()
-        lines: list[str] = []
-        marked = False
-        while not marked or len(lines) < count:
-            line = " ".join(self._read_line().split()[2:5])
-            if mark in line:
-                marked = True
-            else:
-                lines.append(line)
+    def requests(self) -> list[str]:
+        """Return method, target and status of the requests since the last call."""
+        while self._read(0):
+            pass
+        lines, self._unread = self._unread.decode().splitlines(), b""
         return lines
 
     def stop(self) -> None:
@@ -145,9 +141,9 @@ class Origin:
 
 
 @contextmanager
-def serve(database: Path, *command: str, **settings: str) -> Iterator[Origin]:
+def serve(database: Path, factory: str = "app.create_app", **settings: str) -> Iterator[Origin]:
     """Serve the database for a proxy until the end of the block."""
-    origin = Origin(database, *command, **settings)
+    origin = Origin(database, factory, **settings)
     try:
         yield origin
     finally:

@@ -88,7 +88,7 @@ clean:  ## Remove everything that the other targets created, except databases
 
 # Playwright uses the installed Chromium; it downloads none.
 .venv/browser: requirements-browser.txt | .venv/dev
-	@if command -v chromium > /dev/null; \
+	@if command -v chromium-headless-shell > /dev/null || command -v chromium > /dev/null; \
 	then $(BIN)/pip $(INSTALL) -r requirements-browser.txt && touch $@; \
 	else echo "chromium is not installed: the browser tests are skipped."; fi
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import ROOT
+from ports import free_port
 from prepared_processes import start_python
 from programs import find_program
 
@@ -33,13 +34,6 @@ def substitute(text: str, replacements: Mapping[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
-
-
-def free_port() -> int:
-    """Return a port of loopback on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @cache

@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -26,6 +25,7 @@ from catalog.store.migrations import set_new_revision
 from catalog.store.schema import APPLICATION_ID
 from catalog.store.sqlite import connect
 from tests.conftest import ROOT, Server
+from tests.ports import free_port
 
 # The program is for x86-64.
 EMULATOR = [] if platform.machine() == "x86_64" else ["qemu-x86_64-static"]
@@ -41,15 +41,6 @@ def require_rqlite() -> None:
             return
     skip_or_fail = pytest.fail if os.environ.get("REQUIRE_RQLITE") else pytest.skip
     skip_or_fail("rqlite is not installed or cannot run here; make .venv/rqlite installs it.")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that no process listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def wait_until(condition: Callable[[], object], seconds: float = SECONDS_TO_START) -> None:
@@ -136,7 +127,7 @@ class Nodes(list[Node]):
     """The nodes of one cluster."""
 
     def __init__(self, directory: Path, count: int, *options: str, user: str = "") -> None:
-        ports = free_ports(2 * count)
+        ports = [free_port() for _ in range(2 * count)]
         joined = ",".join(f"127.0.0.1:{port}" for port in ports[1::2])
         bootstrap = ["-bootstrap-expect", str(count), "-join", joined] if count > 1 else []
         options = (*bootstrap, *options)

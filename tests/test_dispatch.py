@@ -289,7 +289,8 @@ def test_a_search_that_was_slow_is_not_tried_again_on_the_io_thread(
         assert server.request("GET", "/api/version")[0].status == 200
         slow_search.release()
         assert statuses(waiting) == [200] * 10
-    assert slow_search.attempts("io") == 1
+    # None if the first one exceeded the deadline before its search began.
+    assert slow_search.attempts("io") <= 1
 
 
 def test_different_slow_searches_get_a_limited_share_of_the_io_thread(

@@ -11,7 +11,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from reverse_proxies import DEPLOY, find_program, free_port, running, substitute
+from ports import free_port
+from programs import find_program
+from reverse_proxies import DEPLOY, running, substitute
 
 CONFIGURATION = DEPLOY / "rqlite" / "haproxy.cfg"
 # Checks every 20 ms.

@@ -13,17 +13,13 @@ import pytest
 from click.testing import Result
 from conftest import ROOT, Server, error_message, run
 from flask import Flask
+from ports import free_port
 
 from app import create_app
 
 
 def run_health(*arguments: object) -> Result:
     return run(create_app(), "health", *arguments)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

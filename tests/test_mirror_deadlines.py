@@ -10,6 +10,7 @@ import pytest
 from builders import document
 from flask import Flask
 from mirrors import run_mirror
+from ports import free_port
 from upstreams import SEARCH, FakeUpstream, status, trickle
 
 from catalog.mirror.upstream import Upstream, UpstreamError
@@ -97,8 +98,7 @@ def test_all_addresses_of_a_host_share_one_deadline(monkeypatch: pytest.MonkeyPa
 def test_next_address_is_tried_if_one_refuses(
     server: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = listener.getsockname()
+    closed = ("127.0.0.1", free_port())
     addresses = [
         (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
         for address in (closed, ("127.0.0.1", server.port))

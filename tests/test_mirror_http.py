@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import socket
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import document
+from ports import free_port
 from upstreams import (
     FakeUpstream,
     Fault,
@@ -237,8 +237,7 @@ def test_server_that_does_not_respond_times_out(
 
 
 def test_unreachable_host_is_not_tried_again_for_each_request(waits: list[float]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     with closing(Upstream(f"http://127.0.0.1:{port}", 1)) as client:
         for _ in range(3):
             with pytest.raises(UpstreamError, match=rf"^127\.0\.0\.1:{port} cannot be reached$"):

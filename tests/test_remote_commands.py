@@ -19,8 +19,9 @@ from click.testing import CliRunner, Result
 from conftest import create_catalog, exported, run_at_terminal, start_command
 from flask import Flask
 from mirrors import AppServer, serve
+from ports import free_port
 from publishers import bearer, create_token, manifest
-from reverse_proxies import Origin, free_port
+from reverse_proxies import Origin
 from upstreams import FakeUpstream
 from urllib3 import Timeout
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from reverse_proxies import HOST, find_program, free_port
+from ports import free_port
+from programs import find_program
+from reverse_proxies import HOST
 
 from catalog.store.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
 

@@ -192,7 +192,7 @@ def _json_line(
 
 
 # The last second that was formatted, and its text: most lines are of the same second.
-_second = (0, "")
+_second = (0, "1970-01-01T00:00:00")
 
 
 def timestamp(now: float) -> str:

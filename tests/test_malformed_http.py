@@ -57,7 +57,8 @@ def chunks(body: bytes) -> bytes:
 
 
 BAD_REQUEST_LINES = {
-    "noise": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "noise": b"\x15\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "one word": b"GET\r\n\r\n",
     "no target": head(b"GET HTTP/1.1"),
     "empty target": head(b"GET  HTTP/1.1"),

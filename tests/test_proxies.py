@@ -276,6 +276,13 @@ def test_the_limit_of_installs_does_not_limit_reads_and_other_clients(proxy: Pro
 
 
 @only_nginx
+def test_the_limit_of_installs_does_not_limit_changes_with_a_token(proxy: Proxy) -> None:
+    path = "/api/widgets/acme/weather/1.0.0/yank"
+    # There is no token, so that the service refuses each of them.
+    assert [proxy.request("POST", path).status for _ in range(4)] == [401] * 4
+
+
+@only_nginx
 def test_the_addresses_of_an_ipv6_network_count_as_one_client(proxy: Proxy) -> None:
     addresses = ["2001:db8::1", "2001:db8::2", "2001:db8::a:b:c:d", "2001:db8::3", "2001:db8:0:1::"]
     assert [install_from(proxy, each) for each in addresses] == [200, 200, 200, 429, 200]

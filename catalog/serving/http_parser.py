@@ -29,6 +29,9 @@ from catalog.store.rights import REFUSED_BODY
 HEAD_END = b"\r\n\r\n"
 # Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.
 MAX_EMPTY_LINES = 8
+# The first byte of a TLS connection. Its client waits for a response to bytes that never become a
+# head, so it would wait until the time-out.
+TLS_HANDSHAKE = b"\x16"
 
 
 # With a token, these may have a body over the usual limit; see uploads.py.
@@ -88,6 +91,8 @@ class Parser(HTTPRequestParser):
     def _receive_head(self, data: bytes) -> int:
         head = self.header_plus
         head += data
+        if head.startswith(TLS_HANDSHAKE):
+            raise MalformedRequestError("it begins with TLS, but this is a port for plain HTTP")
         while head.startswith(b"\r\n"):
             del head[:2]
             self.empty_lines += 1

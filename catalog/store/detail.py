@@ -105,17 +105,3 @@ def revalidate_content(connection: sqlite3.Connection, content: int) -> int | No
     """Return the revision if nothing but counters changed since, else None."""
     row = connection.execute(REVALIDATE_CONTENT, {"content": content}).fetchone()
     return content if row else None
-
-
-COMPATIBLE_VERSIONS = f"""
-SELECT version FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND widget.name = :name AND yanked = 0 AND {json_sql.VERSION_ADMITS}
-"""
-
-
-def compatible_versions(
-    connection: sqlite3.Connection, scope: str, name: str, sdk: str
-) -> set[str]:
-    """Return the versions of a widget that run on the SDK and are not yanked."""
-    values = {"scope": scope, "name": name, "sdk": sdk_key(sdk)}
-    return {version for (version,) in connection.execute(COMPATIBLE_VERSIONS, values)}

@@ -41,7 +41,7 @@ def extract(commit: str) -> Checkout:
     directory, archive = WORK / "commit", WORK / "commit.tar"
     _git("archive", f"--output={archive}", name)
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.unpack_archive(archive, directory)
+    shutil.unpack_archive(archive, directory, filter="data")
     return Checkout(name, directory)
 
 

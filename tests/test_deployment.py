@@ -23,7 +23,7 @@ import pytest
 from activation import start_with
 from conftest import ROOT, create_demo
 from programs import find_program
-from users import IS_ROOT, NOBODY
+from users import IS_ROOT, NOBODY, nobody_can_run_python
 
 from catalog.settings import DEFAULTS
 
@@ -234,6 +234,8 @@ def operator() -> Iterator[Operator]:
     for name in ("setpriv", sys.executable):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
+    if not nobody_can_run_python():
+        pytest.skip("the user nobody cannot run the service here")
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     try:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_the_file_and_its_wal_are_never_written_or_removed(client: FlaskClient, 
 def test_a_file_of_another_schema_version_is_not_served_and_not_migrated(
     client: FlaskClient, path: Path
 ) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 2")
     before = path.read_bytes()
     assert client.get(CLOCK).status_code == 503

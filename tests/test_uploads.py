@@ -161,6 +161,39 @@ def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) 
     assert response.endswith(b'{"error":"This path is internal and needs a session."}\n')
 
 
+PARSE_WHILE_CLOSING = """
+import threading
+from catalog.serving.connections import Channel
+is_closing, has_parsed = threading.Event(), threading.Event()
+receive, close = Channel.received, Channel._close_or_half_close
+def receive_while_closing(self, data):
+    if threading.current_thread() is not threading.main_thread():
+        is_closing.wait(10)
+    receive(self, data)
+    has_parsed.set()
+def close_while_receiving(self):
+    has_parsed.clear()
+    is_closing.set()
+    # It waits until the connection is closed, if it works.
+    has_parsed.wait(0.2)
+    close(self)
+Channel.received, Channel._close_or_half_close = receive_while_closing, close_while_receiving
+"""
+
+
+def test_nothing_of_a_refused_body_is_parsed_while_the_connection_is_closed(
+    tmp_path: Path, limits: Limits
+) -> None:
+    publisher = Publisher(tmp_path, CATALOG_LOG_LEVEL="info", **limits.run(PARSE_WHILE_CLOSING))
+    part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    wrong = tokens.generate_token()[1]
+    with publisher.server:
+        publisher.exchange(publisher.head(MEGABYTE, token=wrong) + part)
+        publisher.server.process.terminate()
+        output, _ = publisher.server.process.communicate(timeout=20)
+    assert [line.split()[2:5] for line in output.splitlines()] == [["PUT", PATH, "401"]]
+
+
 def test_a_body_over_the_limit_is_refused_at_its_head(publisher: Publisher) -> None:
     with publisher.connect() as connection:
         connection.sendall(publisher.head(MAX_BUNDLE + MAX_FORM_BYTES + 1))

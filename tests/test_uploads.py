@@ -103,6 +103,8 @@ def publisher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publisher]:
     # On a busy machine, a test may take longer than a half-closed connection stays open.
     limits = Limits(tmp_path_factory.mktemp("site"))
     limits.set("serving.connections", HALF_CLOSED_TIMEOUT=60)
+    # The tests may run in any order, and one of them sends many wrong tokens.
+    limits.set("api.authentication", MAX_FAILURES=1000)
     running = Publisher(tmp_path_factory.mktemp("publisher"), limits, CATALOG_REQUEST_TIMEOUT="2")
     with running.server:
         yield running

@@ -462,7 +462,7 @@ def test_responses_to_generated_requests_match_the_description(
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
     finally:
         server.stop()

@@ -31,7 +31,7 @@ def run_in(directory: Path, *command: object) -> subprocess.CompletedProcess[str
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -14,7 +14,7 @@ GREATEST = 2**53 - 1
 
 number_like = st.text("0123456789", max_size=20) | st.integers().map(str) | st.text(max_size=5)
 boolean_like = st.text("trueTRUE", min_size=4, max_size=4) | st.text(max_size=6)
-no_deadline = settings(deadline=None)
+property_settings = settings(derandomize=True, deadline=None)
 
 
 def parse(**parameters: str) -> object:
@@ -26,7 +26,7 @@ def parse(**parameters: str) -> object:
         return None
 
 
-@no_deadline
+@property_settings
 @given(number_like)
 @example(str(GREATEST))
 @example(str(GREATEST + 1))
@@ -40,7 +40,7 @@ def test_page_and_limit_are_whole_numbers_from_1_to_2_to_the_53(value: str) -> N
     assert parse(limit=value) == (allowed and min(allowed, 100) if value else 20)
 
 
-@no_deadline
+@property_settings
 @given(boolean_like)
 @example("")
 @example("True")
@@ -50,7 +50,7 @@ def test_official_is_true_or_false_in_any_case(value: str) -> None:
     assert parse(official=value) is expected
 
 
-@no_deadline
+@property_settings
 @given(st.text(max_size=30), st.integers(0, 1001))
 def test_q_is_folded_and_has_at_most_a_thousand_characters(text: str, length: int) -> None:
     q = (text + " " * 1001)[:length]

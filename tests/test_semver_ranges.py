@@ -24,7 +24,7 @@ NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_tex
 GRID_VERSIONS = NODE["grid"]["versions"]
 GRID_RANGES = NODE["grid"]["ranges"]
 
-no_deadline = settings(deadline=None)
+property_settings = settings(derandomize=True, deadline=None)
 
 numbers = st.integers(0, 12).map(str) | st.integers(0, 2**53 - 1).map(str)
 cores = st.tuples(numbers, numbers, numbers).map(".".join)
@@ -159,7 +159,7 @@ def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
 # Versions and their order
 
 
-@no_deadline
+@property_settings
 @given(versions)
 def test_generated_semver_is_valid(version):
     assert is_version(version)
@@ -171,13 +171,13 @@ def test_precedence_sorts_the_grid_as_the_semver_package_does():
     assert sorted(versions, key=precedence) == sorted(versions, key=Version.parse)
 
 
-@no_deadline
+@property_settings
 @given(versions, versions)
 def test_precedence_sorts_as_the_semver_package_compares(a, b):
     assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
 
 
-@no_deadline
+@property_settings
 @given(releases, prereleases, prereleases)
 def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release, one, other):
     a, b = f"{release}-{one}", f"{release}-{other}"
@@ -185,7 +185,7 @@ def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release,
     assert precedence(a) < precedence(release)
 
 
-@no_deadline
+@property_settings
 @given(versions, builds)
 def test_build_metadata_does_not_change_precedence(version, build):
     assert precedence(f"{without_build(version)}+{build}") == precedence(version)
@@ -210,7 +210,7 @@ def test_precedence_of_an_invalid_version_is_an_error():
 # Ranges
 
 
-@no_deadline
+@property_settings
 @given(versions)
 def test_a_version_is_a_range_that_admits_itself(version):
     assert satisfies(version, version)
@@ -219,7 +219,7 @@ def test_a_version_is_a_range_that_admits_itself(version):
     assert not satisfies(version, f">{version}")
 
 
-@no_deadline
+@property_settings
 @given(releases, simples, simples)
 def test_a_space_means_both_and_bars_mean_either(release, one, other):
     if is_range(one) and is_range(other):
@@ -231,7 +231,7 @@ def test_a_space_means_both_and_bars_mean_either(release, one, other):
         assert not is_range(f"{one}||{other}")
 
 
-@no_deadline
+@property_settings
 @given(versions, prereleases, simples)
 def test_range_without_a_prerelease_admits_none(version, prerelease, text):
     assert not satisfies(f"{without_build(version).partition('-')[0]}-{prerelease}", text)
@@ -257,7 +257,7 @@ def test_other_control_characters_make_a_range_invalid(character):
 # Any text
 
 
-@no_deadline
+@property_settings
 @given(st.text() | range_like)
 def test_results_for_any_text_are_consistent(text):
     assert is_version(text) in (True, False)
@@ -267,7 +267,7 @@ def test_results_for_any_text_are_consistent(text):
     assert not satisfies(text, "*") or is_version(text)
 
 
-@no_deadline
+@property_settings
 @given(range_like)
 def test_spaces_around_a_range_change_nothing(text):
     assert is_range(f"\t {text}\u00a0\n") is is_range(text)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Server, import_demo
+from conftest import ROOT, Limits, Server, import_demo
 
 REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -19,11 +19,14 @@ REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 @pytest.fixture(scope="module")
 def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with two threads and a request timeout of one second."""
+    limits = Limits(tmp_path_factory.mktemp("site"))
     running = Server(
         import_demo(tmp_path_factory.mktemp("strict") / "strict.db"),
         CATALOG_REQUEST_TIMEOUT="1",
-        CATALOG_IDLE_TIMEOUT="2",
+        # Much longer than a test leaves a connection idle, also on a busy machine.
+        CATALOG_IDLE_TIMEOUT="4",
         CATALOG_THREADS="2",
+        **limits.set("serving.server", CHECK_INTERVAL=0.1),
     )
     yield running
     assert running.stop() == 0
@@ -48,10 +51,10 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def drip(connection: socket.socket, data: bytes) -> None:
-    """Send a byte each tenth of a second until there is a response."""
+    """Send a byte each third of a second until there is a response."""
     for byte in data:
         connection.sendall(bytes([byte]))
-        if select.select([connection], [], [], 0.1)[0]:
+        if select.select([connection], [], [], 0.33)[0]:
             return
     raise AssertionError("no response")
 

@@ -154,13 +154,13 @@ def test_a_restart_loses_no_connection(
     lock = sqlite3.connect(database, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     with ExitStack() as stack:
-        in_flight, *idle = (stack.enter_context(connect(listener)) for _ in range(3))
+        in_flight, *idle = (stack.enter_context(connect(listener)) for _ in range(4))
         in_flight.sendall(POST)
         # A response to a later connection: the service has accepted all before it.
         assert get(listener) == 200
         first.send_signal(signal.SIGTERM)
-        # The second response is of a turn of the event loop after that of the signal: by then the
-        # service has closed its listening socket.
+        # The third response is of a turn of the event loop that is two after that of the signal: by
+        # then the service has closed its listening socket.
         for connection in idle:
             connection.sendall(GET)
             assert receive(connection).headers["Connection"] == "close"

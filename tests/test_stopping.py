@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import Server, create_demo
+from conftest import Limits, Server, create_demo
 
 CLOCK = "/api/v1/widgets/acme/clock"
 POST = f"POST {CLOCK} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
@@ -91,11 +91,11 @@ def test_a_request_in_flight_gets_its_response(
     lock = locked(database)
     with in_flight(server) as connection, connect(server) as idle:
         stop(server, idle, number)
-        lock.execute("ROLLBACK")
+        # Not later: two processes that close the database at the same time both leave the WAL.
+        lock.close()
         response = receive(connection)
         assert (response.status, response.headers["Connection"]) == (200, "close")
         assert response.read() == b'{"success":true}\n'
-    lock.close()
     assert server.process.wait(10) == 0
     # The database was closed properly.
     assert not Path(f"{database}-wal").exists()
@@ -136,6 +136,36 @@ def test_connections_that_wait_for_room_when_a_stop_begins_get_a_response(
     assert server.process.wait(10) == 0
 
 
+PAUSE = """
+import os, signal
+import catalog.serving.server as server
+drain = server.drain
+def pause_and_drain(*arguments):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    drain(*arguments)
+server.drain = pause_and_drain
+"""
+
+
+def test_no_connection_whose_request_arrived_is_closed_for_a_queued_one(
+    start: Callable[..., Server], limits: Limits
+) -> None:
+    server = start(CATALOG_MAX_CONNECTIONS="10", **limits.run(PAUSE))
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(server)) for _ in range(10)]
+        # A response to the last one: the service has accepted all of them.
+        connections[-1].sendall(GET)
+        assert receive(connections.pop()).status == 200
+        server.process.send_signal(signal.SIGTERM)
+        os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)
+        connections += [stack.enter_context(connect(server)) for _ in range(3)]
+        for connection in connections:
+            connection.sendall(GET)
+        server.process.send_signal(signal.SIGCONT)
+        assert [receive(connection).status for connection in connections] == [200] * 12
+    assert server.process.wait(10) == 0
+
+
 def test_only_the_last_response_of_a_connection_says_that_it_closes(
     start: Callable[..., Server], database: Path
 ) -> None:
@@ -168,12 +198,14 @@ def test_a_connection_after_the_stop_has_begun_is_refused(
 ) -> None:
     server = start()
     lock = locked(database)
-    with in_flight(server) as connection, connect(server) as idle, connect(server) as next_idle:
+    with in_flight(server) as connection, ExitStack() as stack:
+        idle, *others = (stack.enter_context(connect(server)) for _ in range(3))
         stop(server, idle)
-        # This request is read in a later turn of the event loop than the one of the signal, so
-        # the listening socket is closed by then.
-        next_idle.sendall(GET)
-        assert receive(next_idle).status == 200
+        # The service reads all sockets once more before it closes the listening one. The last
+        # request is read in a later turn of the event loop.
+        for other in others:
+            other.sendall(GET)
+            assert receive(other).status == 200
         with pytest.raises(ConnectionRefusedError):
             connect(server)
         lock.execute("ROLLBACK")

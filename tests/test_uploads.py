@@ -30,11 +30,13 @@ MAX_BUNDLE = 32 * MEGABYTE
 class Publisher:
     """A server, and a token for the scope acme."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, limits: Limits, **settings: str) -> None:
         self.path = create_catalog(folder / "catalog.db")
         database = Database(self.path)
         self.token = create_token(database)
         database.close()
+        # On a busy machine, the check of a token may miss its deadline: then the response is 503.
+        settings |= limits.set("serving.uploads", CHECK_DEADLINE=60)
         self.server = Server(self.path, **settings)
         self.bundles = folder / "catalog.db-bundles"
 
@@ -73,7 +75,11 @@ class Publisher:
     def open_files(self) -> list[str]:
         """Return the unlinked files that the server has open."""
         folder = Path(f"/proc/{self.server.process.pid}/fd")
-        links = [os.readlink(path) for path in folder.iterdir() if path.is_symlink()]
+        links = []
+        for path in folder.iterdir():
+            # The server may close a connection meanwhile.
+            with suppress(FileNotFoundError):
+                links.append(os.readlink(path))
         return [link for link in links if "deleted" in link]
 
     def stored(self) -> list[str]:
@@ -96,16 +102,19 @@ def publisher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publisher]:
     """A server for the tests in which nothing is published."""
     # On a busy machine, a test may take longer than a half-closed connection stays open.
     limits = Limits(tmp_path_factory.mktemp("site"))
-    settings = limits.set("serving.connections", HALF_CLOSED_TIMEOUT=60)
-    folder = tmp_path_factory.mktemp("publisher")
-    running = Publisher(folder, CATALOG_REQUEST_TIMEOUT="2", **settings)
+    limits.set("serving.connections", HALF_CLOSED_TIMEOUT=60)
+    # The tests may run in any order, and one of them sends many wrong tokens.
+    limits.set("api.authentication", MAX_FAILURES=1000)
+    running = Publisher(tmp_path_factory.mktemp("publisher"), limits, CATALOG_REQUEST_TIMEOUT="2")
     with running.server:
         yield running
 
 
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
-def test_a_bundle_larger_than_the_buffers_is_published(tmp_path: Path, is_chunked: bool) -> None:
-    publisher = Publisher(tmp_path)
+def test_a_bundle_larger_than_the_buffers_is_published(
+    tmp_path: Path, limits: Limits, is_chunked: bool
+) -> None:
+    publisher = Publisher(tmp_path, limits)
     bundle = RANDOM.randbytes(3 * MEGABYTE)
     body = form(manifest(), bundle)
     if is_chunked:
@@ -161,6 +170,40 @@ def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) 
     assert response.endswith(b'{"error":"This path is internal and needs a session."}\n')
 
 
+PARSE_WHILE_CLOSING = """
+import threading
+from catalog.serving.connections import Channel
+is_closing, has_parsed = threading.Event(), threading.Event()
+receive, close = Channel.received, Channel._close_or_half_close
+def receive_while_closing(self, data):
+    if threading.current_thread() is not threading.main_thread():
+        is_closing.wait(10)
+    receive(self, data)
+    has_parsed.set()
+def close_while_receiving(self):
+    has_parsed.clear()
+    is_closing.set()
+    # It waits until the connection is closed, if it works.
+    has_parsed.wait(0.2)
+    close(self)
+Channel.received, Channel._close_or_half_close = receive_while_closing, close_while_receiving
+"""
+
+
+def test_nothing_of_a_refused_body_is_parsed_while_the_connection_is_closed(
+    tmp_path: Path, limits: Limits
+) -> None:
+    limits.run(PARSE_WHILE_CLOSING)
+    publisher = Publisher(tmp_path, limits, CATALOG_LOG_LEVEL="info")
+    part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    wrong = tokens.generate_token()[1]
+    with publisher.server:
+        publisher.exchange(publisher.head(MEGABYTE, token=wrong) + part)
+        publisher.server.process.terminate()
+        output, _ = publisher.server.process.communicate(timeout=20)
+    assert [line.split()[2:5] for line in output.splitlines()] == [["PUT", PATH, "401"]]
+
+
 def test_a_body_over_the_limit_is_refused_at_its_head(publisher: Publisher) -> None:
     with publisher.connect() as connection:
         connection.sendall(publisher.head(MAX_BUNDLE + MAX_FORM_BYTES + 1))
@@ -178,8 +221,10 @@ def test_a_json_body_over_its_limit_is_refused_with_that_limit(publisher: Publis
     assert b"it may have 262144 bytes" in response
 
 
-def test_a_chunked_body_over_the_limit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    publisher = Publisher(tmp_path, CATALOG_MAX_BUNDLE_BYTES="1000000")
+def test_a_chunked_body_over_the_limit_is_refused_and_leaves_nothing(
+    tmp_path: Path, limits: Limits
+) -> None:
+    publisher = Publisher(tmp_path, limits, CATALOG_MAX_BUNDLE_BYTES="1000000")
     chunk = b"%x\r\n%s\r\n" % (MEGABYTE, RANDOM.randbytes(MEGABYTE))
     with publisher.server:
         with publisher.connect() as connection:
@@ -264,10 +309,10 @@ def test_200_large_uploads_without_a_token_take_no_memory_and_no_disk(
     assert publisher.server.megabytes() - before < 20
 
 
-def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path) -> None:
+def test_an_upload_that_cannot_be_written_gets_503(tmp_path: Path, limits: Limits) -> None:
     # A file where the directory should be.
     (tmp_path / "file").touch()
-    publisher = Publisher(tmp_path, CATALOG_BUNDLES=str(tmp_path / "file" / "bundles"))
+    publisher = Publisher(tmp_path, limits, CATALOG_BUNDLES=str(tmp_path / "file" / "bundles"))
     body = form(manifest(), RANDOM.randbytes(MEGABYTE))
     with publisher.server:
         response = publisher.exchange(publisher.head(len(body)) + body)
@@ -286,7 +331,8 @@ uploads.MAX_PENDING, catalog.serving.server.CHECK_INTERVAL = 0, 600
 def test_uploads_that_fail_on_a_full_disk_do_not_count_as_uploads_afterwards(
     tmp_path: Path, limits: Limits
 ) -> None:
-    publisher = Publisher(tmp_path, **limits.run(FULL_DISK))
+    limits.run(FULL_DISK)
+    publisher = Publisher(tmp_path, limits)
     body = form(manifest(), RANDOM.randbytes(MEGABYTE))
     with publisher.server:
         for _ in range(MAX_UPLOADS_PER_TOKEN + 1):
@@ -305,8 +351,8 @@ Channel.send_continue = lambda self: setattr(self, "total_outbufs_len", 25)
 def test_uploads_of_clients_that_read_nothing_end_with_their_connections(
     tmp_path: Path, limits: Limits
 ) -> None:
-    settings = limits.run(UNSENT_CONTINUE)
-    publisher = Publisher(tmp_path, CATALOG_REQUEST_TIMEOUT="1", **settings)
+    limits.run(UNSENT_CONTINUE)
+    publisher = Publisher(tmp_path, limits, CATALOG_REQUEST_TIMEOUT="1")
     head = publisher.head(MEGABYTE)[:-2] + b"Expect: 100-continue\r\n\r\n"
     body = form(manifest(), RANDOM.randbytes(MEGABYTE))
     with publisher.server:
@@ -322,10 +368,12 @@ def test_uploads_of_clients_that_read_nothing_end_with_their_connections(
         assert status(publisher.exchange(publisher.head(len(body)) + body)) == 201
 
 
-def test_a_bundle_passes_nginx_and_is_refused_there_without_a_valid_token(tmp_path: Path) -> None:
+def test_a_bundle_passes_nginx_and_is_refused_there_without_a_valid_token(
+    tmp_path: Path, limits: Limits
+) -> None:
     folder = tmp_path / "nginx"
     folder.mkdir()
-    publisher = Publisher(tmp_path, CATALOG_TRUSTED_PROXY="127.0.0.1")
+    publisher = Publisher(tmp_path, limits, CATALOG_TRUSTED_PROXY="127.0.0.1")
     body = form(manifest(), RANDOM.randbytes(2 * MEGABYTE))
     with (
         publisher.server,
@@ -360,8 +408,8 @@ module.{name} = kill
 def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
     tmp_path: Path, limits: Limits, module: str, name: str, after: bool, is_published: bool
 ) -> None:
-    code = KILLED.format(module=module, name=name, after=after)
-    publisher = Publisher(tmp_path, **limits.run(code))
+    limits.run(KILLED.format(module=module, name=name, after=after))
+    publisher = Publisher(tmp_path, limits)
     bundle = RANDOM.randbytes(MEGABYTE)
     body = form(manifest(), bundle)
     with publisher.server, closing(publisher.connect()) as connection:
@@ -392,7 +440,8 @@ internal.read_entries = read_entries
 
 
 def test_the_record_is_not_read_on_the_io_thread(tmp_path: Path, limits: Limits) -> None:
-    publisher = Publisher(tmp_path, **limits.run(NOT_ON_IO_THREAD))
+    limits.run(NOT_ON_IO_THREAD)
+    publisher = Publisher(tmp_path, limits)
     database = Database(publisher.path)
     admin = bearer(create_token(database, "admin", (), ("admin",)))
     database.close()
@@ -404,8 +453,8 @@ def test_the_record_is_not_read_on_the_io_thread(tmp_path: Path, limits: Limits)
 
 def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) -> None:
     # The record cannot be read, so that a traceback is logged.
-    failing = limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")
-    publisher = Publisher(tmp_path, CATALOG_LOG_LEVEL="info", **failing)
+    limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")
+    publisher = Publisher(tmp_path, limits, CATALOG_LOG_LEVEL="info")
     database = Database(publisher.path)
     admin = create_token(database, "admin", (), ("admin",))
     database.close()

@@ -258,8 +258,11 @@ class Channel(HTTPChannel):
             # Writing to it has shown that the client closed it.
             return
         if self.close_when_flushed and not self.total_outbufs_len:
-            self.close_when_flushed = False
-            self._close_or_half_close()
+            # The thread that handled the request may call received() now: it must not find the
+            # connection idle while there is input to discard.
+            with self.requests_lock:
+                self._close_or_half_close()
+                self.close_when_flushed = False
         if self.will_close:
             self.handle_close()
         elif self.unparsed and not self.total_outbufs_len:

@@ -258,6 +258,8 @@ def drain(sockets: SocketMap, listeners: list[Listener], timeout: int) -> None:
     """
     started = time.monotonic()
     while (elapsed := time.monotonic() - started) < timeout:
+        # To make room for a queued connection, none may be closed whose request has arrived.
+        run_turn(0, sockets, listeners)
         for listener in listeners:
             listener.stop_accepting()
         run_turn(0.05, sockets, listeners)

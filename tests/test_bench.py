@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
+from ports import free_port
 
 from bench import driver, processes, report, rounds, workload
 from bench.catalogs import build, extract
@@ -307,6 +308,7 @@ def test_the_chart_is_well_formed_and_has_a_bar_for_each_row() -> None:
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in ("bench.processes", "bench.catalogs"):
         monkeypatch.setattr(f"{module}.WORK", tmp_path)
+    monkeypatch.setattr("bench.processes.free_port", free_port)
     return tmp_path
 
 

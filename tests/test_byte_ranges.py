@@ -23,7 +23,7 @@ headers = st.builds(
     st.just("bytes") | units,
     st.lists(specs, min_size=1, max_size=1) | st.lists(specs, max_size=3),
 ) | st.text(max_size=20)
-no_deadline = settings(deadline=None)
+property_settings = settings(derandomize=True, deadline=None)
 
 
 def expected(header: str, size: int) -> list[int] | None:
@@ -39,7 +39,7 @@ def expected(header: str, size: int) -> list[int] | None:
     return [at for at in range(size) if first <= at <= last] if first <= last else WHOLE
 
 
-@no_deadline
+@property_settings
 @given(headers, st.integers(0, 10))
 @example("bytes=-99", 10)
 @example("bytes=-0", 10)
@@ -82,7 +82,7 @@ def test_long_header_takes_little_time(piece: str) -> None:
 CONTENT = bytes(range(100))
 
 
-@no_deadline
+@property_settings
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 40))
 def test_file_part_ends_where_the_part_ends(start: int, stop: int, block: int) -> None:
     part = FilePart(io.BytesIO(CONTENT), range(start, max(start, stop)))
@@ -90,7 +90,7 @@ def test_file_part_ends_where_the_part_ends(start: int, stop: int, block: int) -
     assert part.read() == b""
 
 
-@no_deadline
+@property_settings
 @given(st.integers(0, 99), st.integers(1, 100), st.lists(st.integers(0, 30), max_size=8))
 def test_waitress_sends_a_file_part_like_a_file(start: int, length: int, sizes: list[int]) -> None:
     content = CONTENT[start : start + length]

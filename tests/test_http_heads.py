@@ -121,7 +121,7 @@ PARTS += [LINE + b"Host: a\r\n", LINE + b"Host: a\r\n" + CHUNKED + b"\r\n"]
 noise = st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=14).map(b"".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 @given(data=noise, size=st.integers(1, 20))
 def test_any_bytes_are_parsed_or_refused_however_they_are_cut(data: bytes, size: int) -> None:
     whole, used = parse(data)
@@ -151,7 +151,7 @@ spaces = st.text(" \t", max_size=3)
 framing = {"host", "content-length", "transfer-encoding", "expect"}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 @given(
     method=methods.filter(lambda method: method != "CONNECT"),
     path=paths.map("/".__add__),

@@ -47,7 +47,8 @@ class Client(threading.Thread):
                 response.read()
             except ConnectionRefusedError:
                 break
-            except ConnectionResetError:
+            except (ConnectionResetError, BrokenPipeError):
+                # The second one if the reset arrives before the request is sent.
                 self.resets += 1
                 break
             except (OSError, http.client.HTTPException) as error:

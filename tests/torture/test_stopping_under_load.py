@@ -15,7 +15,7 @@ from tests.torture.clients import CLOCK, installs
 ROUNDS = 20
 CLIENTS = 8
 PATHS = ["/api/v1/widgets/search?q=clock", CLOCK, "/api/version"]
-# Without socket activation one stop in 5 to 60 resets a connection.
+# Without socket activation one stop in 10 to 60 resets a connection.
 MAX_RESETS = 5
 
 

@@ -42,7 +42,7 @@ def serve_demo() -> Iterator[str]:
 
 
 def main() -> None:
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if chromium is None:
         sys.exit("Chromium is not installed.")
     # No access log.

@@ -17,8 +17,8 @@ _candidates = itertools.cycle([*RANGE[_first:], *RANGE[:_first]])
 
 def free_port() -> int:
     """Return a port of loopback on which no process listens; each call returns another one."""
-    for port in _candidates:
+    while True:
+        port = next(_candidates)
         with suppress(OSError):
             socket.create_server(("127.0.0.1", port)).close()
             return port
-    raise AssertionError

@@ -29,8 +29,8 @@ from catalog.store.rights import REFUSED_BODY
 HEAD_END = b"\r\n\r\n"
 # Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.
 MAX_EMPTY_LINES = 8
-# The first byte of a TLS connection. Its client waits for a response to bytes that never become a
-# head, so it would wait until the time-out.
+# The first byte of a TLS connection. What its client sends never becomes a complete head: without
+# this check it would wait for the request timeout.
 TLS_HANDSHAKE = b"\x16"
 
 

@@ -257,9 +257,9 @@ def drain(sockets: SocketMap, listeners: list[Listener], timeout: int) -> None:
     Requests that are not finished after the timeout are aborted.
     """
     started = time.monotonic()
+    # To make room for a queued connection, none may be closed whose request has arrived.
+    run_turn(0, sockets, listeners)
     while (elapsed := time.monotonic() - started) < timeout:
-        # To make room for a queued connection, none may be closed whose request has arrived.
-        run_turn(0, sockets, listeners)
         for listener in listeners:
             listener.stop_accepting()
         run_turn(0.05, sockets, listeners)

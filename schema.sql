@@ -68,7 +68,7 @@ CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
 
 -- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
 -- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
--- every host name; with_bundle_urls() in catalog/store/json_sql.py inserts the host.
+-- every host name; with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
 CREATE VIEW version_entry AS
 SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
     'scope', widget.scope, 'name', widget.name,
@@ -88,7 +88,7 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
 -- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
--- is included, high is not. The keys sort like versions (catalog/store/sdk_intervals.py). A range that
+-- is included, high is not. The keys sort like versions (catalog/store/schema/sdk_intervals.py). A range that
 -- admits no SDK has no interval. The column intervals is JSON, [[low, high], ...], so that one statement
 -- adds a range.
 CREATE TABLE sdk_range (

@@ -37,8 +37,8 @@ from catalog.settings import (
     warn_of_unknown_settings,
 )
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
-from catalog.store.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 
 # The two modules add their routes to the blueprint pages.
 from catalog.web import scope_pages, widget_pages  # noqa: F401
@@ -171,7 +171,7 @@ def open_database(config: Mapping[str, Any], program: str) -> Database:
     if not config["RQLITE"]:
         return Database(config["DATABASE"], create_command=create_command)
     # Only a cluster needs urllib3.
-    from catalog.store.cluster import Cluster
+    from catalog.store.connection.cluster.cluster import Cluster
 
     return Cluster(
         config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], create_command=create_command

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from app import create_app  # noqa: E402
 from catalog.files.demo import create_demo  # noqa: E402
 from catalog.store.bundles import Bundles  # noqa: E402
-from catalog.store.database import Database  # noqa: E402
+from catalog.store.connection.database import Database  # noqa: E402
 
 SCREENSHOTS = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),

@@ -11,7 +11,7 @@ from conftest import hold
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:

@@ -36,11 +36,12 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.files import demo as demo_catalog
 from catalog.files.jsonl import read_catalog
-from catalog.store import bundle_writes, writes
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
-from catalog.store.schema import SET_SUPPORTS
-from catalog.store.sqlite import connect, execute_all
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import connect, execute_all
+from catalog.store.schema.schema import SET_SUPPORTS
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write import writes
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:

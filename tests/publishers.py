@@ -7,9 +7,9 @@ from typing import Any
 from builders import Json
 from flask import Flask
 
-from catalog.store import tokens
-from catalog.store.audit import Actor
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import tokens
+from catalog.store.write.audit import Actor
 
 BOUNDARY = "form-boundary"
 FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"

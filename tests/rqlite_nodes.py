@@ -20,10 +20,10 @@ import urllib3
 from flask import Flask
 
 from app import create_app
-from catalog.store.cluster import Cluster
-from catalog.store.migrations import set_new_revision
-from catalog.store.schema import APPLICATION_ID
-from catalog.store.sqlite import connect
+from catalog.store.connection.cluster.cluster import Cluster
+from catalog.store.connection.sqlite import connect
+from catalog.store.schema.migrations import set_new_revision
+from catalog.store.schema.schema import APPLICATION_ID
 from tests.conftest import ROOT, Server
 from tests.ports import free_port
 

@@ -13,7 +13,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
 
 
 def names(client: FlaskClient) -> list[str]:

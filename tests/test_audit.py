@@ -16,8 +16,8 @@ from mirrors import mirror_summary
 from publishers import OPERATOR, bearer, create_token, manifest
 from upstreams import FakeUpstream
 
-from catalog.store import tokens
-from catalog.store.sqlite import Statement
+from catalog.store.connection.sqlite import Statement
+from catalog.store.write import tokens
 
 AppWith = Callable[..., Flask]
 USER = pwd.getpwuid(os.getuid()).pw_name

@@ -17,9 +17,9 @@ from builders import document, version
 from conftest import ROOT, Server, create_catalog, create_demo, error_message, run_on, start_command
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
-from catalog.store.schema import SCHEMA_VERSION
+from catalog.store.connection.database import Database
+from catalog.store.schema.schema import SCHEMA_VERSION
+from catalog.store.write import writes
 
 
 def run_successfully(path: Path, *arguments: object) -> bytes:

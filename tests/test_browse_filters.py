@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from catalog.store.facets import MAX_FACETS
+from catalog.store.read.facets import MAX_FACETS
 from catalog.web.browse import MAX_SCOPE_OPTIONS, PAGE_SIZE
 
 ClientWith = Callable[..., FlaskClient]

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
 from catalog.settings import DEFAULTS
-from catalog.store.search_params import MAX_Q_LENGTH
+from catalog.store.read.search_params import MAX_Q_LENGTH
 from catalog.web.browse import PAGE_SIZE
 from catalog.web.icons import find_icon, letter_avatar
 

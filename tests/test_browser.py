@@ -9,8 +9,8 @@ from builders import document, version
 from conftest import Server
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page, Request

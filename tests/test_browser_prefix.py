@@ -14,7 +14,7 @@ from reverse_proxies import PREFIX
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request

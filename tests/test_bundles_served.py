@@ -19,8 +19,10 @@ from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import bundle_writes, mirror_writes, writes
-from catalog.store.sqlite import DeadlineExceeded
+from catalog.store.connection.sqlite import DeadlineExceeded
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write import mirrored as mirror_writes
+from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 CONTENT = b"export default () => 'tick'\n"

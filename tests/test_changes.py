@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 CHANGES = "/api/v1/widgets/changes"
 UNKNOWN_HISTORY = (

@@ -11,8 +11,8 @@ from conftest import DEMO, create_demo, run_here, run_on
 from flask import Flask
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 

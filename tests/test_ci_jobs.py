@@ -15,7 +15,7 @@ from programs import find_program
 from publishers import create_token, manifest
 from test_documentation import blocks, checkout, page
 
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
 
 
 def scripts(recipe: dict[str, Any]) -> list[str]:

@@ -27,9 +27,9 @@ from test_documentation import assert_outputs, checkout, console_lines, page
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.rqlite_http import READ_REVISION
-from catalog.store.sqlite import DatabaseError
+from catalog.store.connection.cluster.rqlite_http import READ_REVISION
+from catalog.store.connection.sqlite import DatabaseError
+from catalog.store.write import writes
 from tests.torture.clients import (
     CLOCK,
     POST,
@@ -390,7 +390,7 @@ def test_a_catalog_that_is_too_large_to_load_is_refused(
 ) -> None:
     app = next(iter(apps.values()))
     assert run(app, "backup", tmp_path / "backup.db").exit_code == 0
-    monkeypatch.setattr("catalog.store.cluster.MAX_LOADED", 10_000)
+    monkeypatch.setattr("catalog.store.connection.cluster.cluster.MAX_LOADED", 10_000)
     message = error_message(run(app, "restore", tmp_path / "backup.db", "--yes"))
     assert "a cluster loads at most 10000. Start one new node" in message
 
@@ -495,7 +495,7 @@ def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
     message = error_message(run(wrong, "unlist", "acme/clock"))
     assert message == f"{node.url} refuses the user name or password in CATALOG_RQLITE."
     assert install(wrong) == 503
-    monkeypatch.setattr("catalog.store.cluster.RETRY_TIME", 0)
+    monkeypatch.setattr("catalog.store.connection.cluster.cluster.RETRY_TIME", 0)
     distrusted = create_app(settings | {"RQLITE_CA": ""})
     message = error_message(run(distrusted, "unlist", "-q", "acme/clock"))
     assert message == f"The cluster cannot be written now: {node.url} cannot be reached."

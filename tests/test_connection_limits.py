@@ -18,7 +18,7 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.serving.connection_limits import ConnectionLimits, Rank
 from catalog.serving.connections import Channel
-from catalog.store import writes
+from catalog.store.write import writes
 
 CONTENT = bytes(8_000_000)
 BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"

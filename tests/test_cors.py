@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"

@@ -12,10 +12,10 @@ import pytest
 from builders import document, version
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
-from catalog.store.schema import SCHEMA_VERSION
-from catalog.store.sqlite import DatabaseError, DeadlineExceeded, Statement
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, Statement
+from catalog.store.schema.schema import SCHEMA_VERSION
+from catalog.store.write import writes
 
 COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
 

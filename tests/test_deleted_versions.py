@@ -17,7 +17,8 @@ from conftest import ROOT, hold, run
 from flask import Flask
 
 from catalog.documents import check_document
-from catalog.store import mirror_writes, writes
+from catalog.store.write import mirrored as mirror_writes
+from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 FIRST, OTHER = b"export default 1\n", b"export default 2\n"

@@ -19,8 +19,8 @@ from conftest import Limits, Server, import_demo
 
 from app import create_app
 from catalog.serving import dispatch
-from catalog.store.database import Database
-from catalog.store.sqlite import DeadlineExceeded, snapshot
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [

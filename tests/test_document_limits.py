@@ -70,7 +70,7 @@ def test_more_than_ten_thousand_versions_are_refused_in_a_sentence(app: Flask) -
 def test_publish_does_not_exceed_the_most_versions_allowed(
     app_with: AppWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.store.publishing.MAX_VERSIONS", FEW)
+    monkeypatch.setattr("catalog.store.write.publishing.MAX_VERSIONS", FEW)
     app = app_with(many_versions(FEW), BUNDLE_URL="https://cdn.example.com/{version}.js")
     files = [Path(app.config["DATABASE"]).with_name(name) for name in ("clock.json", "clock.js")]
     manifest = {"scope": "acme", "name": "clock", "version": "2.0.0", "sdkVersion": "^1.0.0"}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.documents import DocumentError, check_document
-from catalog.store import writes
+from catalog.store.write import writes
 from catalog.text import quoted
 
 GREATEST = 2**53 - 1

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app import create_app
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import Server, create_demo, flask, run_here
 
-from catalog.store.catalog_file import CatalogFile
-from catalog.store.wal import WAL_LIMIT
+from catalog.store.connection.database_file import CatalogFile
+from catalog.store.connection.wal import WAL_LIMIT
 
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from app import create_app
 from catalog.api.response_cache import ResponseCache
 from catalog.documents import check_document
-from catalog.store import backups, writes
-from catalog.store.database import Database
-from catalog.store.integrity import check_catalog
+from catalog.store import backups
+from catalog.store.check import check_catalog
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 PATHS = [
     "/api/v1/widgets/search",

@@ -9,7 +9,7 @@ from builders import bundled, document
 from conftest import hold, run
 from flask import Flask
 
-from catalog.store import bundle_writes
+from catalog.store.write import held_bundles as bundle_writes
 
 AppWith = Callable[..., Flask]
 OLD, NEW, HIDDEN = b"old", b"new!", b"hidden"

@@ -14,9 +14,9 @@ from conftest import DEMO, run_here
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
-from catalog.store.schema import SCHEMA_VERSION
+from catalog.store.connection.database import Database
+from catalog.store.schema.schema import SCHEMA_VERSION
+from catalog.store.write import writes
 
 
 def init(path: Path, *options: str) -> Result:

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from app import create_app
 from catalog.files.jsonl import read_catalog
 from catalog.settings import DEFAULTS
-from catalog.store.export import catalog_lines
+from catalog.store.read.export import catalog_lines
 
 Catalog = Callable[..., FlaskClient]
 Apps = Callable[..., Flask]

@@ -14,8 +14,8 @@ from flask import Flask
 from publishers import BOUNDARY, FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
 
-from catalog.store import moderation
-from catalog.store.audit import read_entries
+from catalog.store.write import moderation
+from catalog.store.write.audit import read_entries
 
 AppWith = Callable[..., Flask]
 Send = Callable[..., TestResponse]

@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 CLOCK = "/api/v1/widgets/acme/clock"
 GET_PATHS = [

@@ -10,10 +10,10 @@ from conftest import Server, create_demo
 
 from app import create_app
 from catalog.store import backups
-from catalog.store.database import Database
-from catalog.store.integrity import check_catalog
-from catalog.store.schema import SCHEMA_VERSION
-from catalog.store.sqlite import DatabaseError
+from catalog.store.check import check_catalog
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError
+from catalog.store.schema.schema import SCHEMA_VERSION
 
 DATA = Path(__file__).parent / "data"
 PATHS = [

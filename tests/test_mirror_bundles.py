@@ -22,7 +22,7 @@ from mirrors import (
 )
 from upstreams import FakeUpstream, truncate
 
-from catalog.store import bundle_writes
+from catalog.store.write import held_bundles as bundle_writes
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
 
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 CREATED = "2025-01-01T00:00:00.000Z"
 

@@ -17,7 +17,7 @@ from app import create_app
 from bench import generate
 from bench.words import WORDS
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 # With those below: two pages of the upstream's list, and three batches.
 GENERATED = 120

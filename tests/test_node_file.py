@@ -16,7 +16,7 @@ from conftest import create_catalog
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.store.wal import remove_wal, shm_path, wal_path
+from catalog.store.connection.wal import remove_wal, shm_path, wal_path
 
 CLOCK = "/api/v1/widgets/acme/clock"
 # Nothing listens on port 1.
@@ -67,7 +67,7 @@ def replace_file(path: Path, snapshot: Path) -> None:
 def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
     client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.store.node_file.CHECK_INTERVAL", 0)
+    monkeypatch.setattr("catalog.store.connection.cluster.node_file.CHECK_INTERVAL", 0)
     snapshot = shutil.copyfile(path, tmp_path / "snapshot")
     install(path, 3)
     assert count(client) == 3
@@ -109,7 +109,7 @@ def test_after_ten_seconds_the_new_file_is_read_even_if_it_is_older(
     install(path, 3)
     assert count(client) == 3
     replace_file(path, snapshot)
-    monkeypatch.setattr("catalog.store.node_file.REPLAY_TIMEOUT", 0)
+    monkeypatch.setattr("catalog.store.connection.cluster.node_file.REPLAY_TIMEOUT", 0)
     assert count(client) == 0
 
 
@@ -171,6 +171,8 @@ def test_a_file_that_was_away_for_a_moment_does_not_shorten_the_next_wait(
     moved.rename(path)
     assert count(client) == 3
     now = time.monotonic()
-    monkeypatch.setattr("catalog.store.node_file.time.monotonic", lambda: now + 60)
+    monkeypatch.setattr(
+        "catalog.store.connection.cluster.node_file.time.monotonic", lambda: now + 60
+    )
     replace_file(path, snapshot)
     assert count(client) == 3

@@ -25,14 +25,14 @@ from app import create_app
 from catalog import semver_ranges, validators
 from catalog.api import v1
 from catalog.settings import DEFAULTS
-from catalog.store.search_params import (
+from catalog.store.read.search_params import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     MAX_Q_LENGTH,
     SORTS,
     parse_search,
 )
-from catalog.store.updates import MAX_INSTALLED
+from catalog.store.read.updates import MAX_INSTALLED
 from catalog.web.openapi import (
     DESCRIPTION,
     build_target,

@@ -17,7 +17,7 @@ from conftest import DEMO, Server, create_catalog, create_demo, exported, hold, 
 from flask import Flask
 
 from app import create_app
-from catalog.store import mirror_writes
+from catalog.store.write import mirrored as mirror_writes
 
 AppWith = Callable[..., Flask]
 Members = dict[str, bytes]

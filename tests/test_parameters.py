@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.store.search_params import ParameterError, parse_search
+from catalog.store.read.search_params import ParameterError, parse_search
 from catalog.text import fold
 
 GREATEST = 2**53 - 1

@@ -18,7 +18,7 @@ from builders import document, version
 from conftest import ROOT, parent_of, wait_for_end
 from flask import Flask
 
-from catalog.store.sqlite import WouldBlock
+from catalog.store.connection.sqlite import WouldBlock
 from catalog.testing.request_control import RequestControl
 from pytest_widget_catalog.catalog import CatalogFactory, WidgetCatalog
 from pytest_widget_catalog.process import WidgetCatalogError

@@ -10,11 +10,12 @@ from conftest import hold
 from flask import Flask
 
 from catalog.documents import check_document
-from catalog.store import mirror_writes, writes
-from catalog.store.export import catalog_lines
-from catalog.store.facets import find_facets
-from catalog.store.search_params import parse_search
-from catalog.store.sqlite import Connection, Statement
+from catalog.store.connection.sqlite import Connection, Statement
+from catalog.store.read.export import catalog_lines
+from catalog.store.read.facets import find_facets
+from catalog.store.read.search_params import parse_search
+from catalog.store.write import mirrored as mirror_writes
+from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 CONTENT = b"export default 1"

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from catalog.api.cached_response import CachedResponse
 from catalog.api.response_cache import MAX_BYTES, ResponseCache
-from catalog.store.search_params import parse_search
+from catalog.store.read.search_params import parse_search
 
 REGISTRY = "/api/widgets/acme/registry.json"
 

@@ -12,7 +12,7 @@ from ports import free_port
 from programs import find_program
 from reverse_proxies import HOST
 
-from catalog.store.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
+from catalog.store.connection.cluster.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
 
 INSTALL = [("UPDATE widget SET download_count = download_count + 1", {})]
 # A TLS record of 16 bytes that cannot be decrypted.

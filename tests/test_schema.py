@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from catalog.store import writes
-from catalog.store.schema import APPLICATION_ID, SCHEMA_VERSION, SET_SUPPORTS
+from catalog.store.schema.schema import APPLICATION_ID, SCHEMA_VERSION, SET_SUPPORTS
+from catalog.store.write import writes
 
 TIMESTAMP = "2025-01-02T03:04:05.000Z"
 WIDGET = {

@@ -12,9 +12,9 @@ from flask import Flask
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
-from catalog.store.sqlite import DeadlineExceeded
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DeadlineExceeded
+from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 # The deadline of a request on the I/O thread.

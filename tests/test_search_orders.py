@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 from catalog.text import fold
 
 SEARCH = "/api/v1/widgets/search"

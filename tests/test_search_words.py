@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]

@@ -12,10 +12,10 @@ from conftest import hold
 from flask import Flask
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
-from catalog.store.export import catalog_lines
-from catalog.store.sqlite import Statement
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Statement
+from catalog.store.read.export import catalog_lines
+from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 OLD = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")

@@ -18,8 +18,8 @@ from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
 
 from catalog.api import internal
 from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
-from catalog.store import tokens
-from catalog.store.audit import read_entries
+from catalog.store.write import tokens
+from catalog.store.write.audit import read_entries
 
 AppWith = Callable[..., Flask]
 CHALLENGE = 'Session realm="internal"'

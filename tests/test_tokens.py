@@ -13,8 +13,8 @@ from conftest import error_message, run_line
 from flask import Flask
 from publishers import OPERATOR, bearer
 
-from catalog.store import tokens
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import tokens
 
 AppWith = Callable[..., Flask]
 PATTERN = r"wcat_[0-9A-Za-z]{57}"

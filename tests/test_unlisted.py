@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from catalog.documents import check_document
-from catalog.store import writes
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import writes
 
 V1 = "/api/v1/widgets/"
 LISTED = [

@@ -9,7 +9,7 @@ from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, element, elements
 
-from catalog.store.updates import MAX_INSTALLED
+from catalog.store.read.updates import MAX_INSTALLED
 
 API = "/api/v1/widgets/updates"
 WEATHER, CLOCK = "acme/weather@2.6.1", "acme/clock@1.0.0"

@@ -14,11 +14,11 @@ from typing import NoReturn
 from flask import Response, abort, current_app, jsonify, request
 from werkzeug.exceptions import TooManyRequests
 
-from catalog.store import tokens
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.rights import bearer_token
-from catalog.store.sqlite import DatabaseError
-from catalog.store.tokens import Token
+from catalog.store.write import tokens
+from catalog.store.write.tokens import Token
 
 # In the WSGI environment: the valid token of the request.
 TOKEN_KEY = "catalog.token"  # noqa: S105

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import current_app
 
-from catalog.store.deadlines import Deadline
-from catalog.store.json_sql import HELD_BUNDLE_URL, json_escaped, with_bundle_urls
-from catalog.store.sqlite import DataVersion, WouldBlock
+from catalog.store.connection.deadlines import Deadline
+from catalog.store.connection.sqlite import DataVersion, WouldBlock
+from catalog.store.read.json_sql import HELD_BUNDLE_URL, json_escaped, with_bundle_urls
 
 # Inserting URLs into a larger body would block the I/O thread for over a millisecond.
 MAX_COPY_ON_IO_THREAD = 1024 * 1024  # bytes

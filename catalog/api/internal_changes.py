@@ -9,17 +9,17 @@ from flask import Response, abort, current_app, jsonify, request
 from catalog.api.authentication import forbid
 from catalog.api.uploads import read_object
 from catalog.documents import Json, Row
-from catalog.store import moderation
-from catalog.store.database import Database
-from catalog.store.lookup import (
+from catalog.store.connection.database import Database
+from catalog.store.write import moderation
+from catalog.store.write.lookup import (
     WidgetName,
     find_latest,
     find_versions,
     get_widget,
     select_versions,
 )
-from catalog.store.moderation import latest_after
-from catalog.store.tokens import ADMIN, Token
+from catalog.store.write.moderation import latest_after
+from catalog.store.write.tokens import ADMIN, Token
 from catalog.text import quoted
 from catalog.validators import check_boolean, check_nonempty_text, check_text
 

@@ -6,15 +6,15 @@ from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
 from catalog.api.response_cache import RenderResult, respond_without_etag
-from catalog.store.database import Database
-from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
-from catalog.store.sqlite import (
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import (
     Connection,
     DatabaseError,
     DeadlineExceeded,
     ReplicaBehindError,
     snapshot,
 )
+from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
 
 StatsRevision = tuple[int, int]
 

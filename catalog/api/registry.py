@@ -7,8 +7,8 @@ from flask import Blueprint, Response, abort
 
 from catalog.api.response_cache import RenderResult, find_valid, render_exclusively, respond
 from catalog.routing import public_url
-from catalog.store import json_sql
-from catalog.store.sqlite import Connection, snapshot
+from catalog.store.connection.sqlite import Connection, snapshot
+from catalog.store.read import json_sql
 from catalog.text import quoted
 
 # Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python

@@ -50,9 +50,9 @@ from catalog.api.compression import (
     compress,
 )
 from catalog.routing import find_known_etag, gzip_etag, prefers_gzip, public_url
-from catalog.store.database import Database
-from catalog.store.json_sql import HELD_BUNDLE_URL, with_bundle_urls
-from catalog.store.sqlite import Connection
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection
+from catalog.store.read.json_sql import HELD_BUNDLE_URL, with_bundle_urls
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

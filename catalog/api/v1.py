@@ -19,26 +19,26 @@ from catalog.api.byte_ranges import FilePart, parse_range
 from catalog.api.cached_response import etag_of
 from catalog.api.response_cache import RenderResult, respond
 from catalog.routing import catch_all, known_methods, options_or_405, public_url
-from catalog.store import writes
 from catalog.store.bundles import Bundles
-from catalog.store.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
-from catalog.store.database import Database
-from catalog.store.detail import (
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection
+from catalog.store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
+from catalog.store.read.detail import (
     LATEST,
     find_detail,
     find_version,
     revalidate_content,
     revalidate_detail,
 )
-from catalog.store.search import find_widgets, revalidate_search
-from catalog.store.search_params import (
+from catalog.store.read.search import find_widgets, revalidate_search
+from catalog.store.read.search_params import (
     ParameterError,
     SearchQuery,
     parse_compat_sdk,
     parse_search,
 )
-from catalog.store.sqlite import Connection
-from catalog.store.updates import UpdatesQuery, find_updates, parse_updates
+from catalog.store.read.updates import UpdatesQuery, find_updates, parse_updates
+from catalog.store.write import writes
 from catalog.text import quoted
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a hot request.

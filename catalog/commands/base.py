@@ -18,9 +18,9 @@ from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
 from catalog.store.callers import as_caller
-from catalog.store.database import Database
-from catalog.store.lookup import ChangeError, WidgetName
-from catalog.store.sqlite import DatabaseError
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError
+from catalog.store.write.lookup import ChangeError, WidgetName
 from catalog.text import plural, quoted
 from catalog.validators import check_base_url, check_identifier, check_text
 

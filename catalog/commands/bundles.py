@@ -21,9 +21,9 @@ from catalog.commands.import_export import open_output
 from catalog.commands.maintenance import print_moved
 from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.files import packs
-from catalog.store import bundle_writes
-from catalog.store.audit import RECORD, local_actor, record
 from catalog.store.bundles import open_private
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write.audit import RECORD, local_actor, record
 from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"

@@ -9,11 +9,11 @@ from flask import Flask
 from catalog.commands.base import application, bundles, database, progress_bar
 from catalog.commands.lookup import find_latest, find_versions, get_widget
 from catalog.documents import Json, Row
-from catalog.store import moderation, publishing
-from catalog.store.audit import local_actor, read_entries
-from catalog.store.lookup import WidgetName, select_versions
-from catalog.store.moderation import LatestChange, VersionChange, latest_after
-from catalog.store.publishing import PublishResult, Upload
+from catalog.store.write import moderation, publishing
+from catalog.store.write.audit import local_actor, read_entries
+from catalog.store.write.lookup import WidgetName, select_versions
+from catalog.store.write.moderation import LatestChange, VersionChange, latest_after
+from catalog.store.write.publishing import PublishResult, Upload
 
 # The key of the RemoteCatalog in the extensions of an application without a database.
 REMOTE_CATALOG = "remote_catalog"

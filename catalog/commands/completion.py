@@ -8,9 +8,9 @@ from click.shell_completion import CompletionItem
 from flask.cli import ScriptInfo
 
 from catalog.commands.terminal import replace_unprintable
-from catalog.store import json_sql
-from catalog.store.database import Database
-from catalog.store.sqlite import DatabaseError
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError
+from catalog.store.read import json_sql
 
 MAX_ITEMS = 200
 

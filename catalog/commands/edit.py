@@ -25,10 +25,10 @@ from catalog.commands.lookup import (
     print_latest,
     resolve_name,
 )
-from catalog.store import moderation
-from catalog.store.audit import local_actor
-from catalog.store.lookup import WidgetName, is_version_or_range
-from catalog.store.moderation import VersionChange
+from catalog.store.write import moderation
+from catalog.store.write.audit import local_actor
+from catalog.store.write.lookup import WidgetName, is_version_or_range
+from catalog.store.write.moderation import VersionChange
 
 
 class Outcome(NamedTuple):

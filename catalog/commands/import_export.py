@@ -23,11 +23,12 @@ from catalog.commands.base import (
 from catalog.documents import Document
 from catalog.files.demo import create_demo
 from catalog.files.jsonl import read_catalog
-from catalog.store import bulk_writes, import_audit, writes
-from catalog.store.audit import local_actor
 from catalog.store.callers import CallerContext
-from catalog.store.export import catalog_lines
-from catalog.store.sqlite import Statement
+from catalog.store.connection.sqlite import Statement
+from catalog.store.read.export import catalog_lines
+from catalog.store.write import import_audit, writes
+from catalog.store.write import imports as bulk_writes
+from catalog.store.write.audit import local_actor
 from catalog.text import plural
 
 

@@ -16,9 +16,9 @@ from catalog.commands.lookup import get_versions, get_widget, resolve_name
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store import json_sql
-from catalog.store.export import read_document
-from catalog.store.lookup import WidgetName
+from catalog.store.read import json_sql
+from catalog.store.read.export import read_document
+from catalog.store.write.lookup import WidgetName
 from catalog.text import fold, plural
 
 LIST = f"""

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 
 from catalog.commands.base import CommandError, database, print_status
 from catalog.semver_ranges import is_version
-from catalog.store import lookup
-from catalog.store.lookup import MissingError, WidgetName
+from catalog.store.write import lookup
+from catalog.store.write.lookup import MissingError, WidgetName
 from catalog.text import quoted
 
 NAMES_OF_SCOPE = "SELECT name FROM widget WHERE scope = :scope ORDER BY name"

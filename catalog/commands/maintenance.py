@@ -22,7 +22,7 @@ from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, 
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
-from catalog.store.integrity import check_bundles, check_catalog, find_warnings
+from catalog.store.check import check_bundles, check_catalog, find_warnings
 from catalog.text import plural
 
 

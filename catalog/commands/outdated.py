@@ -19,8 +19,8 @@ from catalog.commands.base import (
 )
 from catalog.commands.terminal import format_table, replace_unprintable
 from catalog.documents import Json, parse_json
-from catalog.store.search_params import ParameterError
-from catalog.store.updates import Installed, UpdatesQuery, find_updates, parse_installed
+from catalog.store.read.search_params import ParameterError
+from catalog.store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
 from catalog.text import plural, quoted
 from catalog.validators import check_version
 

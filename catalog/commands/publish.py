@@ -10,8 +10,8 @@ from catalog.commands.base import CommandError, command, print_status, program
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.lookup import print_latest
 from catalog.commands.terminal import format_json
-from catalog.store.manifests import BundleSummary
-from catalog.store.publishing import PublishResult, Upload
+from catalog.store.write.manifests import BundleSummary
+from catalog.store.write.publishing import PublishResult, Upload
 
 STDIN = "<stdin>"
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from catalog.data_files import find_data_file
 from catalog.documents import Document
 from catalog.files.jsonl import read_catalog
-from catalog.store import bundle_writes, writes
-from catalog.store.bundle_writes import held_bundles
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
-from catalog.store.sqlite import Statement
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Statement
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write import writes
+from catalog.store.write.held_bundles import held_bundles
 
 # Size and hash in seed/demo.jsonl are those of this text.
 BUNDLE = """\

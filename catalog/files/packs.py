@@ -22,13 +22,16 @@ from catalog.atomic_files import scratch_directory
 from catalog.documents import Document, parse_json
 from catalog.files.jsonl import MAX_LINE_BYTES, CatalogFileError, read_catalog
 from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileError, read_members
-from catalog.store import backups, bundle_writes, mirror_writes, writes
-from catalog.store.bundle_writes import HeldBundle
+from catalog.store import backups
 from catalog.store.bundles import BundleError, Bundles
-from catalog.store.database import Database
-from catalog.store.export import catalog_lines
-from catalog.store.mirror_writes import MirroredWidget
-from catalog.store.sqlite import Statement
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Statement
+from catalog.store.read.export import catalog_lines
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write import mirrored as mirror_writes
+from catalog.store.write import writes
+from catalog.store.write.held_bundles import HeldBundle
+from catalog.store.write.mirrored import MirroredWidget
 from catalog.text import quoted
 from catalog.validators import (
     check_http_url,

@@ -8,11 +8,11 @@ from catalog.documents import Document
 from catalog.mirror.sync import MirrorOptions
 from catalog.mirror.upstream import Upstream, UpstreamError
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
-from catalog.store import bundle_writes
-from catalog.store.audit import local_actor, record_values
-from catalog.store.bundle_writes import HeldBundle
 from catalog.store.bundles import BundleError, Bundles
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write.audit import local_actor, record_values
+from catalog.store.write.held_bundles import HeldBundle
 
 
 class MirroredVersion(NamedTuple):

@@ -7,7 +7,7 @@ from catalog import V1_PREFIX
 from catalog.documents import parse_json
 from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
 from catalog.mirror.widget_list import MAX_WIDGETS, WidgetKey, check_key
-from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
 
 MAX_TOKEN_LENGTH = 1000  # characters
 

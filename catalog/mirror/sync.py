@@ -19,14 +19,15 @@ from catalog.mirror.upstream import Upstream
 from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store import mirror_writes, writes
-from catalog.store.audit import local_actor, record_values
-from catalog.store.database import Database
-from catalog.store.import_audit import record_replacements
-from catalog.store.mirror_writes import MirroredWidget
-from catalog.store.moderation import listing_statements
-from catalog.store.search_params import MAX_LIMIT
-from catalog.store.sqlite import Statement
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Statement
+from catalog.store.read.search_params import MAX_LIMIT
+from catalog.store.write import mirrored as mirror_writes
+from catalog.store.write import writes
+from catalog.store.write.audit import local_actor, record_values
+from catalog.store.write.import_audit import record_replacements
+from catalog.store.write.mirrored import MirroredWidget
+from catalog.store.write.moderation import listing_statements
 
 MAX_LIST_READS = 5
 

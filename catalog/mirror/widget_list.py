@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from catalog import V1_PREFIX
 from catalog.documents import parse_json
 from catalog.mirror.upstream import Upstream, UpstreamError
-from catalog.store.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
 
 MAX_WIDGETS = 1_000_000
 MAX_NAME_LENGTH = 1000  # characters

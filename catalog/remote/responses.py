@@ -7,9 +7,9 @@ then.
 from typing import NamedTuple
 
 from catalog.documents import Json
-from catalog.store.lookup import WidgetName
-from catalog.store.moderation import LatestChange, VersionChange
-from catalog.store.publishing import PublishResult
+from catalog.store.write.lookup import WidgetName
+from catalog.store.write.moderation import LatestChange, VersionChange
+from catalog.store.write.publishing import PublishResult
 from catalog.text import escape_unprintable
 from catalog.validators import check_boolean, check_text, check_version, check_whole_number
 

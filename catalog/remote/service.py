@@ -27,7 +27,7 @@ from catalog import __version__
 from catalog.documents import Json, parse_json
 from catalog.remote.responses import PARSE_ERRORS
 from catalog.remote.token_file import VARIABLE, find_token
-from catalog.store.lookup import ChangeError
+from catalog.store.write.lookup import ChangeError
 from catalog.text import error_reason, escape_unprintable, quoted
 from catalog.validators import check_base_url
 

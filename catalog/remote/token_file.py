@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 from catalog.atomic_files import atomic_replace, locked_directory
-from catalog.store.lookup import ChangeError
-from catalog.store.tokens import token_id
+from catalog.store.write.lookup import ChangeError
+from catalog.store.write.tokens import token_id
 
 VARIABLE = "CATALOG_TOKEN"
 

@@ -40,8 +40,8 @@ from waitress.task import ThreadedTaskDispatcher
 
 from catalog.serving.costs import Cost, RecentCosts, TokenBucket
 from catalog.serving.http_parser import Parser
-from catalog.store.database import Database
-from catalog.store.sqlite import DeadlineExceeded, WouldBlock
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
 
 if TYPE_CHECKING:
     from catalog.serving.connections import Channel

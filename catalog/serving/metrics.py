@@ -30,9 +30,9 @@ from catalog.atomic_files import file_size
 from catalog.serving.dispatch import PoolLoad
 from catalog.serving.listeners import Listener
 from catalog.serving.request_counts import BOUNDS, RequestCounts
-from catalog.store.database import Database
-from catalog.store.sqlite import DatabaseError, DeadlineExceeded
-from catalog.store.wal import wal_path
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
+from catalog.store.connection.wal import wal_path
 
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds

@@ -30,7 +30,7 @@ from catalog.serving.socket_activation import take_passed_sockets
 from catalog.serving.socket_files import SocketFile
 from catalog.serving.uploads import Uploads
 from catalog.settings import trusted_networks
-from catalog.store.sqlite import DatabaseError
+from catalog.store.connection.sqlite import DatabaseError
 from catalog.text import plural
 
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it

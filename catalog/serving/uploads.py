@@ -21,7 +21,8 @@ from typing import BinaryIO, NoReturn, cast
 from werkzeug.exceptions import ServiceUnavailable
 
 from catalog.serving.http_parser import Parser
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
 from catalog.store.rights import (
     MAX_FORM_BYTES,
     MAX_JSON_BYTES,
@@ -31,8 +32,7 @@ from catalog.store.rights import (
     bearer_token,
     required_right,
 )
-from catalog.store.sqlite import DatabaseError, DeadlineExceeded
-from catalog.store.tokens import Token, find_valid
+from catalog.store.write.tokens import Token, find_valid
 
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8

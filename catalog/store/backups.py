@@ -7,19 +7,19 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 
 from catalog.atomic_files import atomic_replace, drop_from_memory, scratch_directory
-from catalog.store.audit import RECORD, local_actor, record
 from catalog.store.callers import CallerContext, as_caller
-from catalog.store.database import Database
-from catalog.store.migrations import rebuild_tables, set_new_revision
-from catalog.store.schema import SCHEMA_VERSION, check_schema, schema_version
-from catalog.store.sqlite import (
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import (
     DatabaseError,
     check_integrity,
     connect,
     copy_to_file,
     is_damage,
 )
-from catalog.store.wal import remove_wal
+from catalog.store.connection.wal import remove_wal
+from catalog.store.schema.migrations import rebuild_tables, set_new_revision
+from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_version
+from catalog.store.write.audit import RECORD, local_actor, record
 from catalog.text import path_text
 
 

@@ -6,7 +6,7 @@ The server needs this before it accepts a large body, the application before it 
 import re
 from typing import NamedTuple
 
-from catalog.store.tokens import ADMIN, DESCRIBE, PUBLISH, YANK
+from catalog.store.write.tokens import ADMIN, DESCRIBE, PUBLISH, YANK
 
 # In the WSGI environment: why the server did not accept the body of a request. No client can set
 # it, since the server writes the names of headers in upper case.

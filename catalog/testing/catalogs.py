@@ -12,9 +12,10 @@ from flask import Flask
 
 from catalog.application import create_app
 from catalog.documents import Json, check_document
-from catalog.store import bundle_writes, writes
 from catalog.store.bundles import Bundles
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
+from catalog.store.write import held_bundles as bundle_writes
+from catalog.store.write import writes
 from catalog.testing.publications import (
     build_publication,
     check_keys,

@@ -5,7 +5,7 @@ from collections.abc import Set
 from datetime import UTC, datetime, timedelta
 
 from catalog.documents import VERSION_FIELDS, WIDGET_FIELDS, DocumentError, Json
-from catalog.store.bundle_writes import HeldBundle, bundle_path
+from catalog.store.write.held_bundles import HeldBundle, bundle_path
 from catalog.text import quoted
 from catalog.validators import format_timestamp
 

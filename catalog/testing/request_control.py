@@ -12,8 +12,8 @@ from waitress.channel import ClientDisconnected
 
 from catalog import V1_PREFIX
 from catalog.documents import Json
-from catalog.store.database import Database
-from catalog.store.sqlite import WouldBlock
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import WouldBlock
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

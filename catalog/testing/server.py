@@ -26,7 +26,7 @@ from flask import Flask
 from catalog.documents import DocumentError, Json
 from catalog.serving.server import serve
 from catalog.settings import SettingError
-from catalog.store.sqlite import DatabaseError
+from catalog.store.connection.sqlite import DatabaseError
 from catalog.testing.catalogs import CatalogTemplates, LocalCatalog
 from catalog.testing.request_control import RequestControl
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
-from catalog.store.database import Database
-from catalog.store.detail import LATEST, find_version
+from catalog.store.connection.database import Database
+from catalog.store.read.detail import LATEST, find_version
 from catalog.text import quoted, shorten
 from catalog.web.caching import page_response
 from catalog.web.forms import read_sdk

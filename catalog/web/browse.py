@@ -13,10 +13,10 @@ from flask import render_template, request, url_for
 
 from catalog.documents import Json
 from catalog.routing import public_url
-from catalog.store.facets import Facets, find_facets
-from catalog.store.search_params import NONE, ParameterError, SearchQuery, parse_search
-from catalog.store.sqlite import Connection
-from catalog.store.suggestions import Suggestion, suggest_widgets
+from catalog.store.connection.sqlite import Connection
+from catalog.store.read.facets import Facets, find_facets
+from catalog.store.read.search_params import NONE, ParameterError, SearchQuery, parse_search
+from catalog.store.read.suggestions import Suggestion, suggest_widgets
 from catalog.web.formatting import format_count, page_numbers
 from catalog.web.forms import SDK_ERROR, read_sdk
 from catalog.web.queries import search_widgets

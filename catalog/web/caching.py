@@ -13,7 +13,7 @@ from threading import Lock
 from flask import Response, current_app, request
 
 from catalog.routing import accept_encoding, find_known_etag, prefers_gzip, public_url
-from catalog.store.database import Database
+from catalog.store.connection.database import Database
 
 MAX_ETAGS = 10_000
 

@@ -12,10 +12,10 @@ from werkzeug.http import generate_etag
 from catalog import V1_PREFIX
 from catalog.documents import Json
 from catalog.routing import public_url
-from catalog.store.database import Database
-from catalog.store.detail import LATEST
-from catalog.store.sqlite import Connection, DatabaseError
-from catalog.store.updates import parse_updates
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection, DatabaseError
+from catalog.store.read.detail import LATEST
+from catalog.store.read.updates import parse_updates
 from catalog.web import openapi
 from catalog.web.caching import page_response
 from catalog.web.openapi import Operation

@@ -7,8 +7,8 @@ from uuid import NAMESPACE_URL, uuid5
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
 from catalog.routing import public_url
-from catalog.store.database import Database
-from catalog.store.sqlite import Connection
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection
 from catalog.text import quoted
 
 MAX_ENTRIES = 50

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from catalog.store.search_params import ParameterError
-from catalog.store.updates import Installed, parse_installed
+from catalog.store.read.search_params import ParameterError
+from catalog.store.read.updates import Installed, parse_installed
 from catalog.text import quoted
 
 FORM = "scope/name@version, such as acme/clock@1.0.0"

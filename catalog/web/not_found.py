@@ -7,9 +7,9 @@ from typing import NamedTuple
 from flask import current_app, request
 
 from catalog.routing import public_url
-from catalog.store.database import Database
-from catalog.store.sqlite import Connection, DatabaseError, DeadlineExceeded
-from catalog.store.suggestions import Suggestion, suggest_widgets
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
+from catalog.store.read.suggestions import Suggestion, suggest_widgets
 from catalog.web.queries import load_results
 
 MAX_SUGGESTIONS = 5

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from catalog import __version__
 from catalog.documents import Json
 from catalog.routing import catch_all, known_methods, options_or_405
-from catalog.store.database import Database
-from catalog.store.sqlite import Connection
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection
 from catalog.text import shorten
 from catalog.web import formatting
 from catalog.web.browse import render_browse

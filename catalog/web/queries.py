@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 
 from catalog.documents import Json
-from catalog.store.detail import find_detail
-from catalog.store.json_sql import with_bundle_urls
-from catalog.store.search import find_widgets
-from catalog.store.search_params import SearchQuery, parse_search
-from catalog.store.sqlite import Connection
-from catalog.store.updates import UpdatesQuery, find_updates
+from catalog.store.connection.sqlite import Connection
+from catalog.store.read.detail import find_detail
+from catalog.store.read.json_sql import with_bundle_urls
+from catalog.store.read.search import find_widgets
+from catalog.store.read.search_params import SearchQuery, parse_search
+from catalog.store.read.updates import UpdatesQuery, find_updates
 
 
 def load_results(connection: Connection, arguments: Mapping[str, str], public_url: str) -> Json:

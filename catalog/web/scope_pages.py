@@ -5,7 +5,7 @@ from typing import NamedTuple
 from flask import Response, abort, current_app, render_template, request
 
 from catalog.routing import public_url
-from catalog.store.sqlite import Connection, snapshot
+from catalog.store.connection.sqlite import Connection, snapshot
 from catalog.text import quoted
 from catalog.web.browse import PAGE_SIZE, field_errors
 from catalog.web.caching import page_response

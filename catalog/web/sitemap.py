@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
 from catalog.routing import public_url
-from catalog.store.database import Database
-from catalog.store.sqlite import Connection
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import Connection
 from catalog.web.caching import page_response
 from catalog.web.urls import absolute_url
 

@@ -6,8 +6,8 @@ from flask import Blueprint, Response, current_app, render_template, request, ur
 
 from catalog.documents import Json
 from catalog.routing import public_url
-from catalog.store.database import Database
-from catalog.store.updates import CURRENT, MAX_INSTALLED, UPDATE, Installed, UpdatesQuery
+from catalog.store.connection.database import Database
+from catalog.store.read.updates import CURRENT, MAX_INSTALLED, UPDATE, Installed, UpdatesQuery
 from catalog.web.caching import page_response
 from catalog.web.forms import read_sdk
 from catalog.web.installed_list import read_installed_list

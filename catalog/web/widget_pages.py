@@ -11,9 +11,9 @@ from flask import Response, abort, render_template, request, url_for
 from catalog.documents import Json
 from catalog.routing import public_url
 from catalog.semver_ranges import is_version
-from catalog.store.detail import LATEST
-from catalog.store.sqlite import Connection, snapshot
-from catalog.store.updates import Installed, find_advice
+from catalog.store.connection.sqlite import Connection, snapshot
+from catalog.store.read.detail import LATEST
+from catalog.store.read.updates import Installed, find_advice
 from catalog.text import quoted
 from catalog.web import widget_queries
 from catalog.web.browse import field_errors

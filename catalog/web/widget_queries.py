@@ -4,10 +4,10 @@ import json
 from typing import NamedTuple
 
 from catalog.documents import Json
-from catalog.store import json_sql
-from catalog.store.detail import find_version
-from catalog.store.sdk_intervals import sdk_key
-from catalog.store.sqlite import Connection
+from catalog.store.connection.sqlite import Connection
+from catalog.store.read import json_sql
+from catalog.store.read.detail import find_version
+from catalog.store.schema.sdk_intervals import sdk_key
 from catalog.web.charts import MonthReleases
 
 # A table shows this much of a text. The page of a version has all of it.

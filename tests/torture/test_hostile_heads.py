@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store import writes
+from catalog.store.write import writes
 from tests.builders import bundled, document
 from tests.conftest import Server, hold
 from tests.hostile_heads import exchange, hostile_requests

@@ -30,7 +30,7 @@ PAGE = ("GET", "/")
 # Each search that is not cached reads for 0.2 seconds from one snapshot.
 SLOW_SEARCH = """
 import time, flask, catalog.api.response_cache
-from catalog.store.sqlite import snapshot
+from catalog.store.connection.sqlite import snapshot
 render_and_cache = catalog.api.response_cache.render_and_cache
 def render_slowly(key, render):
     if getattr(key, "q", ""):

@@ -1,0 +1,250 @@
+"""The check of the whole database and of all bundles, for flask check."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from catalog.documents import DocumentError, check_document, range_warning
+from catalog.semver_ranges import is_range
+from catalog.store.bundles import BundleError, Bundles
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import result_code
+from catalog.store.read.export import EXPORT_WIDGETS, read_document
+from catalog.store.schema.sdk_intervals import sdk_intervals
+from catalog.store.write.held_bundles import HeldBundle, bundle_path
+from catalog.store.write.writes import version_rows, widget_row
+from catalog.text import quoted
+
+# FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
+CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+
+
+def check_catalog(database: Database) -> Iterator[str]:
+    """Return a sentence for each problem of the database."""
+    try:
+        with database.read() as connection:
+            for (result,) in connection.execute("PRAGMA integrity_check"):
+                if result != "ok":
+                    yield f"The file is damaged: {result}."
+            for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+                # Rows of a table WITHOUT ROWID have no number.
+                child = "A row" if row_id is None else f"Row {row_id}"
+                yield f"{child} of {table} refers to no {parent}."
+            yield from _check_search_tables(connection)
+            yield from _check_changes(connection)
+            for row in connection.execute(EXPORT_WIDGETS).fetchall():
+                yield from _check_widget(connection, row)
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        yield f"The database cannot be read to the end: {error}."
+        return
+    try:
+        database.dry_run([(CHECK_INDEX, {})])
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        yield f"The search index does not match the widgets: {error}."
+
+
+def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
+    """Raise the error if the file is locked; all other errors are problems of the file."""
+    if result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise error
+
+
+WRONG_LISTINGS = """
+WITH stored AS (
+    SELECT widget_id, scope, name, official, downloads, created, updated, permissions, license,
+           folded_name, folded_text
+    FROM listing
+)
+SELECT scope || '/' || name AS path
+FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM stored)
+UNION
+SELECT scope || '/' || name FROM (SELECT * FROM stored EXCEPT SELECT * FROM rendered_listing)
+"""
+
+# A missing support_id is not wrong: search reads the versions instead.
+LISTINGS_WITH_WRONG_SUPPORT = """
+SELECT scope || '/' || name FROM listing JOIN rendered_support USING (widget_id)
+WHERE support_id IS NOT NULL
+    AND rendered_support.intervals IS NOT (SELECT intervals FROM sdk_support WHERE id = support_id)
+"""
+
+WRONG_SUPPORTS = """
+SELECT id FROM sdk_support
+WHERE widgets IS NOT (SELECT count(*) FROM listing WHERE support_id = sdk_support.id)
+    OR intervals IS NOT (
+        SELECT json_group_array(json_array(low, high)) FROM (
+            SELECT low, high FROM sdk_support_interval WHERE support_id = sdk_support.id
+            ORDER BY low))
+UNION SELECT support_id FROM sdk_support_interval
+WHERE support_id NOT IN (SELECT id FROM sdk_support)
+"""
+
+UNUSED_SUMMARIES = """
+SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
+"""
+
+STORED_INTERVALS = """
+SELECT range, iif(json_valid(intervals), intervals, 'null'), (
+    SELECT json_group_array(json_array(low, high)) FROM (
+        SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
+FROM sdk_range ORDER BY range
+"""
+
+MISSING_RANGES = """
+SELECT scope || '/' || name, version FROM version JOIN widget ON widget.id = widget_id
+WHERE sdk_version NOT IN (SELECT range FROM sdk_range)
+ORDER BY scope, name, version
+"""
+
+
+def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
+    """Return a sentence for each problem of the tables that only search reads."""
+    for (path,) in connection.execute(WRONG_LISTINGS):
+        yield f"{path}: its listing for search differs from the widget."
+    for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
+        yield f"Search has a summary for widget {widget_id}, which is not listed."
+    range_problems = list(_check_ranges(connection))
+    yield from range_problems
+    for (support_id,) in connection.execute(WRONG_SUPPORTS):
+        yield f"The set of SDKs {support_id} differs from its intervals, or from its widgets."
+    # A set of SDKs is made of the intervals of ranges.
+    if not range_problems:
+        for (path,) in connection.execute(LISTINGS_WITH_WRONG_SUPPORT):
+            yield f"{path}: the SDKs of its listing differ from those of its versions."
+
+
+def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:
+    for path, version in connection.execute(MISSING_RANGES):
+        yield f"{path}: version {version}: its sdkVersion is not in sdk_range."
+    for text, *stored in connection.execute(STORED_INTERVALS):
+        intervals = [list(interval) for interval in sdk_intervals(text)]
+        if any(json.loads(each) != intervals for each in stored):
+            yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
+
+
+WRONG_CHANGES = """
+SELECT widget.scope || '/' || widget.name FROM widget LEFT JOIN change ON widget_id = widget.id
+WHERE widget.listed <> coalesce(change.listed, 0) OR change.scope IS NOT NULL
+ORDER BY 1
+"""
+
+CHANGES_OF_NO_WIDGET = """
+SELECT widget_id FROM change
+WHERE widget_id NOT IN (SELECT id FROM widget) AND (listed OR scope IS NULL)
+"""
+
+
+def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
+    for (path,) in connection.execute(WRONG_CHANGES):
+        yield f"{path}: its last change does not say whether it is listed."
+    for (widget_id,) in connection.execute(CHANGES_OF_NO_WIDGET):
+        yield f"There is a change of widget {widget_id}, which does not exist."
+
+
+SDK_RANGES = """
+SELECT scope, name, version, sdk_version FROM version JOIN widget ON widget.id = widget_id
+ORDER BY scope, name, precedence
+"""
+
+
+def find_warnings(database: Database) -> Iterator[str]:
+    """Return a sentence for each value that is allowed, and probably a mistake."""
+    try:
+        rows = database.reader().execute(SDK_RANGES).fetchall()
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        # check_catalog() reports it.
+        return
+    for scope, name, version, sdk in rows:
+        if not is_range(sdk):
+            yield f"{scope}/{name}: {range_warning(version, sdk)}."
+
+
+HELD_BUNDLES = """
+SELECT scope, name, version, sha256_hash, bundle_size, bundle_path FROM version
+JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL
+ORDER BY scope, name, version
+"""
+
+
+def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
+    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
+    wrong = dict(_wrong_bundles(bundles))
+    for sha256, problem in wrong.items():
+        yield f"Bundle {sha256} in {bundles.name}: {problem}."
+    try:
+        rows = database.reader().execute(HELD_BUNDLES).fetchall()
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        # check_catalog() reports it.
+        return
+    for *columns, path in rows:
+        bundle = HeldBundle(*columns)
+        version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
+        if path != bundle_path(bundle):
+            yield f"{version}: bundle_path is {quoted(path)}, where its bundle is not served."
+        if bundle.sha256 in wrong:
+            yield f"{version}: its bundle {bundle.sha256} has the wrong bytes."
+        elif not bundles.holds(bundle.sha256, bundle.size):
+            yield (
+                f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
+                f"{bundles.name}."
+            )
+
+
+def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
+    for sha256 in bundles.hashes():
+        try:
+            with bundles.open_verified(sha256):
+                pass
+        except BundleError as error:
+            yield sha256, str(error)
+
+
+UNREADABLE_PERMISSIONS = """
+SELECT version, permissions FROM version
+WHERE widget_id = :id AND iif(
+    json_valid(permissions),
+    json_type(permissions) <> 'array'
+    OR EXISTS (SELECT 1 FROM json_each(permissions) WHERE type IN ('array', 'object')),
+    1)
+"""
+
+WRONG_SUMMARY = """
+SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
+WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
+    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
+"""
+
+PRECEDENCES = "SELECT version, precedence FROM version WHERE widget_id = :id"
+
+
+def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
+    path = f"{row['scope']}/{row['name']}"
+    unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
+    for version, permissions in unreadable:
+        yield (
+            f"{path}: version {version}: permissions must be an array of strings, "
+            f"not {quoted(permissions)}."
+        )
+    # The checks below would fail on them.
+    if unreadable:
+        return
+    if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
+        yield f"{path}: its summary in search results differs from the widget."
+    try:
+        checked = check_document(read_document(connection, row))
+    except (DocumentError, ValueError) as error:
+        for problem in getattr(error, "problems", [str(error)]):
+            yield f"{path}: {problem}."
+        return
+    expected = widget_row(checked)
+    if any(row[column] != expected[column] for column in ("folded_name", "folded_text")):
+        yield f"{path}: its text for search differs from its name and description."
+    precedences = dict(connection.execute(PRECEDENCES, {"id": row["id"]}).fetchall())
+    for version in version_rows(checked):
+        if precedences[version["version"]] != version["precedence"]:
+            yield f"{path}: version {version['version']} has the wrong precedence for sorting."

@@ -1,0 +1,233 @@
+"""Connections to SQLite: how they are opened, and what their errors mean."""
+
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, NoReturn, Self
+from urllib.parse import quote
+
+from catalog.atomic_files import atomic_replace
+from catalog.store.connection.wal import remove_wal
+
+BUSY_TIMEOUT_MS = 5_000
+
+# The file cannot be read: its content is damaged, or it is truncated.
+DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
+
+# Primary result codes that come from the state of the file, not from the statement.
+FILE_ERROR_CODES = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+Statement = tuple[str, Mapping[str, object]]
+DataVersion = tuple[int, int]
+
+
+class DatabaseError(Exception):
+    """The file cannot be used; the message says why in one sentence."""
+
+
+class ReplicaBehindError(DatabaseError):
+    """The file is a copy that another process updates, and lacks recent writes."""
+
+
+class DeadlineExceeded(BaseException):
+    """The thread's deadline has passed. A BaseException, so that no error handler catches it."""
+
+
+class WouldBlock(DeadlineExceeded):
+    """The I/O thread would have to wait for a lock, or for a file to be opened."""
+
+
+class Cursor(sqlite3.Cursor):
+    """A cursor that raises DeadlineExceeded when its connection interrupts a read.
+
+    Fetching a row can take as long as executing the statement, so every method is covered.
+    """
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:
+        try:
+            super().execute(sql, parameters)
+        except sqlite3.OperationalError as error:
+            reraise(error, self.connection)
+        return self
+
+    def fetchone(self) -> Any:
+        try:
+            return super().fetchone()
+        except sqlite3.OperationalError as error:
+            reraise(error, self.connection)
+
+    def fetchall(self) -> list[Any]:
+        try:
+            return super().fetchall()
+        except sqlite3.OperationalError as error:
+            reraise(error, self.connection)
+
+    def __next__(self) -> Any:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+
+def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> NoReturn:
+    """Raise the error, as DeadlineExceeded or WouldBlock if that is its cause."""
+    if result_code(error) == sqlite3.SQLITE_INTERRUPT:
+        raise DeadlineExceeded from error
+    if is_busy(error) and getattr(connection, "on_io_thread", False):
+        raise WouldBlock from error
+    raise error
+
+
+class Connection(sqlite3.Connection):
+    """A connection that knows the deadline of its thread and the file it belongs to."""
+
+    _numbers = itertools.count()
+
+    # The generation of the file that it belongs to; see CatalogFile.
+    generation = 0
+    on_io_thread = False
+    # Whether several threads use it in turns.
+    is_shared = False
+    is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._number = next(self._numbers)
+        # Held by its thread while it is used. Another thread needs the lock to close it.
+        self.lock = Lock()
+        # The counts of the browse page, with the revision that they belong to; see facets.py. All
+        # connections to the same opened file share it.
+        self.facets: dict[object, tuple[int, Any]] = {}
+
+    def check_deadline(self) -> None:
+        """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
+        if self.is_past_deadline():
+            raise DeadlineExceeded
+
+    def data_version(self) -> DataVersion:
+        """Return a value that changes when another connection commits, in any process.
+
+        It never equals that of another connection. Call this outside a transaction.
+        """
+        # Without a Cursor, which takes a quarter longer.
+        try:
+            return self._number, super().execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            reraise(error, self)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
+        return super().cursor(Cursor).execute(sql, parameters)
+
+    def __del__(self) -> None:
+        # Since Python 3.13, the end of a thread with an open connection would be a ResourceWarning.
+        # A connection that could not be opened cannot be closed either.
+        with suppress(sqlite3.ProgrammingError):
+            self.close()
+
+
+def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
+    """Open a connection to the file at the path, with the parameters of SQLite's URI."""
+    connection = sqlite3.connect(
+        f"file://{quote(os.fsencode(path.absolute()))}?{parameters}",
+        uri=True,
+        timeout=busy_timeout_ms / 1000,
+        factory=Connection,
+        isolation_level=None,
+        # The thread that stops the server closes every connection.
+        check_same_thread=False,
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    # Installs update the same few pages again and again. A checkpoint at 4,000 pages (16 MB), four
+    # times the default, writes each of them to the file less often.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    return connection
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make every statement in the block see the same snapshot of the catalog."""
+    try:
+        connection.execute("BEGIN")
+        yield
+    finally:
+        # BEGIN can be interrupted by the deadline after the transaction has begun, and so can an
+        # executed ROLLBACK. This method cannot: it runs too few steps to reach the deadline check.
+        connection.rollback()
+
+
+def execute_all(
+    connection: sqlite3.Connection, statements: Iterable[Statement], end: str
+) -> list[int]:
+    """Run the statements of an open transaction and its end; return the rows each changed.
+
+    If one of them fails, the transaction is rolled back.
+    """
+    try:
+        counts = [connection.execute(sql, values).rowcount for sql, values in statements]
+        connection.execute(end)
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return counts
+
+
+def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
+    """Write what the connection sees to the target, verified, complete or not at all."""
+    with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
+        connection.backup(copy)
+        # Without a WAL, the copy can be read from a read-only directory.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        check_integrity(copy)
+        # SQLite would apply the WAL of the replaced file to the copy.
+        remove_wal(Path(os.path.realpath(target)))
+
+
+def check_integrity(connection: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError if the file is damaged."""
+    (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if result != "ok":
+        raise sqlite3.DatabaseError(f"it is damaged: {' '.join(result.split())}")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Return whether another connection holds the lock."""
+    return result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Return whether the file is damaged or truncated."""
+    return result_code(error) in DAMAGE_CODES
+
+
+def is_disk_full(error: sqlite3.Error) -> bool:
+    """Return whether the disk is full, or a file size limit or quota is reached."""
+    return result_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def is_file_error(error: sqlite3.Error) -> bool:
+    """Return whether the state of the file caused the error, not the statement."""
+    return result_code(error) & 0xFF in FILE_ERROR_CODES
+
+
+def result_code(error: BaseException | None) -> int:
+    """Return the result code of SQLite; SQLITE_ERROR if the error has none."""
+    # Errors raised by Python's sqlite3 module itself, such as for invalid UTF-8, have no code.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

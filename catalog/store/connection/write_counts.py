@@ -1,0 +1,50 @@
+"""Counts of the writes of a process: how many, how long they took, why they failed."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from catalog.store.connection.sqlite import DatabaseError, is_busy, is_disk_full
+
+# Another process held the lock until the timeout.
+LOCKED = "locked"
+DISK_FULL = "disk_full"
+# The file cannot be written for another reason.
+OTHER = "other"
+
+
+class WriteCounts:
+    """The writes of all threads."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        # Includes the time that they waited for locks.
+        self.seconds = 0.0
+        self.failures = dict.fromkeys((LOCKED, DISK_FULL, OTHER), 0)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def count(self) -> Iterator[None]:
+        """Count the write in the block."""
+        started = time.perf_counter()
+        reason = None
+        try:
+            yield
+        except (DatabaseError, sqlite3.Error) as error:
+            reason = failure_reason(error)
+            raise
+        finally:
+            with self._lock:
+                self.writes += 1
+                self.seconds += time.perf_counter() - started
+                if reason:
+                    self.failures[reason] += 1
+
+
+def failure_reason(error: DatabaseError | sqlite3.Error) -> str:
+    """Return LOCKED, DISK_FULL or OTHER."""
+    if isinstance(error, DatabaseError):
+        return OTHER
+    return LOCKED if is_busy(error) else DISK_FULL if is_disk_full(error) else OTHER

@@ -1,0 +1,1 @@
+"""Reads: each module has the statements of one response or command."""

@@ -1,0 +1,130 @@
+"""The public changes of the catalog since a token, for clients that keep a copy of it.
+
+A token names a history and the number of a change in it; see the tables revision and change.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Self
+
+from catalog.semver_ranges import MAX_SAFE_INTEGER
+from catalog.store.connection.sqlite import Connection, snapshot
+from catalog.store.read.detail import DETAIL_JSON
+from catalog.store.read.search_params import ParameterError, parse_limit
+from catalog.text import quoted
+
+TOKEN = re.compile("([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
+
+
+class ChangeToken(NamedTuple):
+    """The position after a change."""
+
+    history: str
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.history}-{self.sequence}"
+
+    @classmethod
+    def parse(cls, value: str) -> Self:
+        """Return the token; raise ParameterError."""
+        match = TOKEN.fullmatch(value)
+        if not match or int(match[2]) > MAX_SAFE_INTEGER:
+            raise ParameterError(
+                f"since must be the value of next in an earlier response, not {quoted(value)}."
+            )
+        return cls(match[1], int(match[2]))
+
+
+class ChangesQuery(NamedTuple):
+    """A parsed request; without since, the changes are read from the beginning."""
+
+    since: ChangeToken | None
+    limit: int
+
+
+def parse_changes(parameters: Mapping[str, str]) -> ChangesQuery:
+    """Return the request that the query string describes; raise ParameterError."""
+    since = parameters.get("since")
+    return ChangesQuery(ChangeToken.parse(since) if since else None, parse_limit(parameters))
+
+
+class ChangesRevision(NamedTuple):
+    """The state of the catalog that a page of changes shows."""
+
+    history: str
+    last_sequence: int
+    # None if the page has no ETag of a detail, which depends on the download count.
+    downloads: int | None
+
+
+class WidgetChange(NamedTuple):
+    """The last change of a widget, with the ETag of its detail; None if it is not public now."""
+
+    scope: str
+    name: str
+    etag: str | None
+
+
+class ChangesPage(NamedTuple):
+    """A page of changes, oldest first, and the token for the next one."""
+
+    revision: ChangesRevision
+    changes: list[WidgetChange]
+    next: ChangeToken
+    has_more: bool
+
+
+CHANGES_REVISION = """
+SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
+"""
+
+# Rendering a detail takes nearly all of the time, hence the bound on the limit.
+CHANGES = f"""
+SELECT sequence, coalesce(change.scope, widget.scope), coalesce(change.name, widget.name),
+    iif(change.listed, {DETAIL_JSON}, NULL)
+FROM change LEFT JOIN widget ON widget.id = widget_id
+WHERE sequence > :sequence ORDER BY sequence LIMIT :limit
+"""
+
+
+def find_changes(
+    connection: Connection, query: ChangesQuery, make_etag: Callable[[bytes], str]
+) -> ChangesPage | None:
+    """Return the changes after the token; None if the token belongs to another history.
+
+    make_etag gets the JSON of a detail.
+    """
+    with snapshot(connection):
+        history, downloads, last_sequence = connection.execute(CHANGES_REVISION).fetchone()
+        since = query.since or ChangeToken(history, 0)
+        # A copied or replaced file can have the same history with fewer changes.
+        if since.history != history or since.sequence > last_sequence:
+            return None
+        changes, end = [], since
+        values = {"sequence": since.sequence, "limit": query.limit}
+        for sequence, scope, name, detail in connection.execute(CHANGES, values):
+            etag = None if detail is None else make_etag(detail)
+            changes.append(WidgetChange(scope, name, etag))
+            end = ChangeToken(history, sequence)
+            connection.check_deadline()
+    has_etags = any(change.etag for change in changes)
+    return ChangesPage(
+        ChangesRevision(history, last_sequence, downloads if has_etags else None),
+        changes,
+        end,
+        has_more=end.sequence < last_sequence,
+    )
+
+
+REVALIDATE_CHANGES = """
+SELECT 1 FROM revision
+WHERE history = :history AND coalesce(:downloads, downloads) = downloads
+  AND (SELECT coalesce(max(sequence), 0) FROM change) = :last_sequence
+"""
+
+
+def revalidate_changes(connection: Connection, revision: ChangesRevision) -> ChangesRevision | None:
+    """Return the revision if the page is still the same, else None."""
+    row = connection.execute(REVALIDATE_CHANGES, revision._asdict()).fetchone()
+    return revision if row else None

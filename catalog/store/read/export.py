@@ -1,0 +1,32 @@
+"""Export: the catalog as widget documents. The same catalog gives the same bytes."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from catalog.documents import Json
+from catalog.store.read import json_sql
+
+EXPORT_WIDGETS = f"SELECT *, {json_sql.WIDGET} AS json FROM widget ORDER BY scope, name"
+
+
+def catalog_lines(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the lines of a catalog file, one widget document each."""
+    for row in connection.execute(EXPORT_WIDGETS):
+        yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"
+
+
+EXPORT_VERSIONS = f"""
+SELECT {json_sql.DOCUMENT_VERSION} FROM version
+WHERE widget_id = :id
+ORDER BY {json_sql.NEWEST_FIRST}
+"""
+
+
+def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
+    """Return the widget document for a row of EXPORT_WIDGETS."""
+    versions = connection.execute(EXPORT_VERSIONS, {"id": row["id"]})
+    return {
+        "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
+        "versions": [json.loads(version) for (version,) in versions],
+    }

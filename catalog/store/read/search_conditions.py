@@ -1,0 +1,131 @@
+"""The conditions of a search in SQL, and their values: which listed widgets a query finds."""
+
+import re
+from collections.abc import Sequence
+
+from catalog.store.read.json_sql import VERSION_ADMITS
+from catalog.store.read.search_params import NONE, SearchQuery
+from catalog.store.schema.sdk_intervals import sdk_key
+
+# The index reads one more list for each trigram, and this many leave few candidates.
+MAX_TRIGRAMS = 12
+
+# The widgets with all trigrams of the words; every widget if the words have no trigram.
+# CROSS JOIN makes SQLite begin with the table on the left, which has fewer rows.
+WITH_TRIGRAMS = """listing_text CROSS JOIN listing
+    ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
+EVERY_WIDGET = "listing"
+
+# The sets of SDKs that have this SDK. The list is read once for each statement.
+SUPPORTS = "SELECT support_id FROM sdk_support_interval WHERE low <= :sdk AND :sdk < high"
+HAS_COMPATIBLE_VERSION = f"""EXISTS (
+    SELECT 1 FROM version
+    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND {VERSION_ADMITS})"""
+IS_COMPATIBLE = f"""
+iif(support_id IS NULL, {HAS_COMPATIBLE_VERSION}, support_id IN ({SUPPORTS}))
+"""
+
+HAS_NAME = """
+name = :name COLLATE NOCASE AND (:name_scope IS NULL OR scope = :name_scope COLLATE NOCASE)
+"""
+
+IN_SCOPE = "scope = :scope"
+IS_OFFICIAL = "official = :official"
+# Few lists of permissions are distinct. Each is parsed once for each statement.
+HAS_PERMISSION = """permissions IN (
+    SELECT list FROM (SELECT DISTINCT permissions AS list FROM listing)
+    WHERE EXISTS (SELECT 1 FROM json_each(list) WHERE value = :permission))
+"""
+HAS_NO_PERMISSION = "permissions = '[]'"
+HAS_LICENSE = "license = :license"
+
+
+def filter_values(query: SearchQuery) -> dict[str, object]:
+    """Return the values by which the results are filtered, by the name of the filter."""
+    values = {
+        "scope": query.scope,
+        "official": query.official,
+        "permission": query.permission,
+        "license": query.license,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def filter_conditions(query: SearchQuery) -> dict[str, str]:
+    """Return the condition of each of these filters."""
+    has_permission = HAS_NO_PERMISSION if query.permission == NONE else HAS_PERMISSION
+    conditions = {
+        "scope": IN_SCOPE,
+        "official": IS_OFFICIAL,
+        "permission": has_permission,
+        "license": HAS_LICENSE,
+    }
+    return {name: conditions[name] for name in filter_values(query)}
+
+
+def word_conditions(words: int) -> list[str]:
+    """Return the condition of each word: the name or the description contains it."""
+    return [f"instr(listing.folded_text, :word{number})" for number in range(words)]
+
+
+def named_condition(words: int) -> str:
+    """Return the condition that the widget has the typed name and is not found by the words."""
+    return f"{HAS_NAME} AND NOT ({' AND '.join(word_conditions(words))})"
+
+
+def search_values(query: SearchQuery, words: Sequence[str]) -> dict[str, object]:
+    """Return the values of all conditions. The words are those of search_words()."""
+    scope, slash, name = (query.name or "").rpartition("/")
+    return {
+        **{f"word{number}": word for number, word in enumerate(words)},
+        "q": query.q,
+        # In quotes, FTS5 takes every character literally.
+        "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in _trigrams_of(words)),
+        "name": name,
+        "name_scope": scope if slash else None,
+        "scope": query.scope,
+        "official": query.official,
+        "permission": query.permission,
+        "license": "" if query.license == NONE else query.license,
+        "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
+    }
+
+
+def search_words(query: SearchQuery) -> list[str]:
+    """Return the words to search for."""
+    return _pad_words(_needed_words(query.words))
+
+
+def _trigrams_of(words: Sequence[str]) -> list[str]:
+    """Return the trigrams by which candidates are found; none if every widget is one."""
+    trigrams = [trigram for word in words for trigram in _trigrams(word)]
+    return list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
+
+
+def _needed_words(words: list[str]) -> list[str]:
+    """Return the words that are not part of another word, which is searched for anyway."""
+    text = " ".join(words)
+    return [word for word in words if text.count(word) == 1]
+
+
+def _pad_words(words: list[str]) -> list[str]:
+    """Repeat the last word so that more than eight words become a power of two.
+
+    Each number of words has its own statement, and the cache of prepared statements is small.
+    """
+    if len(words) <= 8:
+        return words
+    count = 1 << (len(words) - 1).bit_length()
+    return words + words[-1:] * (count - len(words))
+
+
+# The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.
+NOT_INDEXED = re.compile("[\0\ufffd\ufffe\uffff]")
+
+
+def _trigrams(word: str) -> list[str]:
+    """Return up to three trigrams of the word, nearly as selective as all; none if not indexed."""
+    if len(word) < 3 or NOT_INDEXED.search(word):
+        return []
+    last = len(word) - 3
+    return [word[start : start + 3] for start in {0, last // 2, last}]

@@ -1,0 +1,204 @@
+"""Updates of installed versions: the parameters, the statements and the JSON of the response."""
+
+import json
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from catalog.documents import Json
+from catalog.semver_ranges import is_version
+from catalog.store.connection.sqlite import Connection, snapshot
+from catalog.store.read.json_sql import VERSION_ADMITS
+from catalog.store.read.search_params import ParameterError, parse_compat_sdk
+from catalog.store.read.update_rule import Advice, Release, advise
+from catalog.store.schema.sdk_intervals import sdk_key
+from catalog.text import quoted
+
+MAX_INSTALLED = 100
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
+
+
+class Installed(NamedTuple):
+    """A version that a dashboard has installed."""
+
+    scope: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}@{self.version}"
+
+
+class UpdatesQuery(NamedTuple):
+    """Installed versions, and the SDK of the dashboard."""
+
+    sdk: str
+    installed: tuple[Installed, ...]
+
+
+def parse_updates(sdk: str | None, installed: Sequence[str]) -> UpdatesQuery:
+    """Return the query of these parameters; raise ParameterError."""
+    if sdk is None:
+        raise ParameterError("compatSdk is missing: the SDK of the dashboard, such as 1.4.0.")
+    parse_compat_sdk(sdk)
+    if not 1 <= len(installed) <= MAX_INSTALLED:
+        raise ParameterError(
+            f"installed must be given 1 to {MAX_INSTALLED} times, not {len(installed)}."
+        )
+    parsed = tuple(map(parse_installed, installed))
+    if len(set(parsed)) < len(parsed):
+        repeated = next(each for each in parsed if parsed.count(each) > 1)
+        raise ParameterError(f"installed has {quoted(str(repeated))} more than once.")
+    return UpdatesQuery(sdk, parsed)
+
+
+def parse_installed(text: str) -> Installed:
+    """Return the version that scope/name@version names; raise ParameterError."""
+    path, _, version = text.rpartition("@")
+    scope, _, name = path.partition("/")
+    if not scope or not name or "/" in name or not is_version(version):
+        raise ParameterError(
+            f"installed must be scope/name@version such as acme/clock@1.0.0, not {quoted(text)}; "
+            "a + in it must be sent as %2B."
+        )
+    return Installed(scope, name, version)
+
+
+# The versions of each installed widget, as a JSON array of the fields of Release; NULL if it is not
+# listed. Without an SDK every version is compatible. One row for each widget: a row for each
+# version takes twice as long, and one row for all widgets could take too much memory.
+VERSIONS = f"""
+SELECT item.key, (
+    SELECT json_group_array(json_array(
+        version.id, published_at, precedence, version, json(iif(yanked, 'true', 'false')),
+        yanked_reason, deprecation_message, sdk_version,
+        json(iif(:sdk IS NULL OR {VERSION_ADMITS}, 'true', 'false'))))
+    FROM version WHERE widget_id = widget.id) AS versions,
+    widget.id IS NOT NULL AS is_listed
+FROM json_each(:installed) AS item
+LEFT JOIN widget
+    ON scope = json_extract(item.value, '$[0]') AND name = json_extract(item.value, '$[1]')
+    AND listed
+"""
+
+ENTRIES = """
+SELECT id, entry FROM version_entry WHERE id IN (SELECT value FROM json_each(:ids))
+"""
+
+
+def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, bytes]:
+    """Return the revision of the catalog, and the JSON of the response."""
+    # Both statements must see the same versions.
+    with snapshot(connection):
+        (content,) = connection.execute("SELECT content FROM revision").fetchone()
+        described = dict(_read_items(connection, query))
+        items, update_ids = zip(*(described[each] for each in query.installed), strict=True)
+        ids = json.dumps([update_id for update_id in update_ids if update_id])
+        entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
+    return content, _render(items, [entries.get(each, "null") for each in update_ids])
+
+
+# The ranges of a widget's versions that admit some SDK which the range of this version admits.
+SHARED_RANGES = """
+WITH widget_id (id) AS (SELECT id FROM widget WHERE scope = :scope AND name = :name),
+admitted AS (
+    SELECT low, high FROM version
+    JOIN sdk_range ON range = sdk_version JOIN sdk_interval ON range_id = sdk_range.id
+    WHERE widget_id = (SELECT id FROM widget_id) AND version = :version
+)
+SELECT range FROM sdk_range
+WHERE range IN (SELECT sdk_version FROM version WHERE widget_id = (SELECT id FROM widget_id))
+    AND EXISTS (
+        SELECT 1 FROM sdk_interval JOIN admitted
+        WHERE range_id = sdk_range.id
+            AND sdk_interval.low < admitted.high AND sdk_interval.high > admitted.low)
+"""
+
+
+def find_advice(connection: Connection, installed: Installed, sdk: str | None) -> Advice | None:
+    """Return the advice for a version of a listed widget; None if there is no such version.
+
+    Without an SDK, a version is compatible that runs on one of the SDKs of the installed one; if
+    that finds none, or only a deprecated one, every version is. The reason is then not meaningful.
+    """
+    values = {"installed": json.dumps([installed[:2]]), "sdk": sdk and sdk_key(sdk)}
+    _, versions, is_listed = connection.execute(VERSIONS, values).fetchone()
+    newest_first = _sort_releases(connection, json.loads(versions)) if is_listed else []
+    own = next((each for each in newest_first if each.number == installed.version), None)
+    if own is None:
+        return None
+    if sdk is not None:
+        return advise(own, newest_first, sdk)
+    shared = {range for (range,) in connection.execute(SHARED_RANGES, installed._asdict())}
+    near = [each._replace(is_compatible=each.sdk_range in shared) for each in newest_first]
+    advice = advise(own, near, "")
+    if advice.update is None or advice.update.deprecation_message is not None:
+        advice = advise(own, newest_first, "")
+    return advice
+
+
+def _read_items(
+    connection: Connection, query: UpdatesQuery
+) -> Iterator[tuple[Installed, tuple[Json, int | None]]]:
+    """Yield each installed version, its JSON without the update, and the id of the update."""
+    # Each widget is read once, however many of its versions are installed.
+    widgets: dict[tuple[str, str], list[Installed]] = {}
+    for each in query.installed:
+        widgets.setdefault(each[:2], []).append(each)
+    groups = list(widgets.values())
+    values = {"installed": json.dumps(list(widgets)), "sdk": sdk_key(query.sdk)}
+    for key, versions, is_listed in connection.execute(VERSIONS, values):
+        # The deadline of the thread also bounds the work in Python.
+        connection.check_deadline()
+        releases = _sort_releases(connection, json.loads(versions)) if is_listed else None
+        for installed in groups[key]:
+            connection.check_deadline()
+            yield installed, _describe(installed, releases, query.sdk)
+
+
+def _sort_releases(connection: Connection, rows: list[list[Any]]) -> list[Release]:
+    """Return the versions of a widget, newest first."""
+    connection.check_deadline()
+    releases = [Release(*fields) for fields in rows]
+    connection.check_deadline()
+    releases.sort(key=attrgetter("published_at", "precedence", "number"), reverse=True)
+    return releases
+
+
+def _describe(
+    installed: Installed, releases: list[Release] | None, sdk: str
+) -> tuple[Json, int | None]:
+    item: Json = {
+        **{"scope": installed.scope, "name": installed.name, "installed": installed.version},
+        **{"status": UNAVAILABLE, "yanked": None, "yankedReason": None},
+        **{"deprecationMessage": None, "compatible": None, "update": None},
+    }
+    if releases is None:
+        path = f"{installed.scope}/{installed.name}"
+        return {**item, "reason": f"There is no widget {quoted(path)}."}, None
+    own = next((each for each in releases if each.number == installed.version), None)
+    if own is None:
+        reason = f"There is no version {quoted(str(installed))}."
+        return {**item, "status": UNKNOWN, "reason": reason}, None
+    advice = advise(own, releases, sdk)
+    item |= {
+        "status": UPDATE if advice.update else CURRENT,
+        "yanked": own.is_yanked,
+        "yankedReason": own.yanked_reason,
+        "deprecationMessage": own.deprecation_message,
+        "compatible": own.is_compatible,
+        **({"downgrade": True} if advice.is_downgrade else {}),
+        "reason": advice.reason,
+    }
+    return item, advice.update.id if advice.update else None
+
+
+def _render(items: Sequence[Json], entries: Sequence[str]) -> bytes:
+    """Return the response; the entry of each update is JSON already."""
+    # Quotes inside a JSON string are escaped, so no text can contain the separator.
+    first, *others = _encoder.encode({"updates": items}).split('"update":null')
+    updates = map('"update":{}{}'.format, entries, others)
+    return f"{first}{''.join(updates)}\n".encode()

@@ -1,0 +1,1 @@
+"""The schema: its versions, and the rows that are derived from others."""

@@ -1,0 +1,1 @@
+"""Writes: each module has the statements of one kind of change."""

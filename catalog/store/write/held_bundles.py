@@ -1,0 +1,80 @@
+"""Writes about held bundles, whose files are in store/bundles.py, and the URLs of these bundles."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from catalog import V1_PREFIX
+from catalog.documents import Document
+from catalog.store.connection.sqlite import Statement
+
+HOLD_BUNDLE = """
+UPDATE version SET bundle_path = :path
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+  AND version = :version
+  AND (sha256_hash, bundle_size) = (:sha256, :size) AND bundle_path IS NOT :path
+"""
+
+
+class HeldBundle(NamedTuple):
+    """A version whose bundle this service serves itself, and the hash and size of the bundle."""
+
+    scope: str
+    name: str
+    version: str
+    sha256: str
+    size: int
+
+
+def held_bundles(document: Document) -> list[HeldBundle]:
+    """Return the versions of a document as they are when this service holds their bundles."""
+    widget = document.widget
+    return [
+        HeldBundle(
+            widget["scope"],
+            widget["name"],
+            row["version"],
+            row["sha256_hash"],
+            row["bundle_size"],
+        )
+        for row in document.versions
+    ]
+
+
+def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
+    """Make clients load these versions from here, if hash and size are still the same."""
+    return [(HOLD_BUNDLE, {**each._asdict(), "path": bundle_path(each)}) for each in versions]
+
+
+def bundle_path(bundle: HeldBundle) -> str:
+    """Return the path of the bundle in a URL, where api/v1.py serves it."""
+    segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
+    return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
+
+
+# Clients cannot connect to these.
+WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
+
+
+def served_url_template(settings: Mapping[str, Any]) -> str:
+    """Return the URL template of bundles at this service.
+
+    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
+    """
+    host, port = settings["HOST"], settings["PORT"]
+    if host in WILDCARD_HOSTS:
+        host = "localhost"
+    if ":" in host:
+        host = f"[{host}]"
+    base_url = settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
+    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
+
+
+RELEASE_BUNDLE = """
+UPDATE version SET bundle_path = NULL WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
+"""
+
+
+def release_bundles(hashes: Iterable[str]) -> list[Statement]:
+    """Make clients load the versions with these bundles from their published URLs again."""
+    return [(RELEASE_BUNDLE, {"sha256": sha256}) for sha256 in hashes]

@@ -1,6 +1,5 @@
 """Requests of the internal API that change what is published; internal.py calls them."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +10,7 @@ from catalog.api.uploads import read_object
 from catalog.documents import Json, Row
 from catalog.store.connection.database import Database
 from catalog.store.write import moderation
-from catalog.store.write.lookup import (
-    WidgetName,
-    find_latest,
-    find_versions,
-    get_widget,
-    select_versions,
-)
-from catalog.store.write.moderation import latest_after
+from catalog.store.write.lookup import WidgetName
 from catalog.store.write.tokens import ADMIN, Token
 from catalog.text import quoted
 from catalog.validators import check_boolean, check_nonempty_text, check_text
@@ -42,17 +34,14 @@ def yank(token: Token, scope: str, name: str, version: str, action: str) -> Resp
     """Yank versions, or make them available again."""
     yanked = action == "yank"
     reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
-    target = WidgetName(scope, name)
-    rows = find_versions(database(), target)
-    selected = named_versions(target, version)
-    changes = moderation.set_yanked(
-        database(), token.actor, selected, yanked, reason if yanked else "", dry_run=is_dry_run()
+    targets = named_versions(scope, name, version)
+    changes, (latest,) = moderation.set_yanked(
+        database(), token.actor, targets, yanked, reason if yanked else "", dry_run=is_dry_run()
     )
-    planned = latest_after(rows, selected, yanked)
     return jsonify(
         versions=[change_json(change) for change in changes],
-        previousLatestVersion=latest_after(rows, [], yanked),
-        latestVersion=planned if is_dry_run() else find_latest(database(), target),
+        previousLatestVersion=latest.before,
+        latestVersion=latest.after,
     )
 
 
@@ -65,18 +54,16 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
             abort(400, "The body must have a message that is not empty.")
     else:
         read_object(set())
-    rows = named_versions(WidgetName(scope, name), version)
-    changes = moderation.set_deprecation(
-        database(), token.actor, rows, message, dry_run=is_dry_run()
+    targets = named_versions(scope, name, version)
+    changes, _ = moderation.set_deprecation(
+        database(), token.actor, targets, message, dry_run=is_dry_run()
     )
     return jsonify(versions=[change_json(change) for change in changes])
 
 
-def named_versions(widget: WidgetName, text: str) -> list[sqlite3.Row]:
-    """Return the rows of the versions or ranges in the text, which has commas between them."""
-    get_widget(database(), widget)
-    targets = [widget._replace(version=each) for each in text.split(",")]
-    return select_versions(database(), targets)
+def named_versions(scope: str, name: str, text: str) -> list[WidgetName]:
+    """Return the versions or ranges in the text, which has commas between them."""
+    return [WidgetName(scope, name, each) for each in text.split(",")]
 
 
 def change_json(change: moderation.VersionChange) -> Json:

@@ -38,7 +38,6 @@ from catalog.store.read.search_params import (
     parse_search,
 )
 from catalog.store.read.updates import UpdatesQuery, find_updates, parse_updates
-from catalog.store.write import writes
 from catalog.text import quoted
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a hot request.
@@ -167,8 +166,8 @@ def render_detail(connection: Connection, scope: str, name: str, sdk: str | None
 
 @v1.post("/<scope>/<name>")
 def install(scope: str, name: str) -> Response:
-    (changed_rows,) = current_app.extensions["database"].write(writes.count_install(scope, name))
-    if not changed_rows:
+    is_found = current_app.extensions["database"].count_install(scope, name)
+    if not is_found:
         abort(404, no_widget(scope, name))
     return Response('{"success":true}\n', headers=CORS_HEADERS, mimetype="application/json")
 

@@ -22,16 +22,11 @@ from catalog.commands.maintenance import print_moved
 from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
 from catalog.files import packs
 from catalog.store.bundles import open_private
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write.audit import RECORD, local_actor, record
+from catalog.store.write.audit import local_actor
+from catalog.store.write.held_bundles import release_bundles
 from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
-
-RECORD_RELEASED = f"""{RECORD} scope, name, version, json_object('bundlePath', bundle_path), NULL
-FROM version JOIN widget ON widget.id = widget_id
-WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
-"""
 
 
 @command("gc")
@@ -57,11 +52,11 @@ def gc(release: bool, dry_run: bool) -> None:
             )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
-        run = database().dry_run if dry_run else database().write
-        actor = local_actor()
-        entries = [record(RECORD_RELEASED, actor, "release", sha256=each) for each in missing]
-        counts = run([*entries, *bundle_writes.release_bundles(missing)])
-        released = sum(counts[len(entries) :])
+        released = database().transact(
+            lambda transaction: release_bundles(transaction, missing, "release"),
+            local_actor(),
+            dry_run=dry_run,
+        )
         if not dry_run:
             for sha256 in sorted(unused | unused_partials):
                 bundles().remove(sha256)

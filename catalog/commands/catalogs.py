@@ -1,18 +1,17 @@
 """The catalog that a command changes: in the database of this machine, or behind a service."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Protocol
 
 from flask import Flask
 
 from catalog.commands.base import application, bundles, database, progress_bar
-from catalog.commands.lookup import find_latest, find_versions, get_widget
+from catalog.commands.lookup import get_widget
 from catalog.documents import Json, Row
 from catalog.store.write import moderation, publishing
 from catalog.store.write.audit import local_actor, read_entries
-from catalog.store.write.lookup import WidgetName, select_versions
-from catalog.store.write.moderation import LatestChange, VersionChange, latest_after
+from catalog.store.write.lookup import WidgetName
+from catalog.store.write.moderation import LatestChange, VersionChange
 from catalog.store.write.publishing import PublishResult, Upload
 
 # The key of the RemoteCatalog in the extensions of an application without a database.
@@ -87,29 +86,18 @@ class DatabaseCatalog:
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
     ) -> tuple[list[VersionChange], list[LatestChange]]:
-        widgets = {target._replace(version=None): find_versions(target) for target in targets}
-        selected = self._select(targets)
-        changes = moderation.set_yanked(
-            database(), local_actor(), selected, yanked, reason, dry_run=dry_run
+        check_widgets(targets)
+        return moderation.set_yanked(
+            database(), local_actor(), targets, yanked, reason, dry_run=dry_run
         )
-        latest = []
-        for widget, rows in widgets.items():
-            planned = latest_after(rows, selected, yanked)
-            after = planned if dry_run else find_latest(widget)
-            latest.append(LatestChange(widget, latest_after(rows, [], yanked), after))
-        return changes, latest
 
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
     ) -> list[VersionChange]:
-        rows = self._select(targets)
-        return moderation.set_deprecation(database(), local_actor(), rows, message, dry_run=dry_run)
-
-    def _select(self, targets: Sequence[WidgetName]) -> list[sqlite3.Row]:
-        for target in targets:
-            # This names the nearest widget if there is none.
-            get_widget(target)
-        return select_versions(database(), targets)
+        check_widgets(targets)
+        return moderation.set_deprecation(
+            database(), local_actor(), targets, message, dry_run=dry_run
+        ).changes
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         get_widget(widget)
@@ -119,3 +107,9 @@ class DatabaseCatalog:
         with database().read() as connection:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "")
+
+
+def check_widgets(targets: Sequence[WidgetName]) -> None:
+    """Raise CommandError, with the nearest widget, if one of the widgets does not exist."""
+    for widget in dict.fromkeys(target.widget for target in targets):
+        get_widget(widget)

@@ -19,7 +19,6 @@ from catalog.commands.base import (
 )
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.lookup import (
-    find_latest,
     get_version,
     get_widget,
     print_latest,
@@ -220,20 +219,19 @@ def delete(target: WidgetName, yes: bool) -> None:
     can be published again only with the same bundle.
     """
     target = resolve_name(target)
-    latest = find_latest(target)
     if target.version is None:
-        row, delete_row = get_widget(target), moderation.delete_widget
+        get_widget(target)
         question = f"Delete {target}, its versions and its install count permanently?"
     else:
-        row, delete_row = get_version(target), moderation.delete_version
+        get_version(target)
         hint = f"{program()} yank withdraws it and keeps it readable."
         question = f"Delete {target} permanently? ({hint})"
     confirm(question, yes)
-    delete_row(database(), local_actor(), row)
+    _, before, after = moderation.delete(database(), local_actor(), target)
     print_status(f"Deleted {target}.")
     numbers = "The numbers of its versions" if target.version is None else "Its number"
     print_status(
         f"{numbers} can be published again only with the same bundle: clients may have it cached."
     )
     if target.version is not None:
-        print_latest(target, latest, find_latest(target))
+        print_latest(target, before, after)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,15 +19,13 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
-from catalog.documents import Document
+from catalog.documents import Document, DocumentError
 from catalog.files.demo import create_demo
-from catalog.files.jsonl import read_catalog
+from catalog.files.jsonl import CatalogReader, total_size
 from catalog.store.callers import CallerContext
-from catalog.store.connection.sqlite import Statement
 from catalog.store.read.export import catalog_lines
-from catalog.store.write import import_audit, writes
-from catalog.store.write import imports as bulk_writes
 from catalog.store.write.audit import local_actor
+from catalog.store.write.imports import import_documents
 from catalog.text import plural
 
 
@@ -67,79 +64,44 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     files is invalid, nothing is imported.
     """
     database().check()
-    documents = read_catalog(files)
-    if prune and not documents:
-        raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
-    for document in documents:
-        for warning in document.warnings:
-            print_status(f"Warning: {document.path}: {warning}.")
-    removals = writes.remove_all_but(documents) if prune else []
-    with database().read() as connection:
-        rows = connection.execute("SELECT scope, name, listed FROM widget")
-        existing = {f"{scope}/{name}": listed for scope, name, listed in rows}
-        entry = import_audit.record_import(connection, local_actor(), documents)
-    entries = import_audit.record_changes(local_actor(), documents)
-    if prune:
-        entries += import_audit.record_removals(local_actor(), documents)
-    # In a cluster the dry run finds what changes; write_in_bulk() then writes only that.
-    run = database().dry_run if dry_run or database().is_cluster else database().write
-    with progress_bar("Writing") as on_progress:
-        puts = _put_with_progress(documents, on_progress)
-        counts = islice(run(chain(entries, puts, removals, [entry])), len(entries), None)
-
-    added = [document for document in documents if document.path not in existing]
-    changed = [*_find_changed(documents, existing, counts)]
-    if database().is_cluster and not dry_run:
-        write_in_bulk([*added, *changed])
-        if prune:
-            records = import_audit.record_removals(local_actor(), documents)
-            database().write([*records, *removals])
-    if len(added) + len(changed) >= writes.OPTIMIZE_AFTER and not dry_run:
-        database().write(writes.optimize_search_index())
+    reader, total = CatalogReader(files), total_size(files)
+    try:
+        with progress_bar("Importing") as on_progress:
+            report = import_documents(
+                database(),
+                local_actor(),
+                _batches(reader, prune, lambda: on_progress(reader.bytes_read, total)),
+                prune=prune,
+                dry_run=dry_run,
+            )
+    except DocumentError as error:
+        raise reader.all_problems() from error
+    counts = f"{plural(report.widgets, 'widget')} and {plural(report.versions, 'version')}"
+    unchanged = report.widgets - report.added - report.changed
     print_status(
-        f"{'Would import' if dry_run else 'Imported'} {format_counts(documents)}: "
-        f"{len(added)} added, {len(changed)} changed, "
-        f"{len(documents) - len(added) - len(changed)} unchanged."
+        f"{'Would import' if dry_run else 'Imported'} {counts}: {report.added} added, "
+        f"{report.changed} changed, {unchanged} unchanged."
     )
     if prune:
-        removed_widgets, *removed_versions, _ = counts
         print_status(
-            f"{'Would remove' if dry_run else 'Removed'} {plural(removed_widgets, 'widget')} and "
-            f"{plural(sum(removed_versions), 'version')} of the others."
+            f"{'Would remove' if dry_run else 'Removed'} "
+            f"{plural(report.removed_widgets, 'widget')} and "
+            f"{plural(report.removed_versions, 'version')} of the others."
         )
 
 
-def _find_changed(
-    documents: list[Document], existing: dict[str, int], counts: Iterator[int]
-) -> Iterator[Document]:
-    """Yield the documents that changed an existing widget; existing has its column listed."""
-    for batch in writes.in_batches(documents):
-        changes = [*writes.count_changes(batch, counts)]
-        for document, change in zip(batch, changes, strict=True):
-            stored = existing.get(document.path)
-            if stored is not None and (change or document.widget["listed"] not in (None, stored)):
-                yield document
-
-
-def write_in_bulk(documents: list[Document]) -> None:
-    """Write the documents in several transactions; after a failure, run the import again."""
-    with progress_bar("Sending") as on_progress:
-        done = 0
-        for batch in writes.in_batches(documents, bulk_writes.WIDGETS_PER_WRITE):
-            entries = import_audit.record_batch(local_actor(), batch)
-            database().write([*entries, *bulk_writes.put_in_bulk(batch)])
-            done += len(batch)
-            on_progress(done, len(documents))
-
-
-def _put_with_progress(
-    documents: list[Document], on_progress: Callable[[int, int], None]
-) -> Iterator[Statement]:
-    done = 0
-    for batch in writes.in_batches(documents):
-        yield from writes.put_batch(batch)
-        done += len(batch)
-        on_progress(done, len(documents))
+def _batches(
+    reader: CatalogReader, prune: bool, on_batch: Callable[[], None]
+) -> Iterator[list[Document]]:
+    """Yield the documents of the files in batches, and print their warnings."""
+    for batch in reader.batches(database().part_size):
+        for document in batch:
+            for warning in document.warnings:
+                print_status(f"Warning: {document.path}: {warning}.")
+        yield batch
+        on_batch()
+    if prune and not reader.places:
+        raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
 
 
 COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"

@@ -15,13 +15,13 @@ SCOPES_OF_NAME = "SELECT scope FROM widget WHERE name = :name ORDER BY scope"
 
 def find_widget(scope: str, name: str) -> sqlite3.Row | None:
     """Return the row of a widget, or None."""
-    return lookup.find_widget(database(), scope, name)
+    return lookup.find_widget(database().fetch, scope, name)
 
 
 def get_widget(target: WidgetName) -> sqlite3.Row:
     """Return the row of the widget; raise CommandError if there is none."""
     try:
-        return lookup.get_widget(database(), target)
+        return lookup.get_widget(database().fetch, target)
     except MissingError as error:
         suggestion = _nearest_widget(target)
         advice = f" Did you mean {suggestion}?" if suggestion else ""
@@ -54,7 +54,8 @@ def _nearest_widget(target: WidgetName) -> str | None:
 def get_versions(target: WidgetName) -> list[sqlite3.Row]:
     """Return the rows of one version, or of all in a range; raise if there is none."""
     get_widget(target)
-    return lookup.get_versions(database(), target)
+    (selection,) = lookup.select_versions(database().fetch, [target])
+    return list(selection.selected)
 
 
 def get_version(target: WidgetName) -> sqlite3.Row:
@@ -63,11 +64,6 @@ def get_version(target: WidgetName) -> sqlite3.Row:
         raise CommandError(f"{quoted(target.version)} is not a version such as 1.4.0.")
     (row,) = get_versions(target)
     return row
-
-
-def find_latest(target: WidgetName) -> str | None:
-    """Return the latest version of the widget, or None."""
-    return lookup.find_latest(database(), target)
 
 
 def print_latest(
@@ -79,8 +75,3 @@ def print_latest(
         print_status(
             f"The latest version of {target.scope}/{target.name} {verb} {after or 'none'}."
         )
-
-
-def find_versions(target: WidgetName) -> list[sqlite3.Row]:
-    """Return the rows of all versions of the widget, newest first."""
-    return lookup.find_versions(database(), target)

@@ -22,18 +22,24 @@ from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, 
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
-from catalog.store.check import check_bundles, check_catalog, find_warnings
+from catalog.store.check import check_bundles, check_catalog, find_warnings, repair_derived
 from catalog.text import plural
 
 
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
-def check(strict: bool) -> None:
+@click.option("--repair", is_flag=True, help="First write everything again that search reads.")
+def check(strict: bool, repair: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
-    if there is one. An sdkVersion that is not an npm range is a warning.
+    if there is one. An sdkVersion that is not an npm range is a warning, and so is a version that
+    is published in the future. After a change with another program, such as the sqlite3 shell, use
+    --repair.
     """
+    if repair:
+        repair_derived(database())
+        print_status("Wrote the search tables and the list of changes again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
     warnings = find_warnings(database())
     if strict:

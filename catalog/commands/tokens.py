@@ -19,8 +19,9 @@ from catalog.commands.base import (
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
+from catalog.store.connection.transaction import now
 from catalog.store.write import tokens
-from catalog.store.write.audit import local_actor, now
+from catalog.store.write.audit import local_actor
 from catalog.store.write.lookup import WidgetName
 from catalog.store.write.tokens import ADMIN, MAX_NAME_LENGTH, PERMISSIONS, Token
 from catalog.text import plural

@@ -1,17 +1,15 @@
 """The demo catalog: seed/demo.jsonl, and a small bundle for each of its versions."""
 
 import json
-from collections.abc import Iterator
 
 from catalog.data_files import find_data_file
 from catalog.documents import Document
 from catalog.files.jsonl import read_catalog
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write import writes
-from catalog.store.write.held_bundles import held_bundles
+from catalog.store.connection.transaction import Transaction
+from catalog.store.write.held_bundles import held_bundles, hold_bundles
+from catalog.store.write.imports import put_documents
 
 # Size and hash in seed/demo.jsonl are those of this text.
 BUNDLE = """\
@@ -29,24 +27,20 @@ def create_demo(database: Database, bundles: Bundles) -> list[Document]:
     """Create the database with the demo catalog, and store its bundles; return its documents."""
     with find_data_file("seed/demo.jsonl").open("rb") as file:
         documents = read_catalog([file])
-    database.create(_store_bundles(documents, bundles))
-    return documents
+    held = [bundle for document in documents for bundle in held_bundles(document)]
 
+    def fill(transaction: Transaction) -> None:
+        put_documents(transaction, documents)
+        hold_bundles(transaction, held)
 
-def _store_bundles(documents: list[Document], bundles: Bundles) -> Iterator[Statement]:
-    """Store the bundles of each document, and return its statements.
-
-    So a file of the catalog exists only with all its bundles.
-    """
+    # The catalog exists only with all its bundles.
     with bundles.writing():
-        for document in documents:
-            held = held_bundles(document)
-            for each in held:
-                content = demo_bundle(each.scope, each.name, each.version)
-                # Syncing each of them would take a second on a slow disk.
-                bundles.add(each.sha256, each.size, [content], durable=False)
-            yield from writes.put_document(document)
-            yield from bundle_writes.hold_bundles(held)
+        for each in held:
+            content = demo_bundle(each.scope, each.name, each.version)
+            # Syncing each of them would take a second on a slow disk.
+            bundles.add(each.sha256, each.size, [content], durable=False)
+        database.create(fill)
+    return documents
 
 
 def demo_bundle(scope: str, name: str, version: str) -> bytes:

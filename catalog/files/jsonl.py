@@ -1,6 +1,7 @@
 """Catalog files: JSON Lines, one widget document per line."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -16,6 +17,8 @@ from catalog.text import quoted
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Twice what flask mirror accepts for a widget.
 MAX_LINE_BYTES = 64 * 1024 * 1024
+# A batch ends when its lines have so many bytes: parsed, they take several times as much memory.
+MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 
 class CatalogFileError(ValueError):
@@ -26,44 +29,95 @@ class CatalogFileError(ValueError):
         self.problems = problems
 
 
-def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
-    """Return all documents of the files; raise CatalogFileError if any of them is invalid."""
-    documents: list[Document] = []
-    problems: list[str] = []
-    places: dict[str, str] = {}
-    for place, line in _read_lines(files):
-        if len(line) > MAX_LINE_BYTES:
-            problems.append(f"{place}: is longer than {MAX_LINE_BYTES} bytes")
-            break
+class CatalogReader:
+    """Reads the documents of catalog files in batches, so that a large catalog fits into memory."""
+
+    def __init__(self, files: Iterable[BinaryIO]) -> None:
+        self._lines = self._read_lines(files)
+        # The file and line of each widget.
+        self.places: dict[str, tuple[str, int]] = {}
+        self.bytes_read = 0
+        self._problems: list[str] = []
+
+    def batches(self, size: int) -> Iterator[list[Document]]:
+        """Yield lists of up to this many documents; raise DocumentError at the first invalid one.
+
+        all_problems() then reads the rest of the files.
+        """
+        batch: list[Document] = []
+        end = self.bytes_read + MAX_BATCH_BYTES
+        for name, number, line in self._lines:
+            batch.append(self._read_document(name, number, line))
+            if len(batch) == size or self.bytes_read >= end:
+                yield batch
+                batch, end = [], self.bytes_read + MAX_BATCH_BYTES
+        if batch:
+            yield batch
+
+    def all_problems(self) -> CatalogFileError:
+        """Return the first problems of the files, of which one has been found."""
+        for name, number, line in self._lines:
+            if len(self._problems) >= MAX_PROBLEMS:
+                break
+            try:
+                self._read_document(name, number, line)
+            except DocumentError:
+                continue
+        if len(self._problems) >= MAX_PROBLEMS:
+            self._problems[MAX_PROBLEMS:] = ["There may be more problems after these."]
+        return CatalogFileError(self._problems)
+
+    def _read_lines(self, files: Iterable[BinaryIO]) -> Iterator[tuple[str, int, bytes]]:
+        """Yield each line that is not blank, with its file and number."""
+        for file in files:
+            name = getattr(file, "name", "<stdin>")
+            lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
+            for number, line in enumerate(lines, start=1):
+                self.bytes_read += len(line)
+                # Files that were concatenated have a byte order mark in the middle too.
+                content = line.removeprefix(BYTE_ORDER_MARK)
+                if content.strip():
+                    yield name, number, content
+
+    def _read_document(self, name: str, number: int, line: bytes) -> Document:
         value = None
         try:
+            if len(line) > MAX_LINE_BYTES:
+                # The rest of it would be read as other lines.
+                self._lines = iter(())
+                raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
             value = _parse_line(line)
             document = check_document(value)
-            if document.path in places:
-                raise DocumentError([f"is in {places[document.path]} already"])
-            places[document.path] = place
-            documents.append(document)
+            if document.path in self.places:
+                place = "{} line {}".format(*self.places[document.path])
+                raise DocumentError([f"is in {place} already"])
         except DocumentError as error:
-            prefix = f"{place}{_name_suffix(value)}"
-            problems += [f"{prefix}: {problem}" for problem in error.problems]
-        if len(problems) >= MAX_PROBLEMS:
-            problems[MAX_PROBLEMS:] = ["There may be more problems after these."]
-            break
-    if problems:
-        raise CatalogFileError(problems)
-    return documents
+            prefix = f"{name} line {number}{_name_suffix(value)}"
+            self._problems += [f"{prefix}: {problem}" for problem in error.problems]
+            raise
+        self.places[document.path] = name, number
+        return document
 
 
-def _read_lines(files: Iterable[BinaryIO]) -> Iterator[tuple[str, bytes]]:
-    """Yield each line that is not blank, with its file and number."""
+def read_catalog(files: Iterable[BinaryIO]) -> list[Document]:
+    """Return all documents of small files; raise CatalogFileError if any of them is invalid."""
+    reader = CatalogReader(files)
+    try:
+        return [document for batch in reader.batches(1000) for document in batch]
+    except DocumentError as error:
+        raise reader.all_problems() from error
+
+
+def total_size(files: Sequence[BinaryIO]) -> int:
+    """Return the number of bytes of the files; 0 for those that have no size, such as a pipe."""
+    sizes = []
     for file in files:
-        name = getattr(file, "name", "<stdin>")
-        lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
-        for number, line in enumerate(lines, start=1):
-            # Files that were concatenated have a byte order mark in the middle too.
-            content = line.removeprefix(BYTE_ORDER_MARK)
-            if content.strip():
-                yield f"{name} line {number}", content
+        try:
+            sizes.append(os.fstat(file.fileno()).st_size)
+        except OSError:
+            # A file of a test, in memory.
+            continue
+    return sum(sizes)
 
 
 def _parse_line(line: bytes) -> object:

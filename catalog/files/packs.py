@@ -25,12 +25,12 @@ from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileE
 from catalog.store import backups
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
+from catalog.store.connection.transaction import Transaction
 from catalog.store.read.export import catalog_lines
 from catalog.store.write import held_bundles as bundle_writes
 from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write import writes
 from catalog.store.write.held_bundles import HeldBundle
+from catalog.store.write.imports import put_documents
 from catalog.store.write.mirrored import MirroredWidget
 from catalog.text import quoted
 from catalog.validators import (
@@ -164,11 +164,9 @@ def unpack(
             held = [version for version in versions if bundles.holds(version.sha256, version.size)]
             damaged = _replace_database(
                 database,
-                [
-                    *writes.put_documents(documents),
-                    *bundle_writes.hold_bundles(held),
-                    *mirror_writes.put_mirrored(mirrored),
-                ],
+                documents,
+                held,
+                mirrored,
             )
             # From here on versions use the bundles, so keep them even if an error follows.
             added.clear()
@@ -194,10 +192,23 @@ def verify(file: BinaryIO) -> None:
         raise PackError(f"The pack is damaged: {error}.") from error
 
 
-def _replace_database(database: Database, statements: list[Statement]) -> Path | None:
+def _replace_database(
+    database: Database,
+    documents: list[Document],
+    held: list[HeldBundle],
+    mirrored: list[MirroredWidget],
+) -> Path | None:
+    paths = {document.path for document in documents}
+
+    def fill(transaction: Transaction) -> None:
+        put_documents(transaction, documents)
+        bundle_writes.hold_bundles(transaction, held)
+        known = [each for each in mirrored if f"{each.scope}/{each.name}" in paths]
+        mirror_writes.put_mirrored(transaction, known)
+
     with scratch_directory(database.scratch_parent) as directory:
         new = Database(directory / "catalog.db")
-        new.create(statements)
+        new.create(fill)
         return backups.restore(database, new.path, action="unpack")
 
 

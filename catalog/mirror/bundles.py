@@ -10,9 +10,9 @@ from catalog.mirror.upstream import Upstream, UpstreamError
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write.audit import local_actor, record_values
-from catalog.store.write.held_bundles import HeldBundle
+from catalog.store.connection.transaction import Transaction
+from catalog.store.write.audit import local_actor
+from catalog.store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
 
 
 class MirroredVersion(NamedTuple):
@@ -161,8 +161,14 @@ def _update_versions(
         report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
         if version.is_held:
             lost.append(bundle.sha256)
-    statements = [*bundle_writes.hold_bundles(new), *bundle_writes.release_bundles(lost)]
-    if statements:
-        bundles.sync()
-        after = {"bundlesStored": len(new), "bundlesReleased": len(lost)}
-        database.write([*statements, record_values(local_actor(), "mirror", after=after)])
+    if not new and not lost:
+        return
+
+    def update(transaction: Transaction) -> None:
+        released = release_bundles(transaction, lost, "mirror")
+        hold_bundles(transaction, new)
+        after = {"bundlesStored": len(new), "bundlesReleased": released}
+        transaction.record("mirror", after=after)
+
+    bundles.sync()
+    database.transact(update, local_actor())

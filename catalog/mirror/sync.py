@@ -10,6 +10,7 @@ afterwards: see bundles.download_bundles().
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeGuard
 
 from catalog.documents import Document
@@ -20,14 +21,20 @@ from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
 from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
+from catalog.store.connection.transaction import Transaction
 from catalog.store.read.search_params import MAX_LIMIT
 from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write import writes
-from catalog.store.write.audit import local_actor, record_values
-from catalog.store.write.import_audit import record_replacements
-from catalog.store.write.mirrored import MirroredWidget
-from catalog.store.write.moderation import listing_statements
+from catalog.store.write.audit import local_actor
+from catalog.store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
+from catalog.store.write.lookup import WidgetName
+from catalog.store.write.mirrored import (
+    MirroredWidget,
+    UpstreamWidget,
+    put_mirrored,
+    put_upstream_counts,
+    put_upstream_documents,
+)
+from catalog.store.write.moderation import set_listed
 
 MAX_LIST_READS = 5
 
@@ -115,7 +122,8 @@ def mirror(
     sync.finish(copies)
     if changes and changes.token != token and not options.dry_run:
         # Last: everything before the token must have been written.
-        database.write(mirror_writes.put_position(upstream.base_url, options.scopes, changes.token))
+        values = upstream.base_url, options.scopes, changes.token
+        database.transact(lambda transaction: mirror_writes.put_position(transaction, *values))
     return sync.report
 
 
@@ -186,7 +194,7 @@ class WidgetSync:
         self.report.unchanged += len(counts) - len(changed)
         if not self.options.dry_run:
             for batch in batched(changed):
-                self.database.write(mirror_writes.put_upstream_counts(batch))
+                self.database.transact(partial(put_upstream_counts, widgets=batch))
 
     @property
     def list_limits(self) -> tuple[Collection[str], int]:
@@ -228,44 +236,42 @@ class WidgetSync:
 
     def write_batch(self, results: list[FetchResult]) -> None:
         """Write the results in one transaction, and count them in the report."""
-        added: list[list[Statement]] = []
-        existing: list[list[Statement]] = []
-        mirrored = []
+        widgets: list[UpstreamWidget] = []
+        failed: list[MirroredWidget] = []
         for key, document, etag, is_not_found, failure, _ in results:
             if failure is not None:
                 self.report.failures[str(key)] = failure
-                mirrored += self.without_etag(key)
+                failed += self.without_etag(key)
             elif is_not_found:
                 self.not_found.add(key)
             elif document is None:
                 self.report.unchanged += 1
             else:
-                local = self.local.get(key)
-                replaces = local is not None and local.source is None
-                # These also add the upstream's new installs to the local counter.
-                statements = mirror_writes.put_upstream_document(document, replaces=replaces)
-                (existing if local else added).append(statements)
                 upstream_count = document.widget["download_count"]
-                mirrored.append(MirroredWidget(*key, self.upstream.base_url, etag, upstream_count))
-                if self.options.dry_run:
-                    self.report.unwritten.append(document)
-        changed = self.find_changes(existing)
-        self.report.added += len(added)
-        self.report.changed += len(changed)
-        self.report.unchanged += len(existing) - len(changed)
-        if mirrored and not self.options.dry_run:
-            copies = [each.document for each in results if each.document and each.key in self.local]
-            statements = record_replacements(local_actor(), copies) if changed else []
-            statements += [statement for widget in added + changed for statement in widget]
-            statements += mirror_writes.put_mirrored(mirrored)
-            if added or changed:
-                statements.append(self.record_batch(len(added), len(changed)))
-            self.database.write(statements)
+                mirrored = MirroredWidget(*key, self.upstream.base_url, etag, upstream_count)
+                widgets.append(UpstreamWidget(document, mirrored))
 
-    def record_batch(self, added: int, changed: int) -> Statement:
-        """Return the entry of a batch in the record of changes."""
-        after = {"source": self.upstream.base_url, "added": added, "changed": changed}
-        return record_values(local_actor(), "mirror", after=after)
+        def put(transaction: Transaction) -> PutResult:
+            result = put_upstream_documents(transaction, widgets)
+            put_mirrored(transaction, failed)
+            added, changed = len(result.added), len(result.changed)
+            if added or changed:
+                after = {"source": self.upstream.base_url, "added": added, "changed": changed}
+                transaction.record("mirror", after=after)
+            return result
+
+        if not (widgets or failed):
+            return
+        if self.database.exists():
+            result = self.database.transact(put, local_actor(), dry_run=self.options.dry_run)
+        else:
+            # A dry run without a catalog.
+            result = PutResult([each.document for each in widgets], [], [])
+        self.report.added += len(result.added)
+        self.report.changed += len(result.changed)
+        self.report.unchanged += len(result.unchanged)
+        if self.options.dry_run:
+            self.report.unwritten += [each.document for each in widgets]
 
     def without_etag(self, key: WidgetKey) -> list[MirroredWidget]:
         """Return the copy, if it is one, without its ETag, so that the next refresh fetches it."""
@@ -274,30 +280,22 @@ class WidgetSync:
             return []
         return [MirroredWidget(*key, local.source, None, local.upstream_count)]
 
-    def find_changes(self, widgets: list[list[Statement]]) -> list[list[Statement]]:
-        """Return those lists of statements that would change a row.
-
-        The others are not run: an INSERT that only meets a conflict still advances
-        AUTOINCREMENT, which writes to the file.
-        """
-        if not widgets:
-            return []
-        counts = iter(self.database.dry_run([each for widget in widgets for each in widget]))
-        return [widget for widget in widgets if sum([next(counts) for _ in widget])]
-
     def finish(self, copies: list[WidgetKey]) -> None:
         """Report the copies that are gone, unlist them with --prune, and optimize the search."""
         gone = [key for key in copies if key in self.not_found]
         self.report.gone = [key for key in gone if str(key) not in self.report.failures]
         if self.options.dry_run:
             return
-        if self.report.added + self.report.changed >= writes.OPTIMIZE_AFTER:
-            self.database.write(writes.optimize_search_index())
-        if self.options.prune:
-            actor, ids = local_actor(), [self.local[key].id for key in self.report.gone]
-            self.database.write(
-                [each for id in ids for each in listing_statements(actor, id, False)]
-            )
+        gone_names = [WidgetName(*key) for key in self.report.gone] if self.options.prune else []
+        optimizes = self.report.added + self.report.changed >= OPTIMIZE_AFTER
+
+        def unlist(transaction: Transaction) -> None:
+            set_listed(transaction, gone_names, False)
+            if optimizes:
+                transaction.execute(OPTIMIZE_SEARCH_INDEX)
+
+        if gone_names or optimizes:
+            self.database.transact(unlist, local_actor())
 
 
 def is_count(value: object) -> TypeGuard[int | None]:

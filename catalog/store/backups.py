@@ -17,9 +17,9 @@ from catalog.store.connection.sqlite import (
     is_damage,
 )
 from catalog.store.connection.wal import remove_wal
-from catalog.store.schema.migrations import rebuild_tables, set_new_revision
+from catalog.store.schema.migrations import finish_replacement, rebuild_tables
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_version
-from catalog.store.write.audit import RECORD, local_actor, record
+from catalog.store.write.audit import local_actor
 from catalog.text import path_text
 
 
@@ -97,20 +97,15 @@ def _open_backup(source: Path) -> Iterator[sqlite3.Connection]:
 
 def _replace(database: Database, copy: Path, action: str) -> Path | None:
     is_usable = _is_usable(database)
-    with closing(connect(copy, "mode=rw")) as connection:
-        with connection:
-            connection.execute("BEGIN")
-            if schema_version(connection) < SCHEMA_VERSION:
-                rebuild_tables(connection)
-            if is_usable:
-                _keep_tables(database, connection)
-            connection.execute(*record(RECORD_RESTORE, local_actor(), action))
-            set_new_revision(connection)
-        # The journal mode is stored in the first page, which is copied with the others.
-        connection.execute("PRAGMA journal_mode = WAL")
-        if is_usable or database.is_cluster:
-            database.replace_content(connection)
-            return None
+    with closing(connect(copy, "mode=rw")) as connection, connection:
+        connection.execute("BEGIN")
+        if schema_version(connection) < SCHEMA_VERSION:
+            rebuild_tables(connection)
+        if not is_usable and not database.is_cluster:
+            finish_replacement(connection, local_actor(), action)
+    if is_usable or database.is_cluster:
+        database.replace_content(copy, local_actor(), action)
+        return None
     damaged = None
     if database.exists():
         damaged = database.path.with_name(f"{database.path.name}.damaged")
@@ -119,40 +114,6 @@ def _replace(database: Database, copy: Path, action: str) -> Path | None:
     with atomic_replace(database.path) as new:
         os.replace(copy, new)
     return damaged
-
-
-# Where the catalog is restored to, they go on: see restore().
-KEPT_TABLES = ("token", "audit")
-TRIGGERS = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = :table"
-
-RECORD_RESTORE = f"""{RECORD} NULL, NULL, NULL, NULL, json_object(
-    'widgets', (SELECT count(*) FROM widget), 'versions', (SELECT count(*) FROM version)
-)
-"""
-
-
-def _keep_tables(database: Database, copy: sqlite3.Connection) -> None:
-    """Replace tokens and record of the copy by those of the database, if it has any."""
-    if database.is_cluster:
-        # The local file may lack that a token was revoked.
-        database.check_writes()
-    for table in KEPT_TABLES:
-        with database.read() as connection:
-            rows = connection.execute(f"SELECT * FROM {table}").fetchall()
-        if not rows:
-            continue
-        # Those of audit let no row be deleted.
-        triggers = copy.execute(TRIGGERS, {"table": table}).fetchall()
-        for name, _ in triggers:
-            copy.execute(f"DROP TRIGGER {name}")
-        copy.execute(f"DELETE FROM {table}")
-        columns = rows[0].keys()
-        places = ", ".join(f":{column}" for column in columns)
-        copy.executemany(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", map(dict, rows)
-        )
-        for _, sql in triggers:
-            copy.execute(sql)
 
 
 def _is_usable(database: Database) -> bool:

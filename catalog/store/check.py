@@ -1,22 +1,41 @@
 """The check of the whole database and of all bundles, for flask check."""
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
+from catalog.atomic_files import scratch_directory
 from catalog.documents import DocumentError, check_document, range_warning
 from catalog.semver_ranges import is_range
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import result_code
+from catalog.store.connection.sqlite import connect, copy_to_file, result_code
+from catalog.store.connection.transaction import Transaction
 from catalog.store.read.export import EXPORT_WIDGETS, read_document
+from catalog.store.schema.derived import TOUCH_ALL
 from catalog.store.schema.sdk_intervals import sdk_intervals
 from catalog.store.write.held_bundles import HeldBundle, bundle_path
-from catalog.store.write.writes import version_rows, widget_row
+from catalog.store.write.imports import version_rows, widget_row
 from catalog.text import quoted
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+
+
+def repair_derived(database: Database) -> None:
+    """Write all derived rows again. A new history begins, so mirrors compare every widget."""
+    history = secrets.token_hex(8)
+
+    def empty(transaction: Transaction) -> None:
+        transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
+        for table in ("listing", "summary", "change"):
+            transaction.execute(f"DELETE FROM {table}")
+        transaction.execute("UPDATE revision SET history = :history", {"history": history})
+        transaction.execute(TOUCH_ALL)
+
+    database.transact(empty)
 
 
 def check_catalog(database: Database) -> Iterator[str]:
@@ -39,10 +58,24 @@ def check_catalog(database: Database) -> Iterator[str]:
         yield f"The database cannot be read to the end: {error}."
         return
     try:
-        database.dry_run([(CHECK_INDEX, {})])
+        _check_index(database)
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
         yield f"The search index does not match the widgets: {error}."
+
+
+def _check_index(database: Database) -> None:
+    """Raise sqlite3.DatabaseError if the text index does not match the widgets."""
+    if not database.is_cluster:
+        database.transact(lambda transaction: transaction.execute(CHECK_INDEX), dry_run=True)
+        return
+    # Only the node writes to its file.
+    with scratch_directory(database.scratch_parent) as directory:
+        copy = directory / "catalog.db"
+        with database.read() as connection:
+            copy_to_file(connection, copy)
+        with closing(connect(copy, "mode=rw")) as connection:
+            connection.execute(CHECK_INDEX)
 
 
 def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
@@ -52,33 +85,10 @@ def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
 
 
 WRONG_LISTINGS = """
-WITH stored AS (
-    SELECT widget_id, scope, name, official, downloads, created, updated, permissions, license,
-           folded_name, folded_text
-    FROM listing
-)
 SELECT scope || '/' || name AS path
-FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM stored)
+FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM listing)
 UNION
-SELECT scope || '/' || name FROM (SELECT * FROM stored EXCEPT SELECT * FROM rendered_listing)
-"""
-
-# A missing support_id is not wrong: search reads the versions instead.
-LISTINGS_WITH_WRONG_SUPPORT = """
-SELECT scope || '/' || name FROM listing JOIN rendered_support USING (widget_id)
-WHERE support_id IS NOT NULL
-    AND rendered_support.intervals IS NOT (SELECT intervals FROM sdk_support WHERE id = support_id)
-"""
-
-WRONG_SUPPORTS = """
-SELECT id FROM sdk_support
-WHERE widgets IS NOT (SELECT count(*) FROM listing WHERE support_id = sdk_support.id)
-    OR intervals IS NOT (
-        SELECT json_group_array(json_array(low, high)) FROM (
-            SELECT low, high FROM sdk_support_interval WHERE support_id = sdk_support.id
-            ORDER BY low))
-UNION SELECT support_id FROM sdk_support_interval
-WHERE support_id NOT IN (SELECT id FROM sdk_support)
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM rendered_listing)
 """
 
 UNUSED_SUMMARIES = """
@@ -105,14 +115,7 @@ def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{path}: its listing for search differs from the widget."
     for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
         yield f"Search has a summary for widget {widget_id}, which is not listed."
-    range_problems = list(_check_ranges(connection))
-    yield from range_problems
-    for (support_id,) in connection.execute(WRONG_SUPPORTS):
-        yield f"The set of SDKs {support_id} differs from its intervals, or from its widgets."
-    # A set of SDKs is made of the intervals of ranges.
-    if not range_problems:
-        for (path,) in connection.execute(LISTINGS_WITH_WRONG_SUPPORT):
-            yield f"{path}: the SDKs of its listing differ from those of its versions."
+    yield from _check_ranges(connection)
 
 
 def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:
@@ -125,22 +128,17 @@ def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 WRONG_CHANGES = """
-SELECT widget.scope || '/' || widget.name FROM widget LEFT JOIN change ON widget_id = widget.id
-WHERE widget.listed <> coalesce(change.listed, 0) OR change.scope IS NOT NULL
-ORDER BY 1
-"""
-
-CHANGES_OF_NO_WIDGET = """
-SELECT widget_id FROM change
-WHERE widget_id NOT IN (SELECT id FROM widget) AND (listed OR scope IS NULL)
+SELECT scope || '/' || name FROM widget LEFT JOIN change USING (scope, name)
+WHERE widget.listed <> coalesce(change.listed, 0)
+UNION
+SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
+    SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
 """
 
 
 def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
     for (path,) in connection.execute(WRONG_CHANGES):
         yield f"{path}: its last change does not say whether it is listed."
-    for (widget_id,) in connection.execute(CHANGES_OF_NO_WIDGET):
-        yield f"There is a change of widget {widget_id}, which does not exist."
 
 
 SDK_RANGES = """

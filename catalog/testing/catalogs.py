@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,10 @@ from catalog.application import create_app
 from catalog.documents import Json, check_document
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write import writes
+from catalog.store.connection.transaction import Transaction
+from catalog.store.write.audit import local_actor
+from catalog.store.write.lookup import ConflictError
+from catalog.store.write.publishing import Publication, add_version, is_published
 from catalog.testing.publications import (
     build_publication,
     check_keys,
@@ -97,17 +98,21 @@ class LocalCatalog:
         with self.database() as database, bundles.writing():
             check_keys(fields.keys(), is_new_widget=find_installs(database, name) is None)
             (last,) = database.reader().execute(LAST_PUBLISHED).fetchone()
-            document = build_publication(held, base_url, next_timestamp(last), fields)
-            statements = writes.publish(check_document(document))
-            if "bundleUrl" not in fields:
+            publication = build_publication(held, base_url, next_timestamp(last), fields)
+            document = check_document(publication)
+            is_stored = "bundleUrl" not in fields
+            if is_stored:
                 bundles.add(held.sha256, held.size, [content])
-                statements += bundle_writes.hold_bundles([held])
+
+            def add(transaction: Transaction) -> None:
+                if is_published(transaction, Publication(document, None, compare_url=True)):
+                    raise ClickException(f"{name}@{version} exists already.")
+                add_version(transaction, document, is_stored=is_stored)
+
             try:
-                database.write(statements)
-            except sqlite3.IntegrityError:
-                raise ClickException(
-                    f"{name}@{version} exists already, or was deleted with another bundle."
-                ) from None
+                database.transact(add, local_actor())
+            except ConflictError as error:
+                raise ClickException(str(error)) from error
 
 
 def find_installs(database: Database, name: str) -> int | None:

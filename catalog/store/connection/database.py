@@ -9,12 +9,12 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from itertools import chain
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeVar
 
 from catalog.atomic_files import atomic_replace
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.database_file import missing_permission
 from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.pool import ConnectionPool
@@ -22,18 +22,18 @@ from catalog.store.connection.sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
     DatabaseError,
-    Statement,
     WouldBlock,
     connect,
-    execute_all,
     is_busy,
     is_disk_full,
     is_file_error,
     snapshot,
 )
+from catalog.store.connection.transaction import Actor, Transaction, Values
 from catalog.store.connection.wal import WAL_LIMIT, remove_wal
 from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.schema import SET_SUPPORTS, schema_statements
+from catalog.store.schema.migrations import finish_replacement, replace_tables
+from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
 
 # While another process holds the write lock, queued writes wait one after another: keep it short.
@@ -42,25 +42,34 @@ STALLED_BUSY_TIMEOUT_MS = 5
 COMMAND_BUSY_TIMEOUT_MS = 60_000
 # The page cache of a command. With SQLite's default of 2 MB, a large import writes and reads the
 # same pages of its indexes again and again, and takes longer for each widget as the file grows.
-COMMAND_CACHE_KIB = 128_000
+COMMAND_CACHE_KIB = 64_000
+
+COUNT_INSTALL = f"""
+UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
+WHERE scope = :scope AND name = :name
+"""
+
+T = TypeVar("T")
+P = TypeVar("P")
 
 
 class Database:
     """The catalog's database file. All methods may be called by any thread.
 
-    Reading:    reader(), read(), release(), long_read()
+    Reading:    reader(), read(), fetch(), release(), long_read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
-    Writing:    write(), dry_run(), on_wait, write_counts
+    Writing:    transact(), transact_each(), count_install(), on_wait, write_counts
     Checks:     exists(), check(), check_start(), check_writes(), is_writable()
     The file:   path, name, scratch_parent, create(), migrate(), replace_content(), close()
 
-    A write is a list of statements that do not depend on each other's results, so it could also be
-    sent to another process. Nothing outside this class needs the connection that writes.
+    Nothing outside this class needs the connection that writes.
     """
 
     pool_class: type[ConnectionPool] = ConnectionPool
     # Whether other processes write the file, on several machines; see cluster.py.
     is_cluster = False
+    # Widgets that an import writes before it refreshes their derived rows.
+    part_size = 1000
     # Threads that can write at the same time.
     writer_threads = 1
 
@@ -88,7 +97,7 @@ class Database:
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
         # The last install, if the state of the file made it fail; check_writes() retries it.
-        self._failed_write: list[Statement] = []
+        self._failed_install: dict[str, str] | None = None
 
     def reader(self) -> Connection:
         """Return this thread's connection for reading; each statement sees the latest commit."""
@@ -104,6 +113,10 @@ class Database:
         connection = self.reader()
         with snapshot(connection):
             yield connection
+
+    def fetch(self, sql: str, values: Values) -> list[sqlite3.Row]:
+        """Return the rows of a statement."""
+        return self.reader().execute(sql, values).fetchall()
 
     def long_read(self, timeout: float) -> AbstractContextManager[bool]:
         """Run reads in the block that may take long; yield False if a write delays them too long.
@@ -123,49 +136,99 @@ class Database:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self._connections.mark_io_thread()
 
-    def write(self, statements: Iterable[Statement]) -> list[int]:
-        """Run the statements in one transaction, all or none; return the rows each changed."""
-        with self.write_counts.count():
-            return self._commit(statements)
+    def transact(
+        self,
+        function: Callable[[Transaction], T],
+        actor: Actor | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> T:
+        """Run the function in one transaction, all of it or nothing, and return its result.
 
-    def _commit(self, statements: Iterable[Statement]) -> list[int]:
+        The function reads, decides, writes and records. It may run again, so it has no other
+        effects. A dry run ends with a rollback.
+        """
+
+        def run() -> T:
+            with self._transaction(actor, dry_run) as transaction:
+                result = function(transaction)
+                transaction.finish()
+            return result
+
+        return self._retry_if_full(run)
+
+    def transact_each(
+        self,
+        parts: Iterable[P],
+        function: Callable[[Transaction, P], T],
+        actor: Actor | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> list[T]:
+        """Run the function for each part, all in one transaction; return the results.
+
+        The parts may be too many for memory, and are read once.
+        """
+        results = []
+        with self._transaction(actor, dry_run) as transaction:
+            for part in parts:
+                results.append(function(transaction, part))
+                transaction.finish()
+        return results
+
+    def count_install(self, scope: str, name: str) -> bool:
+        """Add one to the widget's download counter; return False if there is no such widget."""
+        values = {"scope": scope, "name": name}
+
+        def count() -> bool:
+            with self._writer() as connection:
+                # It commits by itself. BEGIN and COMMIT would cost two GIL switches each.
+                return connection.execute(COUNT_INSTALL, values).rowcount > 0
+
         try:
-            counts = self._transact(statements, "COMMIT")
-        except sqlite3.OperationalError as error:
-            if not (is_disk_full(error) and isinstance(statements, list)):
-                raise
-            # A list can be run again. After a checkpoint it can reuse the space of the WAL.
-            self.reader().execute("PRAGMA wal_checkpoint")
-            counts = self._transact(statements, "COMMIT")
-        # A write that changed no row did not use the disk.
-        if any(counts):
-            self._failed_write = []
-        return counts
+            is_found = self._retry_if_full(count)
+        except sqlite3.DatabaseError as error:
+            if is_file_error(error) and not is_busy(error):
+                self._failed_install = values
+            raise
+        if is_found:
+            # Otherwise it did not use the disk.
+            self._failed_install = None
+        return is_found
 
-    def dry_run(self, statements: Iterable[Statement]) -> list[int]:
-        """Return what write() would return, and change nothing."""
-        return self._transact(statements, "ROLLBACK")
+    @contextmanager
+    def _transaction(self, actor: Actor | None, dry_run: bool) -> Iterator[Transaction]:
+        with self._writer() as connection:
+            begin_write(connection, self.on_wait)
+            yield Transaction(connection, actor)
+            connection.execute("ROLLBACK" if dry_run else "COMMIT")
 
-    def _transact(self, statements: Iterable[Statement], end: str) -> list[int]:
-        with self._connections.writer() as connection:
+    @contextmanager
+    def _writer(self) -> Iterator[Connection]:
+        """Have the connection that writes, for this thread alone; roll back after an error."""
+        with self.write_counts.count(), self._connections.writer() as connection:
             try:
-                if end == "COMMIT" and not self.on_wait and is_single(statements):
-                    # It commits by itself. BEGIN and COMMIT would cost two GIL switches each.
-                    counts = [connection.execute(*statements[0]).rowcount]
-                else:
-                    begin_write(connection, self.on_wait)
-                    *counts, _ = execute_all(connection, chain(statements, [SET_SUPPORTS]), end)
-            except sqlite3.DatabaseError as error:
-                if is_busy(error):
+                yield connection
+            except BaseException as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.DatabaseError) and is_busy(error):
                     self._is_stalled = True
                     set_busy_timeout(connection, STALLED_BUSY_TIMEOUT_MS)
-                elif is_file_error(error) and is_single(statements):
-                    self._failed_write = statements
                 raise
             if self._is_stalled:
                 self._is_stalled = False
                 set_busy_timeout(connection, self._busy_timeout_ms)
-            return counts
+
+    def _retry_if_full(self, write: Callable[[], T]) -> T:
+        """Write; if the disk is full, once more after a checkpoint, which frees the WAL."""
+        try:
+            return write()
+        except sqlite3.OperationalError as error:
+            if not is_disk_full(error):
+                raise
+            self.reader().execute("PRAGMA wal_checkpoint")
+            return write()
 
     def exists(self) -> bool:
         """Return whether there is a file that is not empty."""
@@ -187,13 +250,12 @@ class Database:
 
     def is_writable(self) -> bool:
         """Return whether the WAL is in place and the file did not make the last install fail."""
-        return self._connections.has_wal() and not self._failed_write
+        return self._connections.has_wal() and not self._failed_install
 
     def check_writes(self) -> None:
         """Raise if the last install failed because of the file, and would fail again.
 
-        The same statement is written again and rolled back: on a full disk, there may be space for
-        a smaller one.
+        It is counted again and taken back: on a full disk, there may be space for a smaller write.
         """
         if self.is_writable():
             return
@@ -201,17 +263,24 @@ class Database:
             raise WouldBlock
         # A write that recovers the WAL waits until no thread reads.
         self.release()
-        self.write([("SAVEPOINT retry", {}), *self._failed_write, ("ROLLBACK TO retry", {})])
+        with self._writer() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("SAVEPOINT retry")
+            connection.execute(COUNT_INSTALL, self._failed_install or {"scope": "", "name": ""})
+            connection.execute("ROLLBACK TO retry")
+            # The pages that were changed and changed back are written.
+            connection.execute("COMMIT")
+        self._failed_install = None
 
-    def create(self, statements: Iterable[Statement] = ()) -> None:
-        """Create the catalog with the content that the statements add, or no file at all."""
+    def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
+        """Create the catalog with the content that the function adds, or no file at all."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         try:
             with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                added = [*schema_statements(), *statements, SET_SUPPORTS]
-                execute_all(connection, added, "COMMIT")
+                fill_new(connection, fill)
+                connection.execute("COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.path)
         except OSError as error:
@@ -226,26 +295,36 @@ class Database:
         """Migrate the file to the schema of this release, which opening it does."""
         self.check()
 
-    def replace_content(self, source: sqlite3.Connection) -> None:
-        """Replace the whole content by that of another database, in one transaction."""
-        with self._connections.writer() as connection:
-            # Without this, backup() would wait for another process without calling on_wait.
-            begin_write(connection, self.on_wait)
-            connection.execute("ROLLBACK")
-            source.backup(connection)
-            # The file may have become shorter, and a shorter file is checked without its WAL. The
-            # content is replaced even if the checkpoint fails.
-            with suppress(sqlite3.Error):
-                connection.execute("PRAGMA wal_checkpoint(FULL)")
+    def replace_content(self, source: Path, actor: Actor, action: str) -> None:
+        """Replace the catalog by that of another database file, in one transaction; record it.
+
+        Tokens and the record of changes stay as they are, unless there are none.
+        """
+        with self._writer() as connection:
+            connection.execute("ATTACH :path AS source", {"path": os.fspath(source)})
+            try:
+                begin_write(connection, self.on_wait)
+                replace_tables(connection)
+                finish_replacement(connection, actor, action)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                connection.execute("DETACH source")
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         self._connections.close()
 
 
-def is_single(statements: Iterable[Statement]) -> TypeGuard[list[Statement]]:
-    """Return whether there is one statement, which is the case for an install."""
-    return isinstance(statements, list) and len(statements) == 1
+def fill_new(connection: sqlite3.Connection, fill: Callable[[Transaction], None] | None) -> None:
+    """Make an empty database a catalog, with the content that the function adds."""
+    for statement, _ in schema_statements():
+        connection.execute(statement)
+    if fill:
+        transaction = Transaction(connection)
+        fill(transaction)
+        transaction.finish()
 
 
 def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:

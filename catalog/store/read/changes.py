@@ -81,9 +81,8 @@ SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM 
 
 # Rendering a detail takes nearly all of the time, hence the bound on the limit.
 CHANGES = f"""
-SELECT sequence, coalesce(change.scope, widget.scope), coalesce(change.name, widget.name),
-    iif(change.listed, {DETAIL_JSON}, NULL)
-FROM change LEFT JOIN widget ON widget.id = widget_id
+SELECT sequence, scope, name, iif(change.listed, {DETAIL_JSON}, NULL)
+FROM change LEFT JOIN widget USING (scope, name)
 WHERE sequence > :sequence ORDER BY sequence LIMIT :limit
 """
 

@@ -1,4 +1,4 @@
-"""Migration of a file of an earlier release to the schema of this one."""
+"""The content of another file: of an earlier release, which is migrated, or of a backup."""
 
 import logging
 import sqlite3
@@ -7,15 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 from catalog.store.connection.sqlite import Connection, DatabaseError, connect, copy_to_file
-from catalog.store.schema.schema import (
-    SCHEMA_VERSION,
-    SET_SUPPORTS,
-    schema_statements,
-    schema_version,
-)
-from catalog.store.write.writes import add_ranges
+from catalog.store.connection.transaction import Actor, Transaction
+from catalog.store.schema.derived import REFRESH, add_ranges
+from catalog.store.schema.schema import SCHEMA_VERSION, schema_statements, schema_version
 
-# The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
+# The tables whose rows are copied. The others are derived: see REFRESH and _add_ranges().
 COPIED_TABLES = (
     *("widget", "version", "mirrored", "mirror_position", "deleted_version"),
     *("token", "audit"),
@@ -83,7 +79,8 @@ def rebuild_tables(connection: sqlite3.Connection) -> None:
         columns = ", ".join(_columns(connection, f"old_{table}") & _columns(connection, table))
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM old_{table}")
         connection.execute(COPY_SEQUENCE, {"table": table})
-    connection.execute(*SET_SUPPORTS)
+    for statement, values in REFRESH:
+        connection.execute(statement, values)
     for table in reversed(copied):
         connection.execute(f"DROP TABLE old_{table}")
     set_new_revision(connection)
@@ -110,3 +107,72 @@ def set_new_revision(connection: sqlite3.Connection) -> None:
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     rows = connection.execute("SELECT name FROM pragma_table_info(:table)", {"table": table})
     return {name for (name,) in rows}
+
+
+# A database that has tokens or a record keeps them: no restore makes a revoked token valid again.
+KEPT_TABLES = ("token", "audit")
+# In the order of their creation: parents come before children. The text index has its own tables.
+TABLES = """
+SELECT name FROM main.sqlite_schema
+WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
+    AND name NOT LIKE 'listing_text!_%' ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+ORDER BY rowid
+"""
+_TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name"
+TRIGGERS, AUDIT_TRIGGERS = f"{_TRIGGERS} <> 'audit'", f"{_TRIGGERS} = 'audit'"
+RAISE_SEQUENCES = """
+UPDATE main.sqlite_sequence AS own SET seq = max(seq, coalesce(
+    (SELECT seq FROM source.sqlite_sequence AS given WHERE given.name = own.name), 0))
+"""
+
+
+def replace_tables(connection: sqlite3.Connection) -> None:
+    """Replace the rows of all tables by those of the attached database `source`.
+
+    Both have the schema of this release.
+    """
+    tables = [name for (name,) in connection.execute(TABLES)]
+    for table in KEPT_TABLES:
+        if connection.execute(f"SELECT 1 FROM main.{table} LIMIT 1").fetchone():
+            tables.remove(table)
+    # The rows that they would write are copied too.
+    triggers = connection.execute(TRIGGERS).fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER main.{name}")
+    for table in reversed(tables):
+        connection.execute(f"DELETE FROM main.{table}")
+    for table in tables:
+        connection.execute(f"INSERT INTO main.{table} SELECT * FROM source.{table}")
+    connection.execute(RAISE_SEQUENCES)
+    connection.execute("INSERT INTO listing_text (listing_text) VALUES ('rebuild')")
+    for _, sql in triggers:
+        connection.execute(sql)
+
+
+def keep_tables(connection: sqlite3.Connection) -> None:
+    """Replace tokens and record by those of the attached database `old`, if it has any."""
+    for table in KEPT_TABLES:
+        if not connection.execute(f"SELECT 1 FROM old.{table} LIMIT 1").fetchone():
+            continue
+        # Those of audit let no row be deleted.
+        triggers = connection.execute(AUDIT_TRIGGERS).fetchall() if table == "audit" else []
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(f"DELETE FROM main.{table}")
+        connection.execute(f"INSERT INTO main.{table} SELECT * FROM old.{table}")
+        for _, sql in triggers:
+            connection.execute(sql)
+
+
+COUNT_ALL = """
+SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
+"""
+
+
+def finish_replacement(connection: sqlite3.Connection, actor: Actor, action: str) -> None:
+    """Record that the whole content was replaced, and begin a new history."""
+    transaction = Transaction(connection, actor)
+    (counts,) = transaction.read(COUNT_ALL)
+    transaction.record(action, after=dict(counts))
+    transaction.finish()
+    set_new_revision(connection)

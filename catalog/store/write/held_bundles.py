@@ -1,12 +1,13 @@
 """Writes about held bundles, whose files are in store/bundles.py, and the URLs of these bundles."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from catalog import V1_PREFIX
 from catalog.documents import Document
-from catalog.store.connection.sqlite import Statement
+from catalog.store.connection.transaction import Transaction
 
 HOLD_BUNDLE = """
 UPDATE version SET bundle_path = :path
@@ -41,9 +42,11 @@ def held_bundles(document: Document) -> list[HeldBundle]:
     ]
 
 
-def hold_bundles(versions: Iterable[HeldBundle]) -> list[Statement]:
+def hold_bundles(transaction: Transaction, versions: Iterable[HeldBundle]) -> None:
     """Make clients load these versions from here, if hash and size are still the same."""
-    return [(HOLD_BUNDLE, {**each._asdict(), "path": bundle_path(each)}) for each in versions]
+    rows = [{**each._asdict(), "path": bundle_path(each)} for each in versions]
+    if rows:
+        transaction.execute_many(HOLD_BUNDLE, rows)
 
 
 def bundle_path(bundle: HeldBundle) -> str:
@@ -70,11 +73,27 @@ def served_url_template(settings: Mapping[str, Any]) -> str:
     return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
-RELEASE_BUNDLE = """
-UPDATE version SET bundle_path = NULL WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
+VERSIONS_OF_BUNDLES = """
+SELECT version.id, scope, name, version, bundle_path
+FROM version JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL AND sha256_hash IN (SELECT value FROM json_each(:hashes))
+ORDER BY scope, name, version
+"""
+RELEASE_VERSIONS = """
+UPDATE version SET bundle_path = NULL WHERE id IN (SELECT value FROM json_each(:ids))
 """
 
 
-def release_bundles(hashes: Iterable[str]) -> list[Statement]:
-    """Make clients load the versions with these bundles from their published URLs again."""
-    return [(RELEASE_BUNDLE, {"sha256": sha256}) for sha256 in hashes]
+def release_bundles(transaction: Transaction, hashes: Iterable[str], action: str) -> int:
+    """Make clients load the versions with these bundles from their published URLs again.
+
+    Return the number of versions.
+    """
+    rows = transaction.read(VERSIONS_OF_BUNDLES, {"hashes": json.dumps(list(hashes))})
+    for row in rows:
+        target = row["scope"], row["name"], row["version"]
+        transaction.record(action, target, before={"bundlePath": row["bundle_path"]})
+    if rows:
+        ids = json.dumps([row["id"] for row in rows])
+        transaction.execute(RELEASE_VERSIONS, {"ids": ids})
+    return len(rows)

@@ -1,95 +1,296 @@
-"""The statements of an import into a cluster: a few, with the rows of many widgets in each.
+"""Widget documents into rows: the one way in for import, publish, mirror, unpack and the demo.
 
-rqlite compiles every statement that it runs, together with all triggers: 1.2 ms for a version whose
-insertion takes 0.13 ms, on each node. For a file, SQLite compiles each statement once.
+put_documents() reads what is stored of the widgets, compares, and writes only what differs.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
-from catalog.documents import Document, Row
-from catalog.store.connection.sqlite import Statement
-from catalog.store.write.writes import add_ranges, version_rows, widget_row
+from catalog.documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
+from catalog.semver_ranges import precedence
+from catalog.store.connection.database import Database
+from catalog.store.connection.transaction import Actor, Transaction
+from catalog.store.schema.derived import add_ranges, folded_columns
+from catalog.store.write.lookup import WidgetName
+from catalog.store.write.moderation import (
+    STATE_KEYS,
+    record_listing,
+    remove_versions,
+    remove_widgets,
+    version_state,
+)
 
-# A transaction delays installs by about the time that this many widgets take: 0.2 seconds.
-WIDGETS_PER_WRITE = 100
-
+SIZE_COLUMNS = {"min_size": ("min_w", "min_h"), "max_size": ("max_w", "max_h")}
+# Without download_count, which an install may change at any time: it is never written as it was
+# read.
 WIDGET_COLUMNS = (
-    *("display_name", "description", "icon", "is_official"),
-    *("folded_name", "folded_text", "download_count", "created_at", "listed"),
+    *(field.column for field in WIDGET_FIELDS if field.column != "download_count"),
+    *("folded_name", "folded_text"),
 )
-# As in PUT_WIDGET of writes.py, a value that the document does not have stays as it is.
-OPTIONAL_COLUMNS = ("download_count", "created_at", "listed")
 VERSION_COLUMNS = (
-    *("precedence", "bundle_url", "bundle_size", "sha256_hash", "published_at", "yanked"),
-    *("yanked_reason", "deprecation_message", "release_notes", "display_name", "description"),
-    *("icon", "min_w", "min_h", "max_w", "max_h", "sdk_version", "config_version"),
-    *("permissions", "license"),
+    *chain.from_iterable(
+        SIZE_COLUMNS.get(field.column, (field.column,)) for field in VERSION_FIELDS
+    ),
+    "precedence",
 )
-
-
-def _fields(names: Iterable[str]) -> str:
-    return ", ".join(f"json_extract(value, '$.{name}')" for name in names)
 
 
 def _columns(names: Iterable[str], prefix: str = "") -> str:
-    return ", ".join(f"{prefix}{name}" for name in names)
+    return ", ".join(prefix + name for name in names)
 
 
-_NEW_WIDGET = ", ".join(
-    f"iif(:has_{name}, excluded.{name}, widget.{name})"
-    if name in OPTIONAL_COLUMNS
-    else f"excluded.{name}"
-    for name in WIDGET_COLUMNS
-)
-
-PUT_WIDGETS = f"""
-INSERT INTO widget (scope, name, {_columns(WIDGET_COLUMNS)})
-SELECT {_fields(("scope", "name", *WIDGET_COLUMNS))} FROM json_each(:rows) WHERE true
-ON CONFLICT (scope, name) DO UPDATE SET ({_columns(WIDGET_COLUMNS)}) = ({_NEW_WIDGET})
-WHERE ({_columns(WIDGET_COLUMNS, "widget.")}) IS NOT ({_NEW_WIDGET})
+PUT_WIDGET = f"""
+INSERT INTO widget ({_columns(WIDGET_COLUMNS)}, download_count)
+SELECT {_columns(WIDGET_COLUMNS, ":")}, :download_count WHERE true
+ON CONFLICT (scope, name) DO UPDATE
+SET ({_columns(WIDGET_COLUMNS[2:])}) = ({_columns(WIDGET_COLUMNS[2:], "excluded.")})
 """
-
-PUT_VERSIONS = f"""
-INSERT INTO version (widget_id, version, {_columns(VERSION_COLUMNS)})
-SELECT (SELECT id FROM widget WHERE (scope, name) = ({_fields(("scope", "name"))})),
-       {_fields(("version", *VERSION_COLUMNS))}
-FROM json_each(:rows) WHERE true
-ON CONFLICT (widget_id, version) DO UPDATE SET
-    ({_columns(VERSION_COLUMNS)}) = ({_columns(VERSION_COLUMNS, "excluded.")}),
+SET_COUNT = """
+UPDATE widget SET download_count = :download_count WHERE scope = :scope AND name = :name
+"""
+# If the bytes change, the held bundle is no longer the version's bundle.
+PUT_VERSION = f"""
+INSERT INTO version (widget_id, {_columns(VERSION_COLUMNS)})
+SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    {_columns(VERSION_COLUMNS, ":")} WHERE true
+ON CONFLICT (widget_id, version) DO UPDATE
+SET ({_columns(VERSION_COLUMNS[1:])}) = ({_columns(VERSION_COLUMNS[1:], "excluded.")}),
     bundle_path = iif(
         (version.sha256_hash, version.bundle_size) = (excluded.sha256_hash, excluded.bundle_size),
-        bundle_path, NULL
-    )
-WHERE ({_columns(VERSION_COLUMNS, "version.")}) IS NOT ({_columns(VERSION_COLUMNS, "excluded.")})
+        bundle_path, NULL)
+"""
+
+STORED_WIDGETS = f"""
+SELECT id, download_count, {_columns(WIDGET_COLUMNS)} FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+"""
+STORED_VERSIONS = f"""
+SELECT id, widget_id, {_columns(VERSION_COLUMNS)} FROM version
+WHERE widget_id IN (SELECT value FROM json_each(:ids))
 """
 
 
-def put_in_bulk(documents: Sequence[Document]) -> list[Statement]:
-    """Add or update the widgets and versions, as put_documents() of writes.py does."""
-    versions = [row for document in documents for row in version_rows(document)]
-    statements = [add_ranges(row["sdk_version"] for row in versions)]
-    widgets = map(widget_row, documents)
-    for flags, rows in groupby(sorted(widgets, key=_optional_flags), _optional_flags):
-        names = (f"has_{name}" for name in OPTIONAL_COLUMNS)
-        values = dict(zip(names, flags, strict=True))
-        statements.append((PUT_WIDGETS, {**values, "rows": _json_rows(map(_stored_widget, rows))}))
-    return [*statements, (PUT_VERSIONS, {"rows": _json_rows(versions)})]
+class PutResult(NamedTuple):
+    """What put_documents() did with the documents, or would do."""
+
+    added: list[Document]
+    changed: list[Document]
+    unchanged: list[Document]
+    removed_versions: int = 0
 
 
-def _optional_flags(widget: Row) -> tuple[bool, ...]:
-    """Return which of OPTIONAL_COLUMNS the document has."""
+class _Stored(NamedTuple):
+    """A widget as it is stored, and its versions by number."""
+
+    widget: sqlite3.Row
+    versions: dict[str, sqlite3.Row]
+
+
+def put_documents(
+    transaction: Transaction,
+    documents: Sequence[Document],
+    action: str | None = None,
+    *,
+    removes_versions: bool = False,
+) -> PutResult:
+    """Add or update the widgets and versions of the documents; write only what differs.
+
+    What a document does not have of downloadCount, createdAt and listed stays as it is stored. With
+    an action, changes of what users rely on are recorded: states of versions, listings, removals.
+    """
+    stored = _find_stored(transaction, documents)
+    result = PutResult([], [], [])
+    widgets: list[Row] = []
+    counts: list[Row] = []
+    versions: list[Row] = []
+    removed = 0
+    for document in documents:
+        old = stored.get(document.path)
+        widget = widget_row(document, old and old.widget)
+        new_versions = [row for row in version_rows(document) if not _is_stored(row, old)]
+        sets_count = bool(old and _sets_count(document, old.widget))
+        others = _other_versions(document, old) if removes_versions and old else []
+        is_changed = old is None or not _has_columns(old.widget, widget, WIDGET_COLUMNS)
+        if is_changed:
+            widgets.append(widget)
+        if sets_count:
+            counts.append(widget)
+        versions += new_versions
+        if old is None:
+            result.added.append(document)
+        elif is_changed or sets_count or new_versions or others:
+            result.changed.append(document)
+        else:
+            result.unchanged.append(document)
+        if old and action:
+            _record_states(transaction, action, widget, new_versions, old)
+        if others:
+            target = WidgetName(widget["scope"], widget["name"])
+            remove_versions(transaction, action or "", target, others)
+            removed += len(others)
+    put_rows(transaction, widgets, versions)
+    if counts:
+        transaction.execute_many(SET_COUNT, counts)
+    return result._replace(removed_versions=removed)
+
+
+def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequence[Row]) -> None:
+    """Add or update rows of widget_row() and version_rows()."""
+    if widgets:
+        transaction.execute_many(PUT_WIDGET, widgets)
+    if versions:
+        transaction.execute(*add_ranges(row["sdk_version"] for row in versions))
+        transaction.execute_many(PUT_VERSION, versions)
+
+
+def _find_stored(transaction: Transaction, documents: Sequence[Document]) -> dict[str, _Stored]:
+    """Return what is stored of the widgets of the documents, by scope/name."""
+    names = [(each.widget["scope"], each.widget["name"]) for each in documents]
+    rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
+    stored = {row["id"]: _Stored(row, {}) for row in rows}
+    if stored:
+        for row in transaction.read(STORED_VERSIONS, {"ids": json.dumps(list(stored))}):
+            stored[row["widget_id"]].versions[row["version"]] = row
+    return {f"{each.widget['scope']}/{each.widget['name']}": each for each in stored.values()}
+
+
+def widget_row(document: Document, stored: sqlite3.Row | None = None) -> Row:
+    """Return the columns of the document's widget; what it does not have is as it is stored."""
+    widget = document.widget
+    created_at, listed = widget["created_at"], widget["listed"]
+    if created_at is None:
+        created_at = stored["created_at"] if stored else widget["default_created_at"]
+    if listed is None:
+        listed = stored["listed"] if stored else True
+    folded = folded_columns(widget["display_name"], widget["description"])
+    return {**widget, **folded, "created_at": created_at, "listed": listed}
+
+
+def version_rows(document: Document) -> Iterator[Row]:
+    """Yield the columns of each version, with the scope and name of its widget."""
+    names = {"scope": document.widget["scope"], "name": document.widget["name"]}
+    for version in document.versions:
+        yield {**version, **names, "precedence": precedence(version["version"])}
+
+
+def _has_columns(stored: sqlite3.Row, row: Row, columns: Iterable[str]) -> bool:
+    return all(stored[column] == row[column] for column in columns)
+
+
+def _is_stored(row: Row, old: _Stored | None) -> bool:
+    stored = old.versions.get(row["version"]) if old else None
+    return stored is not None and _has_columns(stored, row, VERSION_COLUMNS)
+
+
+def _sets_count(document: Document, stored: sqlite3.Row) -> bool:
+    widget = document.widget
     has_count = bool(widget["has_download_count"])
-    return has_count, widget["created_at"] is not None, widget["listed"] is not None
+    return has_count and widget["download_count"] != stored["download_count"]
 
 
-def _stored_widget(widget: Row) -> Row:
-    """Return the row of a new widget, with the defaults."""
-    created_at = widget["created_at"] or widget["default_created_at"]
-    listed = True if widget["listed"] is None else widget["listed"]
-    return {**widget, "created_at": created_at, "listed": listed}
+def _other_versions(document: Document, old: _Stored) -> list[sqlite3.Row]:
+    """Return the stored versions that are not in the document."""
+    kept = {row["version"] for row in document.versions}
+    return [row for number, row in old.versions.items() if number not in kept]
 
 
-def _json_rows(rows: Iterable[Row]) -> str:
-    return json.dumps(list(rows), ensure_ascii=False)
+def _record_states(
+    transaction: Transaction, action: str, widget: Row, versions: Iterable[Row], old: _Stored
+) -> None:
+    target = WidgetName(widget["scope"], widget["name"])
+    if widget["listed"] != old.widget["listed"]:
+        record_listing(transaction, action, target, widget["listed"])
+    for row in versions:
+        stored = old.versions.get(row["version"])
+        if stored is None:
+            continue
+        before, after = version_state(stored, STATE_KEYS), version_state(row, STATE_KEYS)
+        if before != after:
+            version = target._replace(version=row["version"])
+            transaction.record(action, version, before=before, after=after)
+
+
+class ImportReport(NamedTuple):
+    """What an import changed, or would change, in numbers."""
+
+    widgets: int = 0
+    versions: int = 0
+    added: int = 0
+    changed: int = 0
+    removed_widgets: int = 0
+    removed_versions: int = 0
+
+
+# Merges the segments of the text index. Each large write adds segments, and a search reads all of
+# them: seven after an import of 10,000 widgets.
+OPTIMIZE_SEARCH_INDEX = "INSERT INTO listing_text (listing_text) VALUES ('optimize')"
+# Optimize it after a write of at least this many widgets.
+OPTIMIZE_AFTER = 1000
+
+OTHER_WIDGETS = """
+SELECT id, scope, name, listed, download_count,
+    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
+FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
+"""
+
+
+def import_documents(
+    database: Database,
+    actor: Actor,
+    batches: Iterable[Sequence[Document]],
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
+) -> ImportReport:
+    """Add and update the widgets of all batches, and record it.
+
+    With prune, remove every widget and every version that is not in the documents.
+    """
+    paths: list[str] = []
+    # By the number of the batch: a cluster may run a part again.
+    reports = {0: ImportReport()}
+
+    def put_batch(transaction: Transaction, part: tuple[int, Sequence[Document] | None]) -> None:
+        number, documents = part
+        if documents is None:
+            others = paths if prune else None
+            reports[number] = _finish_import(transaction, reports.values(), others)
+            return
+        result = put_documents(transaction, documents, "import", removes_versions=prune)
+        reports[number] = ImportReport(
+            len(documents),
+            sum(len(document.versions) for document in documents),
+            len(result.added),
+            len(result.changed),
+            removed_versions=result.removed_versions,
+        )
+
+    def parts() -> Iterator[tuple[int, Sequence[Document] | None]]:
+        number = 0
+        for number, batch in enumerate(batches, start=1):
+            paths.extend(document.path for document in batch if prune)
+            yield number, batch
+        yield number + 1, None
+
+    database.transact_each(parts(), put_batch, actor, dry_run=dry_run)
+    return ImportReport(*map(sum, zip(*reports.values(), strict=True)))
+
+
+def _finish_import(
+    transaction: Transaction, reports: Iterable[ImportReport], paths: list[str] | None
+) -> ImportReport:
+    """Remove the widgets at other paths, record the import, and optimize the search."""
+    widgets, versions, added, changed, _, removed = map(sum, zip(*reports, strict=True))
+    others = []
+    if paths is not None:
+        others = transaction.read(OTHER_WIDGETS, {"paths": json.dumps(paths)})
+    if others:
+        remove_widgets(transaction, "import", others)
+    if added or changed or removed or others:
+        transaction.record("import", after={"widgets": widgets, "versions": versions})
+    if added + changed >= OPTIMIZE_AFTER:
+        transaction.execute(OPTIMIZE_SEARCH_INDEX)
+    return ImportReport(removed_widgets=len(others))

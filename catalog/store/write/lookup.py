@@ -1,13 +1,19 @@
 """Widgets and versions by name, for everything that changes them."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from catalog.semver_ranges import is_range, is_version, satisfies
-from catalog.store.connection.database import Database
+from catalog.store.connection.transaction import Values
 from catalog.store.read import json_sql
 from catalog.text import quoted
+
+# Versions and ranges that one change may name. Each is compared with all versions of a widget.
+MAX_TARGETS = 100
+
+# Transaction.read() or Database.fetch().
+Read = Callable[[str, Values], list[sqlite3.Row]]
 
 
 class ChangeError(Exception):
@@ -32,38 +38,48 @@ class WidgetName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
 
+    @property
+    def widget(self) -> "WidgetName":
+        """The widget without the version."""
+        return self._replace(version=None)
+
 
 FIND_WIDGET = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
 """
 
+
+def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
+    """Return the row of a widget, or None."""
+    return next(iter(read(FIND_WIDGET, {"scope": scope, "name": name})), None)
+
+
+def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
+    """Return the row of the widget; raise MissingError if there is none."""
+    row = find_widget(read, target.scope, target.name)
+    if row is None:
+        raise MissingError(f"There is no widget {target.widget}.")
+    return row
+
+
+# Without the long texts.
 FIND_VERSIONS = f"""
-SELECT version.*, scope, name FROM version JOIN widget ON widget.id = widget_id
+SELECT version.id, published_at, precedence, version, yanked, yanked_reason, deprecation_message,
+    sha256_hash
+FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name
 ORDER BY {json_sql.NEWEST_FIRST}
 """
 
 
-def find_widget(database: Database, scope: str, name: str) -> sqlite3.Row | None:
-    """Return the row of a widget, or None."""
-    with database.read() as connection:
-        values = {"scope": scope, "name": name}
-        row: sqlite3.Row | None = connection.execute(FIND_WIDGET, values).fetchone()
-    return row
+def find_versions(read: Read, target: WidgetName) -> list[sqlite3.Row]:
+    """Return the number and state of each version of the widget, newest first."""
+    return read(FIND_VERSIONS, target._asdict())
 
 
-def get_widget(database: Database, target: WidgetName) -> sqlite3.Row:
-    """Return the row of the widget; raise MissingError if there is none."""
-    row = find_widget(database, target.scope, target.name)
-    if row is None:
-        raise MissingError(f"There is no widget {target.scope}/{target.name}.")
-    return row
-
-
-def find_versions(database: Database, target: WidgetName) -> list[sqlite3.Row]:
-    """Return the rows of all versions of the widget, newest first."""
-    with database.read() as connection:
-        return connection.execute(FIND_VERSIONS, target._asdict()).fetchall()
+def find_latest(read: Read, target: WidgetName) -> str | None:
+    """Return the latest version of the widget, or None."""
+    return json_sql.latest_version(find_versions(read, target))
 
 
 def is_version_or_range(text: str) -> bool:
@@ -78,25 +94,37 @@ def check_version_or_range(text: str | None) -> str:
     return text
 
 
-def get_versions(database: Database, target: WidgetName) -> list[sqlite3.Row]:
+class Selection(NamedTuple):
+    """The versions of a widget, newest first, and those of them that are to be changed."""
+
+    widget: WidgetName
+    versions: Sequence[sqlite3.Row]
+    selected: Sequence[sqlite3.Row]
+
+
+def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[Selection]:
+    """Return the versions that the targets name, each once; raise ChangeError if there are none."""
+    requests: dict[WidgetName, list[WidgetName]] = {}
+    for target in dict.fromkeys(targets):
+        requests.setdefault(target.widget, []).append(target)
+    if sum(map(len, requests.values())) > MAX_TARGETS:
+        raise ChangeError(f"At most {MAX_TARGETS} versions and ranges can be named at once.")
+    selections = []
+    for widget, named in requests.items():
+        get_widget(read, widget)
+        versions = find_versions(read, widget)
+        selected = {row["id"]: row for target in named for row in _matches(versions, target)}
+        selections.append(Selection(widget, versions, list(selected.values())))
+    return selections
+
+
+def _matches(versions: Iterable[sqlite3.Row], target: WidgetName) -> list[sqlite3.Row]:
     """Return the rows of one version, or of all in a range; raise ChangeError if there is none."""
     requested = check_version_or_range(target.version)
-    rows = find_versions(database, target)
     if is_version(requested):
-        matches = [row for row in rows if row["version"] == requested]
+        matches = [row for row in versions if row["version"] == requested]
     else:
-        matches = [row for row in rows if satisfies(row["version"], requested)]
+        matches = [row for row in versions if satisfies(row["version"], requested)]
     if not matches:
         raise MissingError(f"There is no version {target}.")
     return matches
-
-
-def select_versions(database: Database, targets: Iterable[WidgetName]) -> list[sqlite3.Row]:
-    """Return the rows of all versions that the targets name, each once; raise as get_versions()."""
-    rows = {row["id"]: row for target in targets for row in get_versions(database, target)}
-    return list(rows.values())
-
-
-def find_latest(database: Database, target: WidgetName) -> str | None:
-    """Return the latest version of the widget, or None."""
-    return json_sql.latest_version(find_versions(database, target))

@@ -1,20 +1,20 @@
-"""The statements of writes about mirrored widgets."""
+"""Copies of an upstream's widgets: what is recorded of them, and how they are refreshed."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from catalog.documents import Document
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.sqlite import Statement
-from catalog.store.write.writes import put_document, remove_other_versions
+from catalog.store.connection.transaction import Transaction
+from catalog.store.write.imports import PutResult, put_documents
 
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count)
-SELECT id, :source, :etag, :upstream_count FROM widget WHERE scope = :scope AND name = :name
+SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
+    :source, :etag, :upstream_count WHERE true
 ON CONFLICT (widget_id) DO UPDATE
-SET source = :source, etag = :etag, upstream_count = :upstream_count
-WHERE (source, etag, upstream_count) IS NOT (:source, :etag, :upstream_count)
+SET (source, etag, upstream_count) = (excluded.source, excluded.etag, excluded.upstream_count)
 """
 
 
@@ -28,9 +28,11 @@ class MirroredWidget(NamedTuple):
     upstream_count: int | None
 
 
-def put_mirrored(widgets: Iterable[MirroredWidget]) -> list[Statement]:
+def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) -> None:
     """Record the upstream, ETag and count of these widgets."""
-    return [(PUT_MIRRORED, widget._asdict()) for widget in widgets]
+    rows = [widget._asdict() for widget in widgets]
+    if rows:
+        transaction.execute_many(PUT_MIRRORED, rows)
 
 
 # The new count is the upstream's plus the installs that were counted here since the widget was
@@ -48,38 +50,71 @@ WHERE widget_id = widget.id AND scope = :scope AND name = :name
 """
 
 
-def put_upstream_counts(widgets: Iterable[MirroredWidget]) -> list[Statement]:
+def put_upstream_counts(transaction: Transaction, widgets: Sequence[MirroredWidget]) -> None:
     """Update the download counts of copies that are current otherwise."""
-    statements: list[Statement] = []
-    for widget in widgets:
-        values = {**widget._asdict(), "download_count": widget.upstream_count}
-        statements += [(UPDATE_MIRRORED_COUNT, values), (PUT_MIRRORED, values)]
-    return statements
+    rows = [{**each._asdict(), "download_count": each.upstream_count} for each in widgets]
+    if rows:
+        transaction.execute_many(UPDATE_MIRRORED_COUNT, rows)
+        put_mirrored(transaction, widgets)
 
 
-def put_upstream_document(document: Document, *, replaces: bool) -> list[Statement]:
-    """Make a widget equal to its upstream's document: listed, and with exactly its versions.
+class UpstreamWidget(NamedTuple):
+    """The document of a widget at the upstream, and what is recorded of the copy."""
 
-    Installs that were counted here are added to the upstream's count, unless the document replaces
-    a widget that was no copy: the count of that one may include installs anywhere.
-    """
-    widget = {**document.widget, "listed": True, "has_download_count": replaces}
-    return [
-        *put_document(document._replace(widget=widget)),
-        remove_other_versions(document),
-        (UPDATE_MIRRORED_COUNT, widget),
-    ]
+    document: Document
+    mirrored: MirroredWidget
 
 
-PUT_POSITION = """
-INSERT INTO mirror_position VALUES (:source, :scopes, :token)
-ON CONFLICT (source, scopes) DO UPDATE SET token = :token
+FIND_MIRRORED = """
+SELECT scope, name, source, etag, upstream_count FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+CROSS JOIN mirrored ON widget_id = widget.id
 """
 
 
-def put_position(source: str, scopes: Iterable[str], token: str) -> list[Statement]:
+def put_upstream_documents(
+    transaction: Transaction, widgets: Sequence[UpstreamWidget]
+) -> PutResult:
+    """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
+
+    Installs that were counted here are added to the upstream's count, unless a document replaces a
+    widget that was no copy: the count of that one may include installs anywhere.
+    """
+    names = json.dumps([each.mirrored[:2] for each in widgets])
+    rows = transaction.read(FIND_MIRRORED, {"names": names})
+    copies = {f"{row['scope']}/{row['name']}": row["upstream_count"] for row in rows}
+    documents = []
+    for document, _ in widgets:
+        is_copy = document.path in copies
+        widget = {**document.widget, "listed": True, "has_download_count": not is_copy}
+        documents.append(document._replace(widget=widget))
+    result = put_documents(transaction, documents, "mirror", removes_versions=True)
+    counted = [
+        each.mirrored
+        for each in widgets
+        if each.document.path in copies
+        and copies[each.document.path] != each.mirrored.upstream_count
+    ]
+    put_upstream_counts(transaction, counted)
+    put_mirrored(transaction, [each.mirrored for each in widgets])
+    counted_paths = {f"{each.scope}/{each.name}" for each in counted}
+    only_counted = [each for each in result.unchanged if each.path in counted_paths]
+    unchanged = [each for each in result.unchanged if each.path not in counted_paths]
+    return result._replace(changed=result.changed + only_counted, unchanged=unchanged)
+
+
+PUT_POSITION = """
+INSERT INTO mirror_position SELECT :source, :scopes, :token WHERE true
+ON CONFLICT (source, scopes) DO UPDATE SET token = excluded.token
+"""
+
+
+def put_position(
+    transaction: Transaction, source: str, scopes: Iterable[str], position: str
+) -> None:
     """Record how far the changes of an upstream were read for these scopes."""
-    return [(PUT_POSITION, {"source": source, "scopes": scopes_key(scopes), "token": token})]
+    values = {"source": source, "scopes": scopes_key(scopes), "token": position}
+    transaction.execute(PUT_POSITION, values)
 
 
 def scopes_key(scopes: Iterable[str]) -> str:

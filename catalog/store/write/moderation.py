@@ -3,17 +3,23 @@
 Commands and the internal API call these functions, so that both have the same effect.
 """
 
+import json
 import sqlite3
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from catalog.documents import Row
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
-from catalog.store.read import json_sql
-from catalog.store.write import writes
-from catalog.store.write.audit import MAX_ATTEMPTS, RECORD, Actor, record
-from catalog.store.write.lookup import ConflictError, WidgetName, get_widget
+from catalog.store.connection.transaction import Actor, Transaction
+from catalog.store.read.json_sql import latest_version
+from catalog.store.schema.derived import folded_columns
+from catalog.store.write.lookup import (
+    Selection,
+    WidgetName,
+    find_versions,
+    get_widget,
+    select_versions,
+)
 
 
 class VersionChange(NamedTuple):
@@ -31,186 +37,214 @@ class LatestChange(NamedTuple):
     after: str | None
 
 
-RECORD_YANK = f"""{RECORD}
-    scope, name, version,
-    json_object('yanked', json(iif(yanked, 'true', 'false')), 'yankedReason', yanked_reason),
-    json_object('yanked', json(iif(:yanked, 'true', 'false')), 'yankedReason', {writes.NEW_REASON})
-FROM json_each(:ids) AS given
-    CROSS JOIN version ON version.id = given.value CROSS JOIN widget ON widget.id = widget_id
-WHERE (yanked, yanked_reason) IS NOT (:yanked, {writes.NEW_REASON})
+class Moderation(NamedTuple):
+    """What was changed, or would be, in the versions and in the latest versions of widgets."""
+
+    changes: list[VersionChange]
+    latest: list[LatestChange]
+
+
+# The columns of a version that can be changed, and their keys in the record.
+STATE_KEYS = {
+    "yanked": "yanked",
+    "yanked_reason": "yankedReason",
+    "deprecation_message": "deprecationMessage",
+}
+SET_STATE = """
+UPDATE version
+SET yanked = :yanked, yanked_reason = :yanked_reason, deprecation_message = :deprecation_message
+WHERE id = :id
 """
 
 
 def set_yanked(
     database: Database,
     actor: Actor,
-    rows: Sequence[sqlite3.Row],
+    targets: Sequence[WidgetName],
     yanked: bool,
     reason: str | None,
     *,
     dry_run: bool = False,
-) -> list[VersionChange]:
+) -> Moderation:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
-    ids, keeps_reason = [row["id"] for row in rows], reason is None
-    (change,) = writes.set_yanked(ids, yanked, reason or None, keeps_reason=keeps_reason)
-    if not dry_run:
-        entry = record(RECORD_YANK, actor, "yank" if yanked else "unyank", **change[1])
-        database.write([entry, change])
 
-    def is_changed(row: sqlite3.Row) -> bool:
-        has_reason = keeps_reason or row["yanked_reason"] == (reason or None)
-        return row["yanked"] != yanked or not has_reason
+    def new_state(row: sqlite3.Row) -> Row:
+        kept = row["yanked_reason"] if reason is None else reason or None
+        return {"yanked": yanked, "yanked_reason": kept}
 
-    return [VersionChange(_version_name(row), is_changed(row)) for row in rows]
-
-
-def _version_name(row: sqlite3.Row) -> WidgetName:
-    return WidgetName(row["scope"], row["name"], row["version"])
-
-
-def latest_after(
-    rows: Sequence[sqlite3.Row], selected: Sequence[sqlite3.Row], yanked: bool
-) -> str | None:
-    """Return the latest of a widget's versions once the selected ones are yanked, or not."""
-    ids = {row["id"] for row in selected}
-    planned = ({**row, "yanked": yanked if row["id"] in ids else row["yanked"]} for row in rows)
-    return json_sql.latest_version(planned)
-
-
-RECORD_DEPRECATION = f"""{RECORD}
-    scope, name, version,
-    json_object('deprecationMessage', deprecation_message),
-    json_object('deprecationMessage', :message)
-FROM json_each(:ids) AS given
-    CROSS JOIN version ON version.id = given.value CROSS JOIN widget ON widget.id = widget_id
-WHERE deprecation_message IS NOT :message
-"""
+    action = "yank" if yanked else "unyank"
+    return _set_states(database, actor, action, targets, new_state, dry_run)
 
 
 def set_deprecation(
     database: Database,
     actor: Actor,
-    rows: Sequence[sqlite3.Row],
+    targets: Sequence[WidgetName],
     message: str | None,
     *,
     dry_run: bool = False,
-) -> list[VersionChange]:
+) -> Moderation:
     """Set the warning of the versions; None removes it."""
-    (change,) = writes.set_deprecation([row["id"] for row in rows], message)
-    if not dry_run:
-        action = "undeprecate" if message is None else "deprecate"
-        database.write([record(RECORD_DEPRECATION, actor, action, **change[1]), change])
-    return [
-        VersionChange(_version_name(row), row["deprecation_message"] != message) for row in rows
-    ]
+    action = "undeprecate" if message is None else "deprecate"
+    state = {"deprecation_message": message}
+    return _set_states(database, actor, action, targets, lambda row: state, dry_run)
 
 
-RECORD_LISTING = f"""{RECORD}
-    scope, name, NULL,
-    json_object('listed', json(iif(listed, 'true', 'false'))),
-    json_object('listed', json(iif(:listed, 'true', 'false')))
-FROM widget WHERE id = :id AND listed IS NOT :listed
-"""
+def _set_states(
+    database: Database,
+    actor: Actor,
+    action: str,
+    targets: Sequence[WidgetName],
+    new_state: Callable[[sqlite3.Row], Row],
+    dry_run: bool,
+) -> Moderation:
+    def change(transaction: Transaction) -> Moderation:
+        changes: list[VersionChange] = []
+        latest: list[LatestChange] = []
+        for selection in select_versions(transaction.read, targets):
+            states = {row["id"]: new_state(row) for row in selection.selected}
+            changes += _change_selected(transaction, action, selection, states)
+            after = [{**row, **states.get(row["id"], {})} for row in selection.versions]
+            before_and_after = latest_version(selection.versions), latest_version(after)
+            latest.append(LatestChange(selection.widget, *before_and_after))
+        return Moderation(changes, latest)
+
+    return database.transact(change, actor, dry_run=dry_run)
 
 
-def listing_statements(actor: Actor, widget_id: int, listed: bool) -> list[Statement]:
-    """List or unlist a widget, and record it."""
-    values = {"id": widget_id, "listed": listed}
-    return [
-        record(RECORD_LISTING, actor, "relist" if listed else "unlist", **values),
-        *writes.set_listed(widget_id, listed),
-    ]
+def _change_selected(
+    transaction: Transaction, action: str, selection: Selection, states: Mapping[int, Row]
+) -> list[VersionChange]:
+    """Write and record the new states of the selected versions that have another one."""
+    changes, rows = [], []
+    for row in selection.selected:
+        state = states[row["id"]]
+        before, after = version_state(row, state), version_state(state, state)
+        target = selection.widget._replace(version=row["version"])
+        changes.append(VersionChange(target, before != after))
+        if before != after:
+            rows.append({**row, **state})
+            transaction.record(action, target, before=before, after=after)
+    if rows:
+        transaction.execute_many(SET_STATE, rows)
+    return changes
 
 
-RECORD_OFFICIAL = f"""{RECORD}
-    scope, name, NULL,
-    json_object('isOfficial', json(CASE is_official WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)),
-    json_object('isOfficial', json(iif(:official, 'true', 'false')))
-FROM widget WHERE id = :id AND is_official IS NOT :official
-"""
+def version_state(row: Any, columns: Mapping[str, object]) -> Row:
+    """Return some of the columns of a version that can be changed, as the record has them."""
+    state = {key: row[column] for column, key in STATE_KEYS.items() if column in columns}
+    return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 
 
-def official_statements(actor: Actor, widget_id: int, official: bool) -> list[Statement]:
-    """Mark a widget as official or not, and record it."""
-    values = {"id": widget_id, "official": official}
-    return [
-        record(RECORD_OFFICIAL, actor, "official" if official else "unofficial", **values),
-        *writes.set_official(widget_id, official),
-    ]
-
-
-RECORD_DESCRIPTION = f"""{RECORD}
-    scope, name, NULL,
-    json_object('displayName', display_name, 'description', description, 'icon', icon),
-    json_object('displayName', :display_name, 'description', :description, 'icon', :icon)
-FROM widget
+DESCRIPTION_KEYS = {"display_name": "displayName", "description": "description", "icon": "icon"}
+EDIT_WIDGET = """
+UPDATE widget
+SET display_name = :display_name, description = :description, icon = :icon,
+    folded_name = :folded_name, folded_text = :folded_text,
+    listed = :listed, is_official = :is_official
 WHERE id = :id
-  AND (display_name, description, icon) IS (:old_display_name, :old_description, :old_icon)
 """
-DESCRIPTION_COLUMNS = ("display_name", "description", "icon")
-
-
-def description_statements(actor: Actor, row: sqlite3.Row, texts: Row) -> list[Statement]:
-    """Set columns of the description, if they are still as in the row, and record it."""
-    before = {key: row[key] for key in DESCRIPTION_COLUMNS}
-    after = before | texts
-    if after == before:
-        return []
-    statements = writes.describe(row["id"], before, after)
-    ((_, values),) = statements
-    return [record(RECORD_DESCRIPTION, actor, "describe", **values), *statements]
 
 
 def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: Row) -> bool:
     """Set columns of a widget in one transaction; return whether one of them was different.
 
     The columns are those of the description, listed and is_official. Raise MissingError if there is
-    no such widget, ConflictError if other processes change it again and again.
+    no such widget.
     """
-    texts = {key: value for key, value in changes.items() if key in DESCRIPTION_COLUMNS}
-    is_changed = False
-    # If another process has changed the description since the row was read, the write changes
-    # nothing of it. Then read again, so that the change of the other process is kept.
-    for _ in range(MAX_ATTEMPTS):
-        row = get_widget(database, target)
-        description = description_statements(actor, row, texts)
-        statements = list(description)
-        if "listed" in changes:
-            statements += listing_statements(actor, row["id"], changes["listed"])
-        if "is_official" in changes:
-            statements += official_statements(actor, row["id"], changes["is_official"])
-        counts = database.write(statements) if statements else []
-        is_changed = is_changed or any(counts)
-        if not description or counts[0]:
-            return is_changed
-    raise ConflictError(f"{target} was changed at the same time; try again.")
+
+    def change(transaction: Transaction) -> bool:
+        row = get_widget(transaction.read, target)
+        new = {column: value for column, value in changes.items() if row[column] != value}
+        if not new:
+            return False
+        after = {**row, **new}
+        folded = folded_columns(after["display_name"], after["description"])
+        transaction.execute(EDIT_WIDGET, {**after, **folded})
+        if new.keys() & DESCRIPTION_KEYS.keys():
+            before = {key: row[column] for column, key in DESCRIPTION_KEYS.items()}
+            described = {key: after[column] for column, key in DESCRIPTION_KEYS.items()}
+            transaction.record("describe", target, before=before, after=described)
+        if "listed" in new:
+            action = "relist" if new["listed"] else "unlist"
+            record_listing(transaction, action, target, new["listed"])
+        if "is_official" in new:
+            official = row["is_official"]
+            transaction.record(
+                "official" if new["is_official"] else "unofficial",
+                target,
+                before={"isOfficial": None if official is None else bool(official)},
+                after={"isOfficial": new["is_official"]},
+            )
+        return True
+
+    return database.transact(change, actor)
 
 
-DELETED_WIDGET_STATE = """json_object(
-    'listed', json(iif(listed, 'true', 'false')), 'downloadCount', download_count,
-    'versions', (SELECT count(*) FROM version WHERE widget_id = widget.id)
-)"""
-RECORD_DELETED_WIDGET = f"""{RECORD} scope, name, NULL, {DELETED_WIDGET_STATE}, NULL
-FROM widget WHERE id = :id
+SET_LISTED = """
+UPDATE widget SET listed = :listed WHERE scope = :scope AND name = :name
 """
 
 
-def delete_widget(database: Database, actor: Actor, row: sqlite3.Row) -> None:
-    """Delete a widget with all its versions."""
-    entry = record(RECORD_DELETED_WIDGET, actor, "delete", id=row["id"])
-    database.write([entry, *writes.delete_widget(row["id"])])
+def set_listed(transaction: Transaction, targets: Sequence[WidgetName], listed: bool) -> None:
+    """List or unlist the widgets that are not so, and record it."""
+    rows = [get_widget(transaction.read, target) for target in targets]
+    changed = [row for row in rows if row["listed"] != listed]
+    action = "relist" if listed else "unlist"
+    for row in changed:
+        record_listing(transaction, action, (row["scope"], row["name"], None), listed)
+    if changed:
+        transaction.execute_many(SET_LISTED, [{**row, "listed": listed} for row in changed])
 
 
-DELETED_VERSION_STATE = """json_object(
-    'sha256Hash', sha256_hash, 'yanked', json(iif(yanked, 'true', 'false')),
-    'yankedReason', yanked_reason, 'deprecationMessage', deprecation_message
-)"""
-RECORD_DELETED_VERSION = f"""{RECORD} scope, name, version, {DELETED_VERSION_STATE}, NULL
-FROM version JOIN widget ON widget.id = widget_id WHERE version.id = :id
-"""
+def record_listing(
+    transaction: Transaction, action: str, target: tuple[str, str, str | None], listed: bool
+) -> None:
+    """Record that a widget was listed or unlisted."""
+    states = {"before": {"listed": not listed}, "after": {"listed": bool(listed)}}
+    transaction.record(action, target, **states)
 
 
-def delete_version(database: Database, actor: Actor, row: sqlite3.Row) -> None:
-    """Delete one version."""
-    entry = record(RECORD_DELETED_VERSION, actor, "delete", id=row["id"])
-    database.write([entry, *writes.delete_version(row["id"])])
+def delete(database: Database, actor: Actor, target: WidgetName) -> LatestChange:
+    """Delete a version, or a widget with all its versions; return the change of the latest one."""
+
+    def change(transaction: Transaction) -> LatestChange:
+        row = get_widget(transaction.read, target)
+        versions = find_versions(transaction.read, target)
+        latest = latest_version(versions)
+        if target.version is None:
+            remove_widgets(transaction, "delete", [{**row, "versions": len(versions)}])
+            return LatestChange(target, latest, None)
+        ((_, _, selected),) = select_versions(transaction.read, [target])
+        remove_versions(transaction, "delete", target, selected)
+        ids = {each["id"] for each in selected}
+        after = latest_version(each for each in versions if each["id"] not in ids)
+        return LatestChange(target.widget, latest, after)
+
+    return database.transact(change, actor)
+
+
+REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:ids))"
+REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
+
+
+def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -> None:
+    """Delete widgets with all their versions; each row also has the number of its versions."""
+    for row in rows:
+        before = {
+            "listed": bool(row["listed"]),
+            "downloadCount": row["download_count"],
+            "versions": row["versions"],
+        }
+        transaction.record(action, (row["scope"], row["name"], None), before=before)
+    transaction.execute(REMOVE_WIDGETS, {"ids": json.dumps([row["id"] for row in rows])})
+
+
+def remove_versions(
+    transaction: Transaction, action: str, widget: WidgetName, rows: Sequence[Any]
+) -> None:
+    """Delete versions of a widget."""
+    for row in rows:
+        before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
+        transaction.record(action, widget._replace(version=row["version"]), before=before)
+    transaction.execute(REMOVE_VERSIONS, {"ids": json.dumps([row["id"] for row in rows])})

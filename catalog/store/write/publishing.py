@@ -7,22 +7,27 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from catalog.documents import MAX_VERSIONS, Document, Json, Row
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
+from catalog.store.connection.transaction import Actor, Transaction
 from catalog.store.read import json_sql
-from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write import writes
-from catalog.store.write.audit import RECORD, Actor, record, record_values
-from catalog.store.write.held_bundles import HeldBundle
+from catalog.store.read.json_sql import latest_version
+from catalog.store.write.held_bundles import (
+    bundle_path,
+    held_bundles,
+    hold_bundles,
+    served_url_template,
+)
+from catalog.store.write.imports import put_rows, version_rows, widget_row
 from catalog.store.write.lookup import (
     ChangeError,
     ConflictError,
     WidgetName,
-    find_latest,
+    find_versions,
     find_widget,
 )
 from catalog.store.write.manifests import (
@@ -78,236 +83,194 @@ def publish(
     deleted, with other content.
     """
     given_url = upload.url_template or settings["BUNDLE_URL"]
-    is_stored = upload.content is not None
-    served_url = bundle_writes.served_url_template(settings) if is_stored else None
-    publication = prepare(
-        database,
-        upload.manifest,
-        upload.bundle,
-        given_url or served_url,
-        compare_url=bool(given_url),
-    )
-    is_new, planned = publication.is_new, None
-    if not dry_run:
-        is_new = commit(database, bundles, actor, publication, upload.content)
-    elif is_new:
-        planned = stored_document(database, publication)
-    existing, official = publication.existing, publication.document.widget["is_official"]
-    return PublishResult(
-        publication.target,
-        is_new,
-        is_stored,
-        publication.warnings,
-        is_unlisted=existing is not None and not existing["listed"],
-        is_official_ignored=existing is not None
-        and official not in (None, existing["is_official"]),
-        latest_before=publication.latest,
-        latest=find_latest(database, publication.target),
-        document=planned,
-    )
+    served_url = None if upload.content is None else served_url_template(settings)
+
+    def put(transaction: Transaction) -> PublishResult:
+        existing = _find_manifest_widget(transaction, upload.manifest)
+        display_name = existing["display_name"] if existing else None
+        url = given_url or served_url
+        document = build_document(upload.manifest, upload.bundle, url, display_name)
+        if not upload.bundle.size:
+            raise ChangeError(f"{upload.bundle.label} is empty.")
+        publication = Publication(document, existing, compare_url=bool(given_url))
+        planned = _planned_document(transaction, publication) if dry_run else None
+        result = _put(transaction, publication, is_stored=upload.content is not None)
+        return result._replace(document=planned if result.is_new else None)
+
+    if upload.content is None or dry_run:
+        return database.transact(put, actor, dry_run=dry_run)
+    # A version that is refused leaves no bundle.
+    database.transact(put, actor, dry_run=True)
+    with _store_bundle(bundles, upload.bundle, upload.content):
+        return database.transact(put, actor)
 
 
-class Publication(NamedTuple):
-    """A valid version that may be written."""
-
-    target: WidgetName
-    document: Document
-    # The row of its widget, if that exists.
-    existing: sqlite3.Row | None
-    # False if the same version is stored already.
-    is_new: bool
-    # The latest version of the widget before this one is written.
-    latest: str | None
-    warnings: list[str]
-    # Whether another URL of the bundle makes it another version.
-    compare_url: bool
-
-
-def prepare(
-    database: Database,
-    manifest: Any,
-    bundle: BundleSummary,
-    url_template: str | None,
-    *,
-    compare_url: bool,
-) -> Publication:
-    """Return what publishing the manifest with the bundle would write."""
-    existing = _find_manifest_widget(database, manifest)
-    display_name = existing["display_name"] if existing else None
-    document = build_document(manifest, bundle, url_template, display_name)
-    if not bundle.size:
-        raise ChangeError(f"{bundle.label} is empty.")
-    widget, (version,) = document.widget, document.versions
-    target = WidgetName(widget["scope"], widget["name"], version["version"])
-    publication = Publication(
-        target, document, existing, True, find_latest(database, target), [], compare_url
-    )
-    if _is_published(database, publication):
-        return publication._replace(is_new=False)
-    _check_version_limit(database, target)
-    warnings = find_warnings(document, is_new_widget=existing is None)
-    return publication._replace(warnings=warnings)
-
-
-def _find_manifest_widget(database: Database, manifest: Any) -> sqlite3.Row | None:
+def _find_manifest_widget(transaction: Transaction, manifest: Any) -> sqlite3.Row | None:
     """Return the row of the widget that the manifest names, if it exists."""
     try:
         scope, name = (check_identifier(manifest[key]) for key in ("scope", "name"))
     except (TypeError, LookupError, ValueError):
         # build_document() reports an invalid name together with all other problems.
         return None
-    return find_widget(database, scope, name)
+    return find_widget(transaction.read, scope, name)
 
 
-def commit(
-    database: Database,
-    bundles: Bundles,
-    actor: Actor,
-    publication: Publication,
-    content: Iterable[bytes] | None,
-) -> bool:
-    """Insert the version if it is new, and store its bundle if content is given.
+class Publication(NamedTuple):
+    """A valid version, and the row of its widget if that exists."""
 
-    Return False if the version was published already, perhaps by another process just now.
-    """
-    is_new = publication.is_new
-    if content is None:
-        return is_new and _insert_version(database, actor, publication, [])
-    with _store_bundle(bundles, publication, content) as held:
-        hold = bundle_writes.hold_bundles([held])
-        if is_new and _insert_version(database, actor, publication, hold):
-            return True
-        ((_, values),) = hold
-        database.write([record(RECORD_HELD, actor, "store", **values), *hold])
-        if not _is_published(database, publication):
-            raise ConflictError(f"{publication.target} was deleted at the same time; try again.")
-        return False
+    document: Document
+    existing: sqlite3.Row | None
+    # Whether another URL of the bundle makes it another version.
+    compare_url: bool
+
+    @property
+    def version(self) -> Row:
+        """The columns of the version."""
+        (version,) = version_rows(self.document)
+        return version
+
+    @property
+    def target(self) -> WidgetName:
+        """The name of the version."""
+        widget = self.document.widget
+        return WidgetName(widget["scope"], widget["name"], self.version["version"])
 
 
-RECORD_HELD = f"""{RECORD}
-    scope, name, version, json_object('bundlePath', bundle_path), json_object('bundlePath', :path)
-FROM version JOIN widget ON widget.id = widget_id
-WHERE (scope, name, version) = (:scope, :name, :version)
-  AND (sha256_hash, bundle_size) = (:sha256, :size) AND bundle_path IS NOT :path
-"""
-
-
-@contextmanager
-def _store_bundle(
-    bundles: Bundles, publication: Publication, content: Iterable[bytes]
-) -> Iterator[HeldBundle]:
-    """Store the bundle for the block, in which a version must come to name it.
-
-    If the catalog refuses the version, a bundle that was not stored before is removed again. After
-    any other error the version may be written, and `gc` removes the bundle if it is not.
-    """
-    (version,) = publication.document.versions
-    sha256, size = version["sha256_hash"], version["bundle_size"]
-    scope, name, _ = publication.target
-    with bundles.writing():
-        is_new = not bundles.holds(sha256)
-        bundles.add(sha256, size, content)
-        bundles.sync()
-        try:
-            yield HeldBundle(scope, name, version["version"], sha256, size)
-        except (ChangeError, sqlite3.IntegrityError):
-            if is_new:
-                bundles.remove(sha256)
-            raise
-
-
-def _insert_version(
-    database: Database, actor: Actor, publication: Publication, hold: list[Statement]
-) -> bool:
-    """Insert the version; return False if another process has just published the same one."""
-    target, document = publication.target, publication.document
-    (version,) = document.versions
-    after = {
-        "bundleUrl": version["bundle_url"],
-        "bundleSize": version["bundle_size"],
-        "sha256Hash": version["sha256_hash"],
-        "stored": bool(hold),
-    }
-    entry = record_values(actor, "publish", target, after=after)
-    try:
-        database.write([*writes.publish(document), *hold, entry])
-    except sqlite3.IntegrityError:
-        if not _is_published(database, publication):
-            raise
-        return False
-    return True
-
-
-def stored_document(database: Database, publication: Publication) -> Json:
-    """Return the widget and the new version as they would be stored."""
-    existing, document = publication.existing, publication.document
-    (version,) = document.versions
-    new_widget = {**document.widget, "created_at": version["published_at"]}
-    widget = json.loads(existing["json"]) if existing else _row_json(database, "widget", new_widget)
-    return {"widget": widget, "versions": [_row_json(database, "version", version)]}
-
-
-def _row_json(database: Database, table: str, row: Row) -> Json:
-    """Return the JSON of a row that is not stored."""
-    expression = {"widget": json_sql.WIDGET, "version": json_sql.DOCUMENT_VERSION}[table]
-    columns = ", ".join(f":{column} AS {column}" for column in row)
-    sql = f"SELECT {expression} FROM (SELECT {columns}) AS {table}"
-    with database.read() as connection:
-        (text,) = connection.execute(sql, row).fetchone()
-    value: Json = json.loads(text)
-    return value
-
-
-COUNT_VERSIONS = """
-SELECT count(*) FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND widget.name = :name
-"""
-
-
-def _check_version_limit(database: Database, target: WidgetName) -> None:
-    """Raise ConflictError if the widget has MAX_VERSIONS: import and mirror accept no more."""
-    with database.read() as connection:
-        (count,) = connection.execute(COUNT_VERSIONS, target._asdict()).fetchone()
-    if count >= MAX_VERSIONS:
-        raise ConflictError(
-            f"{target.scope}/{target.name} has {count} versions, "
-            "which is as many as a widget may have."
-        )
+def _put(transaction: Transaction, publication: Publication, *, is_stored: bool) -> PublishResult:
+    """Add the version unless the same one is stored; raise ConflictError if another one is."""
+    document, existing, _ = publication
+    target, version = publication.target, publication.version
+    versions = find_versions(transaction.read, target)
+    latest, official = latest_version(versions), document.widget["is_official"]
+    is_new = not is_published(transaction, publication)
+    if is_new:
+        if len(versions) >= MAX_VERSIONS:
+            raise ConflictError(
+                f"{target.widget} has {len(versions)} versions, "
+                "which is as many as a widget may have."
+            )
+        add_version(transaction, document, is_stored=is_stored)
+    elif is_stored:
+        _hold_again(transaction, publication)
+    available = [row for row in versions if not row["yanked"]] + [version] * is_new
+    newest = max(available, key=itemgetter("published_at", "precedence", "version"), default=None)
+    return PublishResult(
+        target,
+        is_new,
+        is_stored,
+        find_warnings(document, is_new_widget=existing is None) if is_new else [],
+        is_unlisted=existing is not None and not existing["listed"],
+        is_official_ignored=existing is not None
+        and official not in (None, existing["is_official"]),
+        latest_before=latest,
+        latest=newest["version"] if newest else None,
+        document=None,
+    )
 
 
 STORED_VERSION = """
 SELECT version.* FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND widget.name = :name AND version = :version
 """
-
-
 DELETED_WITH_OTHER_BYTES = """
 SELECT 1 FROM deleted_version
 WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> :sha256_hash
 """
 
 
-def _is_published(database: Database, publication: Publication) -> bool:
+def is_published(transaction: Transaction, publication: Publication) -> bool:
     """Return whether the same version is stored.
 
     Raise ConflictError if it is stored, or was deleted, with other content.
     """
-    target, (version,) = publication.target, publication.document.versions
-    with database.read() as connection:
-        stored = connection.execute(STORED_VERSION, target._asdict()).fetchone()
-        values = {**target._asdict(), "sha256_hash": version["sha256_hash"]}
-        deleted = connection.execute(DELETED_WITH_OTHER_BYTES, values).fetchone()
-    if stored is None:
-        if deleted:
+    target, version = publication.target, publication.version
+    stored = transaction.read(STORED_VERSION, target._asdict())
+    if not stored:
+        if transaction.read(DELETED_WITH_OTHER_BYTES, version):
             raise ConflictError(
                 f"{target} was published with another bundle and deleted; clients may have that "
                 "one cached, so publish this one as a new version."
             )
         return False
-    differences = find_differences(stored, version, compare_url=publication.compare_url)
+    given = {key: version[key] for key in publication.document.versions[0]}
+    differences = find_differences(dict(stored[0]), given, compare_url=publication.compare_url)
     if differences:
         raise ConflictError(
             f"{target} is published already with a different {', '.join(differences)}; "
             "publish the change as a new version."
         )
     return True
+
+
+def add_version(transaction: Transaction, document: Document, *, is_stored: bool) -> None:
+    """Add the only version of a document, and its widget if it is new, and record it."""
+    (version,) = version_rows(document)
+    widget = widget_row(document)
+    exists = find_widget(transaction.read, widget["scope"], widget["name"])
+    put_rows(transaction, [] if exists else [widget], [version])
+    if is_stored:
+        hold_bundles(transaction, held_bundles(document))
+    after = {
+        "bundleUrl": version["bundle_url"],
+        "bundleSize": version["bundle_size"],
+        "sha256Hash": version["sha256_hash"],
+        "stored": is_stored,
+    }
+    target = widget["scope"], widget["name"], version["version"]
+    transaction.record("publish", target, after=after)
+
+
+BUNDLE_PATH = """
+SELECT bundle_path FROM version JOIN widget ON widget.id = widget_id
+WHERE scope = :scope AND widget.name = :name AND version = :version
+"""
+
+
+def _hold_again(transaction: Transaction, publication: Publication) -> None:
+    """Make clients load the bundle of a stored version from here, unless they do."""
+    ((before,),) = transaction.read(BUNDLE_PATH, publication.target._asdict())
+    (held,) = held_bundles(publication.document)
+    if before != bundle_path(held):
+        hold_bundles(transaction, [held])
+        states = {"before": {"bundlePath": before}, "after": {"bundlePath": bundle_path(held)}}
+        transaction.record("store", publication.target, **states)
+
+
+@contextmanager
+def _store_bundle(
+    bundles: Bundles, bundle: BundleSummary, content: Iterable[bytes]
+) -> Iterator[None]:
+    """Store the bundle for the block, in which a version must come to name it.
+
+    If the catalog refuses the version, a bundle that was not stored before is removed again. After
+    any other error the version may be written, and `gc` removes the bundle if it is not.
+    """
+    with bundles.writing():
+        is_new = not bundles.holds(bundle.sha256)
+        bundles.add(bundle.sha256, bundle.size, content)
+        bundles.sync()
+        try:
+            yield
+        except ChangeError:
+            if is_new:
+                bundles.remove(bundle.sha256)
+            raise
+
+
+def _planned_document(transaction: Transaction, publication: Publication) -> Json:
+    """Return the widget and the new version as they would be stored."""
+    document, existing, _ = publication
+    widget = json.loads(existing["json"]) if existing else None
+    if widget is None:
+        widget = _row_json(transaction, json_sql.WIDGET, "widget", widget_row(document))
+    version = document.versions[0]
+    version_json = _row_json(transaction, json_sql.DOCUMENT_VERSION, "version", version)
+    return {"widget": widget, "versions": [version_json]}
+
+
+def _row_json(transaction: Transaction, expression: str, table: str, row: Row) -> Json:
+    """Return the JSON of a row that is not stored."""
+    columns = ", ".join(f":{column} AS {column}" for column in row)
+    ((text,),) = transaction.read(f"SELECT {expression} FROM (SELECT {columns}) AS {table}", row)
+    value: Json = json.loads(text)
+    return value

@@ -21,16 +21,8 @@ from typing import NamedTuple
 from catalog.documents import Json
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import WouldBlock
-from catalog.store.write.audit import (
-    MAX_ATTEMPTS,
-    RECORD,
-    Actor,
-    json_text,
-    now,
-    record,
-    record_values,
-)
-from catalog.store.write.lookup import ChangeError, ConflictError, MissingError
+from catalog.store.connection.transaction import Actor, Transaction, now
+from catalog.store.write.lookup import ChangeError, MissingError, Read
 from catalog.text import quoted
 from catalog.validators import format_timestamp
 
@@ -164,13 +156,12 @@ def list_tokens(connection: sqlite3.Connection) -> list[Token]:
     return [_token(row) for row in connection.execute(LIST_TOKENS)]
 
 
-def get_token(database: Database, name: str) -> Token:
+def get_token(read: Read, name: str) -> Token:
     """Return the token with this name; raise MissingError if there is none."""
-    with database.read() as connection:
-        row = connection.execute(FIND_BY_NAME, {"name": name}).fetchone()
-    if row is None:
+    rows = read(FIND_BY_NAME, {"name": name})
+    if not rows:
         raise MissingError(f"There is no token {quoted(name)}.")
-    return _token(row)
+    return _token(rows[0])
 
 
 ADD_ROW = """
@@ -197,15 +188,17 @@ def create_token(
         "permissions": json.dumps(token.permissions),
         "sha256_hash": hash_token(text),
     }
-    entry = record_values(actor, "create token", after=describe_token(token))
-    try:
-        database.write([(ADD_ROW, values), entry])
-    except sqlite3.IntegrityError as error:
-        old = get_token(database, name)
-        raise ChangeError(
-            f"There is a token {quoted(name)} already, and it is {old.status(now())}; "
-            "a name is used once."
-        ) from error
+
+    def add(transaction: Transaction) -> None:
+        for row in transaction.read(FIND_BY_NAME, {"name": name}):
+            raise ChangeError(
+                f"There is a token {quoted(name)} already, and it is {_token(row).status(now())}; "
+                "a name is used once."
+            )
+        transaction.execute(ADD_ROW, values)
+        transaction.record("create token", after=describe_token(token))
+
+    database.transact(add, actor)
     return token, text
 
 
@@ -227,55 +220,49 @@ def describe_token(token: Token) -> Json:
     }
 
 
-# Both change a token only as it was read: another command may have rotated or revoked it since.
-_UNCHANGED = "id = :old_id AND revoked_at IS NULL"
-RECORD_TOKEN = f"{RECORD} NULL, NULL, NULL, :before, :after FROM token WHERE {_UNCHANGED}"
-REVOKE = f"UPDATE token SET revoked_at = :at WHERE {_UNCHANGED}"
-ROTATE = f"""
+REVOKE = "UPDATE token SET revoked_at = :at WHERE id = :id"
+ROTATE = """
 UPDATE token
 SET id = :id, sha256_hash = :sha256_hash, created_at = :created_at, expires_at = :expires_at,
     last_used_day = NULL
-WHERE {_UNCHANGED}
+WHERE id = :old_id
 """
 
 
 def revoke_token(database: Database, actor: Actor, name: str) -> bool:
     """Revoke a token; return False if it was revoked before."""
-    for _ in range(MAX_ATTEMPTS):
-        token = get_token(database, name)
+
+    def revoke(transaction: Transaction) -> bool:
+        token = get_token(transaction.read, name)
         if token.revoked_at is not None:
             return False
-        values = {"old_id": token.id, "before": json_text(describe_token(token)), "after": None}
-        entry = record(RECORD_TOKEN, actor, "revoke token", **values)
-        _, count = database.write([entry, (REVOKE, {"old_id": token.id, "at": now()})])
-        # If it was rotated meanwhile, the new secret is revoked.
-        if count:
-            return True
-    raise _conflict(name)
+        transaction.execute(REVOKE, {"id": token.id, "at": now()})
+        transaction.record("revoke token", before=describe_token(token))
+        return True
+
+    return database.transact(revoke, actor)
 
 
 def rotate_token(
     database: Database, actor: Actor, name: str, lifetime: timedelta | None
 ) -> tuple[Token, str]:
     """Give a token another text; the old one is refused from now on."""
-    old = get_token(database, name)
-    if old.revoked_at is not None:
-        raise ChangeError(f"The token {quoted(name)} is revoked; create another one.")
     id_, text = generate_token()
     created, expires = _period(lifetime)
-    token = old._replace(id=id_, created_at=created, expires_at=expires, last_used_day=None)
-    states = {"before": json_text(describe_token(old)), "after": json_text(describe_token(token))}
-    entry = record(RECORD_TOKEN, actor, "rotate token", old_id=old.id, **states)
     period = {"created_at": created, "expires_at": expires}
-    values = {"id": id_, "sha256_hash": hash_token(text), "old_id": old.id, **period}
-    _, count = database.write([entry, (ROTATE, values)])
-    if not count:
-        raise _conflict(name)
-    return token, text
 
+    def rotate(transaction: Transaction) -> Token:
+        old = get_token(transaction.read, name)
+        if old.revoked_at is not None:
+            raise ChangeError(f"The token {quoted(name)} is revoked; create another one.")
+        values = {"id": id_, "sha256_hash": hash_token(text), "old_id": old.id, **period}
+        transaction.execute(ROTATE, values)
+        token = old._replace(id=id_, created_at=created, expires_at=expires, last_used_day=None)
+        before, after = describe_token(old), describe_token(token)
+        transaction.record("rotate token", before=before, after=after)
+        return token
 
-def _conflict(name: str) -> ConflictError:
-    return ConflictError(f"The token {quoted(name)} was changed at the same time; try again.")
+    return database.transact(rotate, actor), text
 
 
 SET_LAST_USED = "UPDATE token SET last_used_day = :day WHERE id = :id AND last_used_day IS NOT :day"
@@ -288,4 +275,5 @@ def note_use(database: Database, token: Token) -> None:
         return
     if database.deadline.on_io_thread:
         raise WouldBlock
-    database.write([(SET_LAST_USED, {"id": token.id, "day": day})])
+    values = {"id": token.id, "day": day}
+    database.transact(lambda transaction: transaction.execute(SET_LAST_USED, values))

@@ -1,0 +1,93 @@
+"""A transaction: code that reads, decides, writes and records, in this order.
+
+`Database.transact()` runs a function of a Transaction. On a cluster the reads come from the local
+file and the writes are sent afterwards, so no read may follow a write, and the function may run
+again: it decides from what it reads, never from the number of rows that a statement changed.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from catalog.store.schema.derived import REFRESH
+from catalog.validators import format_timestamp
+
+Values = Mapping[str, object]
+
+
+class Actor(NamedTuple):
+    """Who changes the catalog: the user of a command, or the holder of a token."""
+
+    # local or token.
+    kind: str
+    name: str
+
+
+# Of a statement for execute_many(): a cluster reads the rows of many from a JSON array, and needs
+# the SELECT for that.
+RECORD = """
+INSERT INTO audit (at, kind, actor, action, scope, name, version, before, after)
+SELECT :at, :kind, :actor, :action, :scope, :name, :version, :before, :after WHERE true
+"""
+
+
+def now() -> str:
+    """Return the current time as it is stored."""
+    return format_timestamp(datetime.now(UTC))
+
+
+class Transaction:
+    """What a change may do with the database."""
+
+    def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
+        self._connection = connection
+        self._actor = actor
+        self._entries: list[Values] = []
+        self._is_changed = False
+
+    def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
+        """Return the rows of a statement."""
+        return self._connection.execute(sql, values or {}).fetchall()
+
+    def execute(self, sql: str, values: Values | None = None) -> None:
+        """Run a statement that writes."""
+        self.execute_many(sql, [values or {}])
+
+    def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run a statement that writes for each row; an INSERT must have SELECT and WHERE true."""
+        self._is_changed = True
+        self._connection.executemany(sql, rows)
+
+    def record(
+        self,
+        action: str,
+        target: tuple[str, str, str | None] | None = None,
+        *,
+        before: Mapping[str, object] | None = None,
+        after: Mapping[str, object] | None = None,
+    ) -> None:
+        """Record a change of a widget or version, or of the whole catalog, with its actor."""
+        if self._actor is None:
+            raise ValueError("A change that is recorded needs an actor.")
+        scope, name, version = target or (None, None, None)
+        entry = {"at": now(), "kind": self._actor.kind, "actor": self._actor.name}
+        names = {"action": action, "scope": scope, "name": name, "version": version}
+        states = {"before": _json_text(before), "after": _json_text(after)}
+        self._entries.append({**entry, **names, **states})
+
+    def finish(self) -> bool:
+        """Write the record and the derived rows; return whether the catalog was changed."""
+        if self._entries:
+            self.execute_many(RECORD, self._entries)
+            self._entries = []
+        if not self._is_changed:
+            return False
+        for sql, values in REFRESH:
+            self.execute(sql, values)
+        return True
+
+
+def _json_text(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)

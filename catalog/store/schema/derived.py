@@ -1,0 +1,92 @@
+"""Derived rows: what search and the feed of changes read, written at the end of a transaction.
+
+Triggers of schema.sql note the widgets that a transaction touches. REFRESH deletes and inserts the
+rows of these widgets in listing, listing_text, summary and change, and raises the revision.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+
+from catalog.store.connection.sqlite import Statement
+from catalog.store.schema.sdk_intervals import sdk_intervals
+from catalog.text import fold
+
+_TOUCHED = "widget_id IN (SELECT widget_id FROM touched)"
+_NEXT_SEQUENCE = """
+(SELECT coalesce(max(sequence), 0) FROM change) + row_number() OVER (ORDER BY widget_id)
+"""
+_PUT_CHANGE = """
+ON CONFLICT (scope, name) DO UPDATE SET sequence = excluded.sequence, listed = excluded.listed
+"""
+
+# Widgets that are no longer listed. Their names are in listing, even if they were deleted.
+CHANGE_REMOVED = f"""
+INSERT INTO change
+SELECT scope, name, {_NEXT_SEQUENCE}, 0 FROM listing
+WHERE {_TOUCHED} AND widget_id NOT IN (SELECT id FROM widget WHERE listed AND id = widget_id)
+{_PUT_CHANGE}
+"""
+CHANGE_LISTED = f"""
+INSERT INTO change
+SELECT scope, name, {_NEXT_SEQUENCE}, 1 FROM listing WHERE {_TOUCHED} {_PUT_CHANGE}
+"""
+
+# The text index takes most of the time of a refresh, so only texts that differ are written. It must
+# be told the old text to remove it.
+UNINDEX_TEXT = """
+INSERT INTO listing_text (listing_text, rowid, folded_text)
+SELECT 'delete', widget_id, listing.folded_text
+FROM touched CROSS JOIN listing USING (widget_id) LEFT JOIN widget ON id = widget_id AND listed
+WHERE widget.folded_text IS NOT listing.folded_text
+"""
+INDEX_TEXT = """
+INSERT INTO listing_text (rowid, folded_text)
+SELECT id, widget.folded_text
+FROM touched CROSS JOIN widget ON id = touched.widget_id LEFT JOIN listing USING (widget_id)
+WHERE listed AND listing.folded_text IS NOT widget.folded_text
+"""
+
+# In this order: the first three compare listing with widget, before listing is written.
+REFRESH: list[Statement] = [
+    (sql, {})
+    for sql in (
+        CHANGE_REMOVED,
+        UNINDEX_TEXT,
+        INDEX_TEXT,
+        f"DELETE FROM listing WHERE {_TOUCHED}",
+        f"DELETE FROM summary WHERE {_TOUCHED}",
+        f"INSERT INTO listing SELECT * FROM rendered_listing WHERE {_TOUCHED}",
+        f"INSERT INTO summary SELECT * FROM rendered_summary WHERE {_TOUCHED}",
+        CHANGE_LISTED,
+        "UPDATE revision SET content = content + 1",
+        "DELETE FROM touched",
+    )
+]
+
+# Makes the next refresh write the derived rows of every widget.
+TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
+
+# A range that exists already has the same intervals.
+ADD_RANGES = """
+INSERT INTO sdk_range (range, intervals) SELECT key, value FROM json_each(:ranges) WHERE true
+ON CONFLICT DO NOTHING
+"""
+
+
+def add_ranges(ranges: Iterable[str]) -> Statement:
+    """Add the SDK ranges of versions; they must be added before the versions."""
+    members = ",".join(map(_range_member, dict.fromkeys(ranges)))
+    return ADD_RANGES, {"ranges": f"{{{members}}}"}
+
+
+# Most versions use one of a few ranges.
+@lru_cache(maxsize=256)
+def _range_member(range_: str) -> str:
+    return f"{json.dumps(range_)}:{json.dumps(sdk_intervals(range_))}"
+
+
+def folded_columns(display_name: str, description: str | None) -> dict[str, str]:
+    """Return the columns of a widget in which search finds words."""
+    name = " ".join(fold(display_name).split())
+    return {"folded_name": name, "folded_text": f"{name}\n{fold(description or '')}"}

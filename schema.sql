@@ -57,11 +57,9 @@ CREATE TABLE version (
     UNIQUE (widget_id, version)
 ) STRICT;
 
-CREATE INDEX version_newest ON version (widget_id, published_at DESC, precedence DESC, version DESC);
--- Covers sdk_version and yanked, so that the newest version for an SDK is found in the index alone.
-CREATE INDEX version_newest_available
-    ON version (widget_id, published_at DESC, precedence DESC, version DESC, sdk_version, yanked)
-    WHERE yanked = 0;
+-- Covers yanked and sdk_version, so that the newest version for an SDK is found in the index alone.
+CREATE INDEX version_newest
+    ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version);
 
 -- For the feed of new releases.
 CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
@@ -180,72 +178,22 @@ CREATE TABLE listing (
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
-    folded_text TEXT    NOT NULL,
-    -- In sdk_support; null from a change of the versions to the end of the transaction.
-    support_id  INTEGER
+    folded_text TEXT    NOT NULL
 ) STRICT;
 
--- The indexes cover official and support_id, so that a search skips other widgets in the index alone.
-CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official, support_id);
-CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official, support_id);
+-- The indexes cover official, so that a search skips other widgets in the index alone.
+CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
+CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
 -- The other orders that a search may have, in indexes that installs do not change.
-CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official, support_id);
-CREATE INDEX listing_created ON listing (created DESC, scope, name, official, support_id);
-CREATE INDEX listing_name ON listing (folded_name, scope, name, official, support_id);
+CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official);
+CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
+CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
-CREATE INDEX listing_official ON listing (official, support_id);
+CREATE INDEX listing_official ON listing (official);
 -- Covers all filters of the browse page, to count the widgets for each of their values.
-CREATE INDEX listing_filters ON listing (permissions, license, scope, official, support_id);
+CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
 -- To find a widget by the name that someone typed.
 CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
-CREATE INDEX listing_without_support ON listing (widget_id) WHERE support_id IS NULL;
-
--- The distinct sets of SDKs that listed widgets run on: a set is the union of the ranges of all available
--- versions of a widget, as intervals. A search with compatible=true decides once for each set. Widgets
--- have many combinations of ranges but few unions: 142 among the 10,000 widgets of the benchmark.
--- Triggers set listing.support_id to null when versions change, and Database.write() ends with one
--- statement that sets it: in a trigger, the union takes about five times as long. While it
--- is null, search reads the versions.
-CREATE TABLE sdk_support (
-    id        INTEGER PRIMARY KEY,
-    -- As in sdk_range.
-    intervals TEXT    NOT NULL UNIQUE,
-    -- The number of listed widgets with this set, so that no search counts them.
-    widgets   INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE sdk_support_interval (
-    support_id INTEGER NOT NULL,
-    low        TEXT    NOT NULL,
-    high       TEXT    NOT NULL,
-    PRIMARY KEY (support_id, low)
-) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER support_added AFTER INSERT ON sdk_support BEGIN
-    INSERT INTO sdk_support_interval
-        SELECT new.id, json_extract(value, '$[0]'), json_extract(value, '$[1]')
-        FROM json_each(new.intervals);
-END;
-
-CREATE TRIGGER support_removed AFTER DELETE ON sdk_support BEGIN
-    DELETE FROM sdk_support_interval WHERE support_id = old.id;
-END;
-
-CREATE TRIGGER support_listing_added AFTER INSERT ON listing WHEN new.support_id IS NOT NULL BEGIN
-    UPDATE sdk_support SET widgets = widgets + 1 WHERE id = new.support_id;
-END;
-
-CREATE TRIGGER support_listing_removed AFTER DELETE ON listing WHEN old.support_id IS NOT NULL BEGIN
-    UPDATE sdk_support SET widgets = widgets - 1 WHERE id = old.support_id;
-    DELETE FROM sdk_support WHERE id = old.support_id AND widgets = 0;
-END;
-
-CREATE TRIGGER support_listing_changed AFTER UPDATE OF support_id ON listing
-WHEN old.support_id IS NOT new.support_id BEGIN
-    UPDATE sdk_support SET widgets = widgets + 1 WHERE id = new.support_id;
-    UPDATE sdk_support SET widgets = widgets - 1 WHERE id = old.support_id;
-    DELETE FROM sdk_support WHERE id = old.support_id AND widgets = 0;
-END;
 
 CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
 
@@ -288,7 +236,7 @@ SELECT widget.id AS widget_id,
     ) AS sdk_range_id
 FROM widget WHERE widget.listed;
 
--- The rows that listing must have, without support_id.
+-- The rows that listing must have.
 CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
@@ -300,34 +248,6 @@ FROM widget LEFT JOIN version ON version.id = (
     ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
 )
 WHERE listed;
-
--- The intervals that support_id must have. The intervals of all ranges are merged where they overlap or
--- touch: one that begins after the end of all before it remains.
-CREATE VIEW rendered_support AS
-SELECT id AS widget_id, (
-    SELECT json_group_array(json_array(low, high)) FROM (
-        SELECT min(low) AS low, max(high) AS high FROM (
-            SELECT low, high, sum(is_first) OVER (ORDER BY low, high ROWS UNBOUNDED PRECEDING) AS number
-            FROM (
-                SELECT low, high, coalesce(low > max(high) OVER (
-                    ORDER BY low, high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                ), 1) AS is_first
-                FROM sdk_interval WHERE range_id IN (
-                    SELECT sdk_range.id FROM version CROSS JOIN sdk_range ON range = sdk_version
-                    WHERE widget_id = widget.id AND yanked = 0
-                )
-            )
-        )
-        GROUP BY number ORDER BY number
-    )
-) AS intervals
-FROM widget WHERE listed;
-
-CREATE TRIGGER support_rendered INSTEAD OF INSERT ON rendered_support BEGIN
-    INSERT INTO sdk_support (intervals, widgets) VALUES (new.intervals, 0) ON CONFLICT DO NOTHING;
-    UPDATE listing SET support_id = (SELECT id FROM sdk_support WHERE intervals = new.intervals)
-        WHERE widget_id = new.widget_id;
-END;
 
 CREATE TRIGGER summary_widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
     INSERT INTO summary SELECT * FROM rendered_summary WHERE widget_id = new.id;
@@ -359,8 +279,7 @@ END;
 
 CREATE TRIGGER listing_version_removed AFTER DELETE ON version WHEN old.yanked = 0 BEGIN
     UPDATE listing
-    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
-        support_id = NULL
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license
     FROM rendered_listing AS rendered
     WHERE listing.widget_id = old.widget_id AND rendered.widget_id = old.widget_id;
 END;
@@ -373,15 +292,14 @@ WHEN (old.widget_id, old.published_at, old.yanked, old.sdk_version, old.permissi
     IS NOT (new.widget_id, new.published_at, new.yanked, new.sdk_version, new.permissions, new.license)
 BEGIN
     UPDATE listing
-    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
-        support_id = NULL
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license
     FROM rendered_listing AS rendered
     WHERE listing.widget_id IN (old.widget_id, new.widget_id)
         AND rendered.widget_id = listing.widget_id;
 END;
 
 CREATE TRIGGER widget_added AFTER INSERT ON widget WHEN new.listed BEGIN
-    INSERT INTO listing SELECT *, NULL FROM rendered_listing WHERE widget_id = new.id;
+    INSERT INTO listing SELECT * FROM rendered_listing WHERE widget_id = new.id;
     INSERT INTO listing_text (rowid, folded_text) VALUES (new.id, new.folded_text);
 END;
 
@@ -396,7 +314,7 @@ ON widget BEGIN
     DELETE FROM listing WHERE widget_id = old.id AND (new.id <> old.id OR NOT new.listed);
     INSERT INTO listing_text (listing_text, rowid, folded_text)
         SELECT 'delete', old.id, old.folded_text WHERE old.listed;
-    INSERT INTO listing SELECT *, NULL FROM rendered_listing WHERE widget_id = new.id
+    INSERT INTO listing SELECT * FROM rendered_listing WHERE widget_id = new.id
         ON CONFLICT DO UPDATE SET
             scope = excluded.scope, name = excluded.name, official = excluded.official,
             created = excluded.created, folded_name = excluded.folded_name,
@@ -509,8 +427,7 @@ WHEN EXISTS (SELECT 1 FROM summary WHERE widget_id = new.widget_id) BEGIN
         ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
     );
     UPDATE listing
-    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license,
-        support_id = NULL
+    SET updated = rendered.updated, permissions = rendered.permissions, license = rendered.license
     FROM rendered_listing AS rendered
     WHERE listing.widget_id = new.widget_id AND rendered.widget_id = new.widget_id AND new.yanked = 0;
     UPDATE change SET sequence = (SELECT max(sequence) + 1 FROM change)

@@ -52,33 +52,10 @@ def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
 
 
 WRONG_LISTINGS = """
-WITH stored AS (
-    SELECT widget_id, scope, name, official, downloads, created, updated, permissions, license,
-           folded_name, folded_text
-    FROM listing
-)
 SELECT scope || '/' || name AS path
-FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM stored)
+FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM listing)
 UNION
-SELECT scope || '/' || name FROM (SELECT * FROM stored EXCEPT SELECT * FROM rendered_listing)
-"""
-
-# A missing support_id is not wrong: search reads the versions instead.
-LISTINGS_WITH_WRONG_SUPPORT = """
-SELECT scope || '/' || name FROM listing JOIN rendered_support USING (widget_id)
-WHERE support_id IS NOT NULL
-    AND rendered_support.intervals IS NOT (SELECT intervals FROM sdk_support WHERE id = support_id)
-"""
-
-WRONG_SUPPORTS = """
-SELECT id FROM sdk_support
-WHERE widgets IS NOT (SELECT count(*) FROM listing WHERE support_id = sdk_support.id)
-    OR intervals IS NOT (
-        SELECT json_group_array(json_array(low, high)) FROM (
-            SELECT low, high FROM sdk_support_interval WHERE support_id = sdk_support.id
-            ORDER BY low))
-UNION SELECT support_id FROM sdk_support_interval
-WHERE support_id NOT IN (SELECT id FROM sdk_support)
+SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM rendered_listing)
 """
 
 UNUSED_SUMMARIES = """
@@ -105,14 +82,7 @@ def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{path}: its listing for search differs from the widget."
     for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
         yield f"Search has a summary for widget {widget_id}, which is not listed."
-    range_problems = list(_check_ranges(connection))
-    yield from range_problems
-    for (support_id,) in connection.execute(WRONG_SUPPORTS):
-        yield f"The set of SDKs {support_id} differs from its intervals, or from its widgets."
-    # A set of SDKs is made of the intervals of ranges.
-    if not range_problems:
-        for (path,) in connection.execute(LISTINGS_WITH_WRONG_SUPPORT):
-            yield f"{path}: the SDKs of its listing differ from those of its versions."
+    yield from _check_ranges(connection)
 
 
 def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:

@@ -33,7 +33,7 @@ from catalog.store.connection.sqlite import (
 )
 from catalog.store.connection.wal import WAL_LIMIT, remove_wal
 from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.schema import SET_SUPPORTS, schema_statements
+from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
 
 # While another process holds the write lock, queued writes wait one after another: keep it short.
@@ -154,7 +154,7 @@ class Database:
                     counts = [connection.execute(*statements[0]).rowcount]
                 else:
                     begin_write(connection, self.on_wait)
-                    *counts, _ = execute_all(connection, chain(statements, [SET_SUPPORTS]), end)
+                    counts = execute_all(connection, statements, end)
             except sqlite3.DatabaseError as error:
                 if is_busy(error):
                     self._is_stalled = True
@@ -210,8 +210,7 @@ class Database:
         try:
             with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                added = [*schema_statements(), *statements, SET_SUPPORTS]
-                execute_all(connection, added, "COMMIT")
+                execute_all(connection, chain(schema_statements(), statements), "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.path)
         except OSError as error:

@@ -7,12 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from catalog.store.connection.sqlite import Connection, DatabaseError, connect, copy_to_file
-from catalog.store.schema.schema import (
-    SCHEMA_VERSION,
-    SET_SUPPORTS,
-    schema_statements,
-    schema_version,
-)
+from catalog.store.schema.schema import SCHEMA_VERSION, schema_statements, schema_version
 from catalog.store.write.writes import add_ranges
 
 # The tables whose rows are copied. Triggers derive the others, except sdk_range: _add_ranges().
@@ -83,7 +78,6 @@ def rebuild_tables(connection: sqlite3.Connection) -> None:
         columns = ", ".join(_columns(connection, f"old_{table}") & _columns(connection, table))
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM old_{table}")
         connection.execute(COPY_SEQUENCE, {"table": table})
-    connection.execute(*SET_SUPPORTS)
     for table in reversed(copied):
         connection.execute(f"DROP TABLE old_{table}")
     set_new_revision(connection)

@@ -10,16 +10,6 @@ from catalog.store.connection.sqlite import DatabaseError, Statement
 APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 3
 
-# Sets listing.support_id of the widgets whose versions have changed; see sdk_support in schema.sql.
-SET_SUPPORTS: Statement = (
-    """
-INSERT INTO rendered_support SELECT * FROM rendered_support
-WHERE widget_id IN (
-    SELECT widget_id FROM listing INDEXED BY listing_without_support WHERE support_id IS NULL)
-""",
-    {},
-)
-
 
 def schema_statements() -> Iterator[Statement]:
     """Return the statements of schema.sql, which make an empty file a catalog."""

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from catalog.store.connection.cluster.rqlite_http import (
     OutcomeUnknownError,
     Revision,
 )
-from catalog.store.connection.database import Database, is_single
+from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import (
     DatabaseError,
     ReplicaBehindError,
@@ -39,12 +39,7 @@ from catalog.store.connection.sqlite import (
     execute_all,
 )
 from catalog.store.schema.migrations import rebuild_tables
-from catalog.store.schema.schema import (
-    SCHEMA_VERSION,
-    SET_SUPPORTS,
-    check_schema,
-    schema_statements,
-)
+from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
 
 # Statements of one request, which is one transaction and one entry of the log. The 1,000th returns
 # the revision.
@@ -112,8 +107,7 @@ class Cluster(Database):
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
         counts: list[int] = []
         revision = None
-        has_supports = not is_single(statements)
-        for part in in_parts(chain(statements, [SET_SUPPORTS] if has_supports else [])):
+        for part in in_parts(statements):
             try:
                 part_counts, revision = self._retry(timeout, partial(self.nodes.execute, part))
             except DatabaseError as error:
@@ -127,7 +121,7 @@ class Cluster(Database):
             if not self.on_wait:
                 timeout = min(timeout, deadline - time.monotonic())
             self._is_behind = not self._wait_for(revision, timeout)
-        return counts[:-1] if has_supports else counts
+        return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""

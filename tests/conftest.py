@@ -39,7 +39,6 @@ from catalog.files.jsonl import read_catalog
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import connect, execute_all
-from catalog.store.schema.schema import SET_SUPPORTS
 from catalog.store.write import held_bundles as bundle_writes
 from catalog.store.write import writes
 
@@ -123,7 +122,7 @@ def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
     with closing(connect(path, "mode=rw")) as connection:
         connection.execute("BEGIN")
         content = writes.put_documents(map(check_document, documents))
-        execute_all(connection, [(NEW_HISTORY, {}), *content, SET_SUPPORTS], "COMMIT")
+        execute_all(connection, [(NEW_HISTORY, {}), *content], "COMMIT")
     return path
 
 

@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from catalog.store.read.facets import MAX_FACETS
+from catalog.store.read.search import MAX_COUNTS
 from catalog.web.browse import MAX_SCOPE_OPTIONS, PAGE_SIZE
 
 ClientWith = Callable[..., FlaskClient]
@@ -337,9 +337,9 @@ def test_counts_follow_the_catalog_and_are_cached_between_installs(
 def test_cache_of_counts_is_bounded(app_with: Callable[..., Flask]) -> None:
     app = app_with(*CATALOG)
     client = app.test_client()
-    for number in range(MAX_FACETS + 5):
+    for number in range(MAX_COUNTS + 5):
         client.get(f"/?q={number}")
-    assert len(app.extensions["database"].reader().facets) <= MAX_FACETS
+    assert len(app.extensions["database"].reader().counts) <= MAX_COUNTS
 
 
 @pytest.mark.parametrize(

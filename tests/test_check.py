@@ -113,7 +113,6 @@ SUMMARY = "acme/clock: its summary in search results differs from the widget."
 CHANGE = "its last change does not say whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
-SUPPORT = "The set of SDKs 1 differs from its intervals, or from its widgets."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
 STALE = "acme/clock: its text for search differs from its name and description."
 DAMAGES = {
@@ -126,22 +125,13 @@ DAMAGES = {
     "listing row too many": (
         [
             "INSERT INTO listing SELECT id, scope, name, 0, -1, created_at, '', '[]', '', "
-            "folded_name, folded_text, NULL FROM widget WHERE id = 2"
+            "folded_name, folded_text FROM widget WHERE id = 2"
         ],
         [f"acme/notes: {WRONG_LISTING}"],
     ),
     "listing row of no widget": (
-        [
-            "INSERT INTO listing VALUES "
-            "(9, 'acme', 'gone', 0, -1, '', '', '[]', '', 'gone', 'x', NULL)"
-        ],
+        ["INSERT INTO listing VALUES (9, 'acme', 'gone', 0, -1, '', '', '[]', '', 'gone', 'x')"],
         [f"acme/gone: {WRONG_LISTING}"],
-    ),
-    "set of SDKs with a wrong count": (["UPDATE sdk_support SET widgets = 2"], [SUPPORT]),
-    "set of SDKs without intervals": (["DELETE FROM sdk_support_interval"], [SUPPORT]),
-    "set of SDKs of other versions": (
-        ["UPDATE sdk_support SET intervals = '[]'", "DELETE FROM sdk_support_interval"],
-        ["acme/clock: the SDKs of its listing differ from those of its versions."],
     ),
     "summary missing": (["DELETE FROM summary"], [SUMMARY]),
     "summary of another text": (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from catalog.store.schema.schema import APPLICATION_ID, SCHEMA_VERSION, SET_SUPPORTS
+from catalog.store.schema.schema import APPLICATION_ID, SCHEMA_VERSION
 from catalog.store.write import writes
 
 TIMESTAMP = "2025-01-02T03:04:05.000Z"
@@ -202,30 +202,9 @@ WHERE listed ORDER BY id
 """
 
 
-WRONG_SUPPORTS = """
-SELECT widget_id FROM listing JOIN rendered_support USING (widget_id)
-JOIN sdk_support ON sdk_support.id = support_id
-WHERE sdk_support.intervals <> rendered_support.intervals
-"""
-COUNTED_SUPPORTS = "SELECT id, widgets FROM sdk_support ORDER BY id"
-EXPECTED_SUPPORTS = """
-SELECT support_id, count(*) FROM listing WHERE support_id IS NOT NULL GROUP BY support_id
-"""
-
-
-def check_supports(catalog: sqlite3.Connection) -> None:
-    assert catalog.execute(WRONG_SUPPORTS).fetchall() == []
-    counted = catalog.execute(COUNTED_SUPPORTS).fetchall()
-    assert counted == catalog.execute(EXPECTED_SUPPORTS).fetchall()
-
-
 def check_listing(catalog: sqlite3.Connection) -> None:
-    check_supports(catalog)
-    catalog.execute(*SET_SUPPORTS)
-    check_supports(catalog)
     rows = catalog.execute("SELECT * FROM listing ORDER BY widget_id").fetchall()
-    assert all(row[-1] for row in rows)
-    assert [row[:-1] for row in rows] == catalog.execute(EXPECTED_LISTING).fetchall()
+    assert rows == catalog.execute(EXPECTED_LISTING).fetchall()
     summaries = catalog.execute("SELECT * FROM summary ORDER BY widget_id").fetchall()
     assert summaries == catalog.execute("SELECT * FROM rendered_summary").fetchall()
     # Raises if the index differs from the listed texts.

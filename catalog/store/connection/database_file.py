@@ -39,8 +39,8 @@ class CatalogFile:
     ) -> None:
         # Connections with the same number belong to this file.
         self.generation = generation
-        # See Connection.facets.
-        self.facets: dict[object, tuple[int, Any]] = {}
+        # See Connection.counts.
+        self.counts: dict[object, tuple[int, Any]] = {}
         self._path, self._name = path, name
         self._busy_timeout_ms, self._wal_limit = busy_timeout_ms, wal_limit
         # Bytes of the WAL above which a write calls truncate_large_wal().

@@ -206,7 +206,7 @@ class ConnectionPool:
             raise cannot_open(self._path, self._name, error) from error
         connection.on_io_thread = on_io_thread
         connection.generation = file.generation
-        connection.facets = file.facets
+        connection.counts = file.counts
         return connection
 
     def _limit_to_reads(self, connection: Connection) -> None:

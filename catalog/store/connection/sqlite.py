@@ -110,9 +110,9 @@ class Connection(sqlite3.Connection):
         self._number = next(self._numbers)
         # Held by its thread while it is used. Another thread needs the lock to close it.
         self.lock = Lock()
-        # The counts of the browse page, with the revision that they belong to; see facets.py. All
-        # connections to the same opened file share it.
-        self.facets: dict[object, tuple[int, Any]] = {}
+        # What searches have counted, each with the revision of the content that it belongs to; see
+        # search.py. All connections to the same opened file share it.
+        self.counts: dict[object, tuple[int, Any]] = {}
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""

@@ -7,11 +7,11 @@ downloads, so they stay valid while only installs are committed.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from catalog.store.connection.sqlite import Connection
+from catalog.store.read.search import remember_count, total_key
 from catalog.store.read.search_conditions import (
     EVERY_WIDGET,
     IS_COMPATIBLE,
@@ -24,8 +24,6 @@ from catalog.store.read.search_conditions import (
 )
 from catalog.store.read.search_params import NONE, SearchQuery
 
-# Connection.facets has at most so many entries.
-MAX_FACETS = 100
 # The values of one filter that are returned, those with the most widgets.
 MAX_VALUES = 200
 
@@ -79,15 +77,14 @@ CONTENT = "SELECT content FROM revision"
 
 def find_facets(connection: Connection, query: SearchQuery) -> Facets:
     """Return the facets of a search. If its name is set, it also finds widgets of that name."""
-    key = replace(query, page=1, limit=1, sort=None)
+    key = Facets, total_key(query)
     (content,) = connection.execute(CONTENT).fetchone()
-    known = connection.facets.get(key)
-    if known is None or known[0] != content:
-        known = _count_facets(connection, query)
-        if len(connection.facets) >= MAX_FACETS:
-            connection.facets.clear()
-        connection.facets[key] = known
-    facets: Facets = known[1]
+    counted_at, facets = connection.counts.get(key, (None, None))
+    if facets is None or counted_at != content:
+        counted_at, facets = _count_facets(connection, query)
+        remember_count(connection, key, counted_at, facets)
+        # The search for the page, which follows, need not count again.
+        remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
 
 
@@ -138,8 +135,9 @@ def _build_statement(
     if words or compatible:
         named = [named_condition(words), *compatible_only] if has_name else ["false"]
         hits = HITS.format(
-            # Without words, the index has all columns; with words, the text is read too.
-            candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET if words else source,
+            # In the order of the table, versions are looked up one after another in their index;
+            # in another order it takes twice as long.
+            candidates=WITH_TRIGRAMS if has_trigrams else f"{EVERY_WIDGET} NOT INDEXED",
             found=" AND ".join([*word_conditions(words), *compatible_only]),
             named=" AND ".join(named),
         )

@@ -8,6 +8,7 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 - summary: the rendered JSON of the widget, in two parts around the download count.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,10 +16,8 @@ from catalog.store.connection.sqlite import Connection
 from catalog.store.read.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
 from catalog.store.read.search_conditions import (
     EVERY_WIDGET,
-    HAS_COMPATIBLE_VERSION,
     IN_SCOPE,
     IS_COMPATIBLE,
-    SUPPORTS,
     WITH_TRIGRAMS,
     filter_conditions,
     named_condition,
@@ -27,6 +26,9 @@ from catalog.store.read.search_conditions import (
     word_conditions,
 )
 from catalog.store.read.search_params import SearchQuery
+
+# Connection.counts has at most so many entries.
+MAX_COUNTS = 100
 
 
 class PageRevision(NamedTuple):
@@ -38,24 +40,22 @@ class PageRevision(NamedTuple):
     least_downloads: int
 
 
-# Without words, the page is read from an index that is in the order of the results.
+# Without words, the page is read from an index that is in the order of the results. The total is
+# counted unless it is known for this content. The page ends with the last result, so that no widget
+# after it is looked at.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
 UNRANKED_PAGE = """
-WITH total AS ({count}),
+WITH total AS MATERIALIZED (
+    SELECT iif(content = :counted_at, :counted, (
+        SELECT count(*) FROM listing WHERE {conditions})) AS total
+    FROM revision
+),
 page AS (
     SELECT widget_id, downloads FROM listing WHERE {index_conditions}
-    ORDER BY {key}, scope, name LIMIT :limit OFFSET :offset
+    ORDER BY {key}, scope, name
+    LIMIT max(min(:limit, (SELECT total FROM total) - :offset), 0) OFFSET :offset
 )
 {render_page}"""
-
-COUNT = "SELECT count(*) AS total FROM listing WHERE {conditions}"
-# Without other filters, the widgets of each set are counted already.
-COUNT_COMPATIBLE = f"""
-SELECT coalesce(sum(widgets), 0) + (
-    SELECT count(*) FROM listing INDEXED BY listing_without_support
-    WHERE support_id IS NULL AND {HAS_COMPATIBLE_VERSION}) AS total
-FROM sdk_support WHERE id IN ({SUPPORTS})
-"""
 
 # The order of results without words, or by request. An empty date is before all others.
 SORT_KEYS = {
@@ -118,10 +118,27 @@ def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevisi
     template = UNRANKED_PAGE
     if query.q and query.name is None:
         template = SORTED_PAGE if query.sort else RANKED_PAGE
-    row = _fetch_row(connection, template, query)
+    key = total_key(query)
+    counted_at, counted = connection.counts.get(key, (None, None))
+    row = _fetch_row(connection, template, query, counted_at=counted_at, counted=counted)
+    # Other searches are counted in an index alone, or find all results anyway.
+    if query.compatible and row["content"] != counted_at:
+        remember_count(connection, key, row["content"], row["total"])
     revision = PageRevision(row["content"], row["downloads"], _least_downloads(query, row))
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
+
+
+def total_key(query: SearchQuery) -> SearchQuery:
+    """Return the key of the query's total in Connection.counts: the same for all of its pages."""
+    return replace(query, page=1, limit=1, sort=None)
+
+
+def remember_count(connection: Connection, key: object, content: int, count: object) -> None:
+    """Keep what was counted at this revision of the content in Connection.counts."""
+    if len(connection.counts) >= MAX_COUNTS:
+        connection.counts.clear()
+    connection.counts[key] = content, count
 
 
 def _least_downloads(query: SearchQuery, row: Any) -> int:
@@ -194,11 +211,9 @@ def _build_statement(
     # The plus keeps SQLite from using an index that is not in the order of the page.
     in_order = [each if each is IN_SCOPE else f"+{each}" for each in filters]
     index_conditions = " AND ".join([*matches, *in_order, *compatible_only]) or "true"
-    count = COUNT_COMPATIBLE if conditions == IS_COMPATIBLE else COUNT
     return template.format(
         candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
         conditions=conditions,
-        count=count.format(conditions=conditions),
         index_conditions=index_conditions,
         key=SORT_KEYS[sort],
         name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),

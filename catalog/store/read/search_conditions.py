@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from catalog.store.read.json_sql import VERSION_ADMITS
 from catalog.store.read.search_params import NONE, SearchQuery
 from catalog.store.schema.sdk_intervals import sdk_key
 
@@ -16,13 +15,12 @@ WITH_TRIGRAMS = """listing_text CROSS JOIN listing
     ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
 EVERY_WIDGET = "listing"
 
-# The sets of SDKs that have this SDK. The list is read once for each statement.
-SUPPORTS = "SELECT support_id FROM sdk_support_interval WHERE low <= :sdk AND :sdk < high"
-HAS_COMPATIBLE_VERSION = f"""EXISTS (
+# Few ranges are distinct. Those that admit the SDK are read once for each statement.
+IS_COMPATIBLE = """EXISTS (
     SELECT 1 FROM version
-    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND {VERSION_ADMITS})"""
-IS_COMPATIBLE = f"""
-iif(support_id IS NULL, {HAS_COMPATIBLE_VERSION}, support_id IN ({SUPPORTS}))
+    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND sdk_version IN (
+        SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
+        WHERE low <= :sdk AND :sdk < high))
 """
 
 HAS_NAME = """

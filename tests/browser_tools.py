@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders import Json
-from conftest import hold
+from conftest import hold, putting
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def create_catalog_with_bundles(path: Path, widget: Json, *bundles: bytes) -> Path:
     """Create a database of one widget document, whose bundles the service holds."""
     app = create_app({"DATABASE": path})
-    app.extensions["database"].create(writes.put_documents([check_document(widget)]))
+    app.extensions["database"].create(putting([check_document(widget)]))
     hold(app, *bundles)
     app.extensions["database"].close()
     return path

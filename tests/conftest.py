@@ -13,7 +13,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
@@ -33,14 +33,15 @@ from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from app import create_app
-from catalog.documents import check_document
+from catalog.documents import Document, check_document
 from catalog.files import demo as demo_catalog
 from catalog.files.jsonl import read_catalog
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import connect, execute_all
+from catalog.store.connection.sqlite import connect
+from catalog.store.connection.transaction import Transaction
 from catalog.store.write import held_bundles as bundle_writes
-from catalog.store.write import writes
+from catalog.store.write.imports import put_documents
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -115,14 +116,32 @@ def empty_catalog() -> bytes:
         return path.read_bytes()
 
 
+def putting(documents: Iterable[Document]) -> Callable[[Transaction], None]:
+    """Return a function for transact() or create() that adds or updates these widgets."""
+    checked = list(documents)
+
+    def put(transaction: Transaction) -> None:
+        put_documents(transaction, checked)
+
+    return put
+
+
+def running(sql: str, values: Mapping[str, object] | None = None) -> Callable[[Transaction], None]:
+    """Return a function for transact() that runs a statement, as an operator could."""
+    return lambda transaction: transaction.execute(sql, values)
+
+
 def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
     """Create a database of these widget documents, with a history of its own."""
     path.touch(mode=0o600)
     path.write_bytes(empty_catalog())
     with closing(connect(path, "mode=rw")) as connection:
         connection.execute("BEGIN")
-        content = writes.put_documents(map(check_document, documents))
-        execute_all(connection, [(NEW_HISTORY, {}), *content], "COMMIT")
+        connection.execute(NEW_HISTORY)
+        transaction = Transaction(connection)
+        putting(map(check_document, documents))(transaction)
+        transaction.finish()
+        connection.execute("COMMIT")
     return path
 
 
@@ -189,7 +208,7 @@ def hold(app: Flask, *contents: bytes) -> None:
             bundles.add(hashlib.sha256(content).hexdigest(), len(content), [content])
         versions = [bundle_writes.HeldBundle(*row) for row in database.reader().execute(VERSIONS)]
         stored = [version for version in versions if bundles.holds(version.sha256)]
-        database.write(bundle_writes.hold_bundles(stored))
+        database.transact(lambda transaction: bundle_writes.hold_bundles(transaction, stored))
 
 
 @cache
@@ -208,7 +227,7 @@ def imported_demo_file() -> bytes:
     """Return a database of the demo catalog without its bundles."""
     with TemporaryDirectory() as folder, DEMO.open("rb") as file:
         path = Path(folder, "demo.db")
-        Database(path).create(writes.put_documents(read_catalog([file])))
+        Database(path).create(putting(read_catalog([file])))
         return path.read_bytes()
 
 

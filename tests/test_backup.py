@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import ROOT, Server, create_catalog, create_demo, error_message, run_on, start_command
+from conftest import (
+    ROOT,
+    Server,
+    create_catalog,
+    create_demo,
+    error_message,
+    putting,
+    run_on,
+    start_command,
+)
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
@@ -317,7 +326,7 @@ def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
     catalog: Path, backup: Path
 ) -> None:
     database = Database(catalog)
-    database.write(writes.put_document(check_document(document("acme/late"))))
+    database.transact(putting([check_document(document("acme/late"))]))
     wal = files(catalog.parent)["catalog.db-wal"]
     database.close()
     catalog.unlink()

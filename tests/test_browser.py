@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 from browser_tools import expect_text, expect_title, is_too_wide, recorded
 from builders import document, version
-from conftest import Server
+from conftest import Server, putting
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page, Request
@@ -218,7 +217,7 @@ def odd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         document("acme/badges", version(deprecationMessage="Old."), isOfficial=True),
     ]
     database = Database(tmp_path_factory.mktemp("odd") / "odd.db")
-    database.create(writes.put_documents(map(check_document, documents)))
+    database.create(putting(map(check_document, documents)))
     running = Server(database.path)
     yield running
     running.stop()

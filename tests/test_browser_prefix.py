@@ -9,12 +9,11 @@ import pytest
 import reverse_proxies
 from browser_tools import expect_text, expect_url, recorded
 from builders import bundled, document
-from conftest import Server, create_demo, hold
+from conftest import Server, create_demo, hold, putting
 from reverse_proxies import PREFIX
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
@@ -39,7 +38,7 @@ def base_url(
     directory = tmp_path_factory.mktemp(request.param)
     app = create_app({"DATABASE": create_demo(directory / "catalog.db")})
     widget = document("acme/held", bundled("1.0.0", BUNDLE), displayName="Held", downloadCount=1)
-    app.extensions["database"].write(writes.put_documents([check_document(widget)]))
+    app.extensions["database"].transact(putting([check_document(widget)]))
     hold(app, BUNDLE)
     app.extensions["database"].close()
     start: Callable[..., Any] = getattr(reverse_proxies, request.param)

@@ -13,7 +13,7 @@ from wsgiref.util import FileWrapper
 
 import pytest
 from builders import bundled, document, version
-from conftest import Server, hold
+from conftest import Server, hold, putting
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -22,7 +22,6 @@ from catalog.documents import check_document
 from catalog.store.connection.sqlite import DeadlineExceeded
 from catalog.store.write import held_bundles as bundle_writes
 from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 CONTENT = b"export default () => 'tick'\n"
@@ -59,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     app = create_app({"DATABASE": path})
     unusual = document(UNUSUAL, bundled("1.0.0+x.y", CONTENT))
     documents = [check_document(each) for each in (CLOCK, unusual)]
-    app.extensions["database"].create(writes.put_documents(documents))
+    app.extensions["database"].create(putting(documents))
     hold(app, CONTENT)
     app.extensions["database"].close()
     running = Server(path)

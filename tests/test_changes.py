@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from builders import bundled, document, version
-from conftest import hold, run
+from conftest import hold, putting, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 CHANGES = "/api/v1/widgets/changes"
 UNKNOWN_HISTORY = (
@@ -40,7 +39,7 @@ def command(app: Flask, *arguments: object) -> None:
 
 
 def put(app: Flask, *documents: dict[str, Any]) -> None:
-    app.extensions["database"].write(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].transact(putting(map(check_document, documents)))
 
 
 def test_without_since_every_listed_widget_is_returned_with_the_etag_of_its_detail(
@@ -256,6 +255,6 @@ def test_renamed_widget_begins_a_new_history_without_the_old_name(app_with: AppW
     app = app_with(document("acme/clock", version()), document("acme/hidden", listed=False))
     client = app.test_client()
     since = read(client)["next"]
-    app.extensions["database"].write([("UPDATE widget SET name = name || '-2'", {})])
+    app.extensions["database"].transact(running("UPDATE widget SET name = name || '-2'"))
     assert client.get(f"{CHANGES}?since={since}").status_code == 410
     assert names(read(client)) == ["acme/clock-2 changed"]

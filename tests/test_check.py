@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import DEMO, create_demo, run_here, run_on
+from conftest import DEMO, create_demo, putting, run_here, run_on
 from flask import Flask
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 
@@ -22,7 +21,7 @@ def catalog(tmp_path: Path) -> Path:
     """A listed widget with two versions, and an unlisted one."""
     clock = document("acme/clock", version("1.0.0"), version("1.10.0"), description="Time")
     notes = document("acme/notes", version("1.9.0"), listed=False)
-    statements = writes.put_documents(map(check_document, (clock, notes)))
+    statements = putting(map(check_document, (clock, notes)))
     Database(tmp_path / "catalog.db").create(statements)
     return tmp_path / "catalog.db"
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import urllib3
 from builders import bundled, document, version
-from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, run, run_line
+from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, putting, run, run_line
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
@@ -375,7 +375,7 @@ def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     held = b"export default 'held'"
     backup, pack = tmp_path / "backup.db", tmp_path / "all.pack"
     other = create_app({"DATABASE": create_demo(tmp_path / "other.db")})
-    put = writes.put_documents([check_document(document("only/one", bundled("1.0.0", held)))])
+    put = putting([check_document(document("only/one", bundled("1.0.0", held)))])
     other.extensions["database"].write(put)
     hold(other, held)
     assert run(other, "pack", pack).exit_code == 0

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 from builders import bundled, document, version
-from conftest import Limits, Server, hold
+from conftest import Limits, Server, hold, putting
 from waitress.adjustments import Adjustments
 
 from app import create_app
 from catalog.documents import check_document
 from catalog.serving.connection_limits import ConnectionLimits, Rank
 from catalog.serving.connections import Channel
-from catalog.store.write import writes
 
 CONTENT = bytes(8_000_000)
 BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
@@ -39,7 +38,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     notes = "x" * (MEGABYTES_OF_A_REGISTRY * 1024 * 1024)
     documents = [document(f"{scope}/clock", version(releaseNotes=notes)) for scope in SCOPES]
     documents.append(document("acme/clock", bundled("1.0.0", CONTENT)))
-    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(putting(map(check_document, documents)))
     hold(app, CONTENT)
     app.extensions["database"].close()
     return path
@@ -317,7 +316,7 @@ def test_a_registry_larger_than_the_limit_of_unsent_bodies_is_sent_completely(
     app = create_app({"DATABASE": path})
     notes = "x" * 20_000
     documents = [document(f"acme/w{n:03}", version(releaseNotes=notes)) for n in range(600)]
-    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(putting(map(check_document, documents)))
     app.extensions["database"].close()
     with serving(path, **little_memory) as (_, send):
         body = read_rest(send("/api/widgets/acme/registry.json"))

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import Server
+from conftest import Server, putting
 from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 
 V1 = "/api/v1/widgets/"
 CLOCK = V1 + "acme/clock"
@@ -112,7 +111,7 @@ def cors_headers(headers: Any) -> dict[str, list[str]]:
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     database = Database(tmp_path_factory.mktemp("cors") / "catalog.db")
     documents = [document("acme/clock", version()), document("acme/hidden", listed=False)]
-    database.create(writes.put_documents(map(check_document, documents)))
+    database.create(putting(map(check_document, documents)))
     app = create_app({"DATABASE": database.path})
     yield app.test_client()
     app.extensions["database"].close()

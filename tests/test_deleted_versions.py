@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from builders import Json, bundled, document, version
 from click.testing import Result
-from conftest import ROOT, hold, run
+from conftest import ROOT, hold, putting, run
 from flask import Flask
 
 from catalog.documents import check_document
@@ -224,7 +224,7 @@ def test_every_bundle_that_a_number_had_is_remembered(app: Flask) -> None:
     run_successfully(app, "publish", *files(app, FIRST, "1.0.0"))
     run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     other = document("acme/clock", bundled("1.0.0", OTHER))
-    app.extensions["database"].write(writes.put_documents([check_document(other)]))
+    app.extensions["database"].transact(putting([check_document(other)]))
     run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     for content in (FIRST, OTHER):
         assert publish(app, content).stderr == REFUSED

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from builders import document, version
+from conftest import putting
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import given, settings
@@ -49,7 +50,7 @@ PATHS = [
 
 
 def put(*documents: dict[str, Any]) -> list[Any]:
-    return writes.put_documents(check_document(each) for each in documents)
+    return putting(check_document(each) for each in documents)
 
 
 def first_catalog() -> list[Any]:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from builders import document, version
 from click.testing import Result
-from conftest import DEMO, run_here
+from conftest import DEMO, putting, run_here
 
 from app import create_app
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
 from catalog.store.schema.schema import SCHEMA_VERSION
-from catalog.store.write import writes
 
 
 def init(path: Path, *options: str) -> Result:
@@ -52,7 +51,7 @@ def test_init_with_demo_creates_the_demo_catalog(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--demo"]], ids=["plain", "demo"])
 def test_init_does_not_change_an_existing_catalog(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "old.db"
-    Database(path).create(writes.put_document(check_document(document("acme/clock", version()))))
+    Database(path).create(putting([check_document(document("acme/clock", version()))]))
     before = path.read_bytes()
     result = init(path, *options)
     assert (result.exit_code, result.stderr) == (0, f"{path} exists already.\n")

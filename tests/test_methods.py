@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from builders import document, version
-from conftest import Server
+from conftest import Server, putting
 from flask.testing import FlaskClient
 
 from app import create_app
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 
 CLOCK = "/api/v1/widgets/acme/clock"
 GET_PATHS = [
@@ -41,7 +40,7 @@ def parse_allow(allow: str | None) -> list[str]:
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     database = Database(tmp_path_factory.mktemp("methods") / "catalog.db")
     clock = check_document(document("acme/clock", version(), downloadCount=7))
-    database.create(writes.put_documents([clock]))
+    database.create(putting([clock]))
     app = create_app({"DATABASE": database.path})
     yield app.test_client()
     app.extensions["database"].close()

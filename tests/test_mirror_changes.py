@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import run
+from conftest import putting, run
 from flask import Flask
 from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
@@ -33,7 +33,7 @@ def original(app_with: Callable[..., Flask]) -> Iterator[AppServer]:
 
 
 def put(app: Flask, *documents: Json) -> None:
-    app.extensions["database"].write(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].transact(putting(map(check_document, documents)))
 
 
 def command(app: Flask, *arguments: object) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from builders import Json, bundled, document, version
-from conftest import hold
+from conftest import hold, putting
 from flask import Flask
 from flask.testing import FlaskClient
 from mirrors import mirror_summary, serve
@@ -17,7 +17,6 @@ from app import create_app
 from bench import generate
 from bench.words import WORDS
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 # With those below: two pages of the upstream's list, and three batches.
 GENERATED = 120
@@ -49,7 +48,7 @@ UNUSUAL = [
 
 def create_catalog(path: Path, documents: Iterable[Json]) -> Flask:
     app = create_app({"DATABASE": path})
-    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(putting(map(check_document, documents)))
     return app
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from builders import Json, document, version
+from conftest import putting
 from flask import Flask
 
 from app import create_app
@@ -57,7 +58,7 @@ def app(
     ranges = [range_(number) for number in range(widgets * versions)]
     values = {"ranges": json.dumps(ranges), "widgets": widgets}
     database = Database(tmp_path_factory.mktemp("cost") / "catalog.db")
-    statements = writes.put_documents(map(check_document, documents))
+    statements = putting(map(check_document, documents))
     database.create([*statements, writes.add_ranges(ranges), (ADD_VERSIONS, values)])
     app = create_app({"DATABASE": database.path})
     yield app

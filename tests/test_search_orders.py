@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import run
+from conftest import putting, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from catalog.documents import check_document
-from catalog.store.write import writes
 from catalog.text import fold
 
 SEARCH = "/api/v1/widgets/search"
@@ -88,9 +87,9 @@ def test_total_of_compatible_widgets_follows_every_change(app_with: Callable[...
         return int(body["total"])
 
     assert (total(), total(scope="b"), total(official="true")) == (1, 0, 0)
-    database.write(writes.put_document(check_document(document("a/b", version("2.0.0")))))
+    database.transact(putting([check_document(document("a/b", version("2.0.0")))]))
     assert (total(page="2"), total(scope="a", page="2")) == (2, 2)
-    database.write([("UPDATE version SET yanked = 1", {})])
+    database.transact(running("UPDATE version SET yanked = 1"))
     assert (total(page="3"), total(scope="a", page="3")) == (0, 0)
 
 
@@ -266,7 +265,7 @@ def test_later_release_moves_a_widget_to_the_front(app_with: Callable[..., Flask
     client = app.test_client()
     assert names(client, sort="updated")[0] == "two"
     newer = document("a/four", version(publishedAt=on(20)), displayName="eclair")
-    app.extensions["database"].write(writes.put_document(check_document(newer)))
+    app.extensions["database"].transact(putting([check_document(newer)]))
     assert names(client, sort="updated")[0] == "four"
     app.extensions["database"].write(
         [("UPDATE version SET yanked = 1 WHERE version = '1.0.0'", {})]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
+from conftest import putting
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -242,7 +242,7 @@ def test_search_shows_changes_of_text_and_listing(app_with: Callable[..., Any]) 
     changes += [({"displayName": "Gamma"}, ""), ({"displayName": "Gamma", "listed": True}, "gamma")]
     for fields, findable in changes:
         checked = check_document(document(**fields))
-        app.extensions["database"].write(writes.put_document(checked))
+        app.extensions["database"].transact(putting([checked]))
         words = ("alpha", "beta", "gamma", "a")
         hits = [word for word in words if "clock" in found_names(app.test_client(), q=word)]
         assert hits == ([findable, "a"] if findable else [])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from builders import document, version
+from conftest import running
 from flask import Flask
 
 CATALOG = [
@@ -51,7 +52,7 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Count:
         database.reader().execute("SELECT 1 FROM listing_text WHERE listing_text MATCH 'oth'")
         if commit:
             # This also opens the connection that writes.
-            database.write([("UPDATE widget SET icon = icon WHERE id = -1", {})])
+            database.transact(running("UPDATE widget SET icon = icon WHERE id = -1"))
         executed.clear()
         request()
         # SQLite repeats a statement for each trigger that it fires. The statements of FTS5 on its
@@ -118,7 +119,7 @@ def test_cached_response_is_revalidated_with_one_statement_after_a_commit(
     app = app_with(*CATALOG)
     client = app.test_client()
     etag = client.get(path).headers["ETag"]
-    app.extensions["database"].write([("UPDATE recent_install SET revision = -1", {})])
+    app.extensions["database"].transact(running("UPDATE recent_install SET revision = -1"))
 
     def revalidate() -> None:
         assert client.get(path, headers={"If-None-Match": etag}).status_code == 304

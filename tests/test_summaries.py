@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import document, version
-from conftest import hold
+from conftest import hold, putting
 from flask import Flask
 
 from catalog.documents import check_document
@@ -30,7 +30,7 @@ CATALOG = [
 
 
 def put(*documents: dict[str, object]) -> list[Statement]:
-    return writes.put_documents(map(check_document, documents))
+    return putting(map(check_document, documents))
 
 
 CHANGES: dict[str, list[Statement]] = {

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import headers_without_date
+from conftest import headers_without_date, putting
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 
 V1 = "/api/v1/widgets/"
 LISTED = [
@@ -86,7 +85,7 @@ def client(app: Flask) -> FlaskClient:
 def put(app: Flask, *documents: dict[str, Any]) -> None:
     """Add or update the widgets, as another process would."""
     database = Database(app.config["DATABASE"])
-    database.write(writes.put_documents(map(check_document, documents)))
+    database.transact(putting(map(check_document, documents)))
     database.close()
 
 

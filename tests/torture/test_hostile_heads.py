@@ -5,9 +5,8 @@ from pathlib import Path
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store.write import writes
 from tests.builders import bundled, document
-from tests.conftest import Server, hold
+from tests.conftest import Server, hold, putting
 from tests.hostile_heads import exchange, hostile_requests
 
 CONTENT = b"export default () => 'tick'\n"
@@ -17,7 +16,7 @@ CPU_LIMIT = 0.5  # seconds
 def test_no_head_is_expensive(tmp_path: Path, figures: Callable[..., None]) -> None:
     app = create_app({"DATABASE": tmp_path / "catalog.db"})
     clock = check_document(document("acme/clock", bundled("1.0.0", CONTENT)))
-    app.extensions["database"].create(writes.put_documents([clock]))
+    app.extensions["database"].create(putting([clock]))
     hold(app, CONTENT)
     app.extensions["database"].close()
     server = Server(app.config["DATABASE"], CATALOG_TRUSTED_PROXY="127.0.0.1")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.store.write import writes
 from tests.builders import bundled, document, version
-from tests.conftest import Server, hold
+from tests.conftest import Server, hold, putting
 
 CLIENTS = [f"127.0.1.{number}" for number in range(1, 5)]
 OTHER = "127.0.2.1"
@@ -25,7 +24,7 @@ REGISTRIES, MEGABYTES = 20, 20
 
 def serve(path: Path, *documents: dict[str, object]) -> Server:
     app = create_app({"DATABASE": path})
-    app.extensions["database"].create(writes.put_documents(map(check_document, documents)))
+    app.extensions["database"].create(putting(map(check_document, documents)))
     hold(app, BUNDLE)
     app.extensions["database"].close()
     return Server(path)

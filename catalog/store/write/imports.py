@@ -64,7 +64,7 @@ SET ({_columns(VERSION_COLUMNS[1:])}) = ({_columns(VERSION_COLUMNS[1:], "exclude
 """
 
 STORED_WIDGETS = f"""
-SELECT id, download_count, {_columns(WIDGET_COLUMNS)} FROM json_each(:names) AS given
+SELECT widget.id, download_count, {_columns(WIDGET_COLUMNS)} FROM json_each(:names) AS given
 CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 """
 STORED_VERSIONS = f"""

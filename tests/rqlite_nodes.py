@@ -234,7 +234,7 @@ def load_on_node(path: Path, number: int) -> dict[str, str]:
     cluster = Cluster(node.database, [node.url])
     with closing(sqlite3.connect(path, isolation_level=None)) as source:
         set_new_revision(source)
-        cluster.replace_content(source)
+        cluster.load(source)
     cluster.close()
     return {
         "DATABASE": str(node.database),

@@ -19,7 +19,18 @@ from typing import Any
 import pytest
 import urllib3
 from builders import bundled, document, version
-from conftest import DEMO, ROOT, create_demo, error_message, exported, hold, putting, run, run_line
+from conftest import (
+    DEMO,
+    ROOT,
+    create_demo,
+    error_message,
+    exported,
+    hold,
+    putting,
+    run,
+    run_line,
+    running,
+)
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
@@ -30,7 +41,7 @@ from app import create_app
 from catalog.documents import check_document
 from catalog.store.connection.cluster.rqlite_http import READ_REVISION
 from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.write import writes
+from catalog.store.connection.transaction import Transaction
 from tests.torture.clients import (
     CLOCK,
     POST,
@@ -241,27 +252,60 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
 
 
 @slow_if_emulated
-def test_a_write_of_more_statements_than_one_part_is_complete(apps: dict[Node, Flask]) -> None:
-    app = next(iter(apps.values()))
-    before = downloads(app)
-    # A command has more time than a request.
-    app.extensions["database"].on_wait = lambda: None
-    counts = app.extensions["database"].write(writes.count_install("acme", "clock") * 2_345)
-    assert counts == [1] * 2_345
+def test_a_change_of_thousands_of_versions_is_one_transaction(
+    apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    first, second, _ = apps.values()
+    file = tmp_path / "many.jsonl"
+    numbers = [version(f"1.{number}.0") for number in range(2_000)]
+    file.write_text(json.dumps(document("acme/many", *numbers)))
+    assert run(first, "import", file).exit_code == 0
+    result = run(first, "yank", "acme/many@*")
+    assert result.stderr.count("Yanked acme/many@") == 2_000
     wait_until(lambda: have_equal_revisions(apps))
-    assert downloads(app) == before + 2_345
+    detail = second.test_client().get("/api/v1/widgets/acme/many").json
+    assert {each["yanked"] for each in detail["versions"]} == {True}
+    assert run(first, "delete", "acme/many", "--yes").exit_code == 0
+    wait_until_equal(apps)
 
 
-def test_a_failed_statement_undoes_the_write_and_raises_the_error_of_sqlite(
+def test_a_failed_statement_undoes_the_transaction_and_raises_the_error_of_sqlite(
     apps: dict[Node, Flask],
 ) -> None:
     app = next(iter(apps.values()))
     before = exported(app)
-    published = check_document(document("acme/clock", version("99.0.0")))
-    statements = [*writes.count_install("acme", "clock"), *writes.publish(published) * 2]
-    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed: version"):
-        app.extensions["database"].write(statements)
+
+    def change(transaction: Transaction) -> None:
+        transaction.execute("UPDATE widget SET description = 'half done'")
+        transaction.execute("UPDATE widget SET listed = 2")
+
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed: listed"):
+        app.extensions["database"].transact(change)
     assert exported(app) == before
+
+
+def test_a_transaction_that_another_node_outran_runs_again_on_what_that_one_wrote(
+    apps: dict[Node, Flask],
+) -> None:
+    first, second, _ = (app.extensions["database"] for app in apps.values())
+    seen: list[str] = []
+
+    def append(transaction: Transaction) -> None:
+        ((icon,),) = transaction.read("SELECT icon FROM widget WHERE name = 'clock'")
+        seen.append(icon)
+        if len(seen) == 1:
+            # Another node writes between the read and the write of this one.
+            sql = "UPDATE widget SET icon = 'mdi:other' WHERE name = 'clock'"
+            second.transact(lambda other: other.execute(sql))
+        sql = "UPDATE widget SET icon = :icon WHERE name = 'clock'"
+        transaction.execute(sql, {"icon": f"{icon}-2"})
+
+    first.transact(append)
+    assert seen[1:] == ["mdi:other"]
+    ((icon,),) = first.fetch("SELECT icon FROM widget WHERE name = 'clock'", {})
+    assert icon == "mdi:other-2"
+    restored = "UPDATE widget SET icon = :icon WHERE name = 'clock'"
+    first.transact(running(restored, {"icon": seen[0]}))
 
 
 @pytest.mark.torture
@@ -376,7 +420,7 @@ def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     backup, pack = tmp_path / "backup.db", tmp_path / "all.pack"
     other = create_app({"DATABASE": create_demo(tmp_path / "other.db")})
     put = putting([check_document(document("only/one", bundled("1.0.0", held)))])
-    other.extensions["database"].write(put)
+    other.extensions["database"].transact(put)
     hold(other, held)
     assert run(other, "pack", pack).exit_code == 0
     assert run(first, "backup", backup).exit_code == 0
@@ -433,7 +477,7 @@ def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[No
     leader, follower = nodes.leader(), nodes.followers()[0]
     app = apps[leader]
     listed = json.loads(run(app, "cluster", "status", "--json").stdout)
-    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {(3, True)}
+    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {(4, True)}
     assert [each["address"] for each in listed] == [node.url for node in nodes]
     roles = {each["address"]: each["role"] for each in listed}
     assert (roles[leader.url], roles[follower.url]) == ("leader", "follower")
@@ -528,11 +572,11 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         app.extensions["database"].close()
         message = error_message(run(app, "serve"))
         assert message == (
-            f"{nodes[0].url} has schema version 2, and this release needs 3. Stop all services of "
+            f"{nodes[0].url} has schema version 2, and this release needs 4. Stop all services of "
             "the cluster, run the command migrate once, and start them again."
         )
         assert "has schema version 2" in error_message(run(app, "list"))
-        assert run(app, "migrate").stderr == f"{nodes[0].database} has schema version 3.\n"
+        assert run(app, "migrate").stderr == f"{nodes[0].database} has schema version 4.\n"
         assert exported(app) == before
         assert run(app, "check").stdout.count("\n") == 1
     finally:

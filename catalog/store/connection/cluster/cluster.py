@@ -305,7 +305,7 @@ class Cluster(Database):
             with copy:
                 copy.execute("BEGIN")
                 rebuild_tables(copy)
-            self._load(copy)
+            self.load(copy)
 
     def replace_content(self, source: Path, actor: Actor, action: str) -> None:
         """Replace the catalog by that of another database file, and record it.
@@ -322,9 +322,9 @@ class Cluster(Database):
                     keep_tables(copy)
                 finish_replacement(copy, actor, action)
             copy.execute("DETACH old")
-            self._load(copy)
+            self.load(copy)
 
-    def _load(self, source: sqlite3.Connection) -> None:
+    def load(self, source: sqlite3.Connection) -> None:
         """Replace the whole content of the cluster by that of another database."""
         with self._open_copy() as connection:
             if (row := read_revision(connection)) is not None:

@@ -36,6 +36,8 @@ from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
 from test_command_conventions import LINES
 from test_documentation import assert_outputs, checkout, console_lines, page
+from test_write_sequences import Catalog, Draw
+from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.documents import check_document
@@ -176,6 +178,41 @@ def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path:
     assert run(first, "check").stdout == run(file_app, "check").stdout
     again = run(first, "import", changed).stderr
     assert again.endswith("0 added, 0 changed, 334 unchanged.\n")
+    wait_until_equal(apps)
+    file_app.extensions["database"].close()
+
+
+def without_times(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the documents without the times of what was published now."""
+    for each in documents:
+        for item in (each["widget"], *each["versions"]):
+            key = "publishedAt" if "version" in item else "createdAt"
+            item[key] = min(item[key], "2026")
+    return documents
+
+
+@slow_if_emulated
+def test_a_sequence_of_writes_has_the_same_result_as_on_a_file(
+    apps: dict[Node, Flask], tmp_path: Path, upstream: FakeUpstream
+) -> None:
+    first, *_ = apps.values()
+    original, file = tmp_path / "original.db", tmp_path / "file.db"
+    for path in (original, file):
+        assert run(first, "backup", path).exit_code == 0
+    file_app = create_app({"DATABASE": file, "BUNDLES": first.config["BUNDLES"]})
+    catalogs = []
+    for name, app in {"nodes": first, "file": file_app}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        catalogs.append(Catalog(app, folder, upstream))
+    # With this seed, thirteen kinds of writes are among them.
+    for step in Draw(2699).steps(15):
+        on_nodes, in_file = (catalog.do(step) for catalog in catalogs)
+        assert on_nodes == in_file, step
+        on_nodes, in_file = (without_times(catalog.export()) for catalog in catalogs)
+        assert on_nodes == in_file, step
+    assert run(first, "check").exit_code == 0
+    assert run(first, "restore", original, "--yes").exit_code == 0
     wait_until_equal(apps)
     file_app.extensions["database"].close()
 

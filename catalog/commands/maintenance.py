@@ -22,7 +22,7 @@ from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, 
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
-from catalog.store.check import check_bundles, check_catalog, find_warnings
+from catalog.store.check import check_bundles, check_catalog, find_invalid_ranges
 from catalog.text import plural
 
 
@@ -35,7 +35,7 @@ def check(strict: bool) -> None:
     if there is one. An sdkVersion that is not an npm range is a warning.
     """
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
-    warnings = find_warnings(database())
+    warnings = find_invalid_ranges(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
     found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)

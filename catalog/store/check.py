@@ -119,8 +119,8 @@ ORDER BY scope, name, precedence
 """
 
 
-def find_warnings(database: Database) -> Iterator[str]:
-    """Return a sentence for each value that is allowed, and probably a mistake."""
+def find_invalid_ranges(database: Database) -> Iterator[str]:
+    """Return a sentence for each sdkVersion that is no range: allowed, and probably a mistake."""
     try:
         rows = database.reader().execute(SDK_RANGES).fetchall()
     except sqlite3.DatabaseError as error:

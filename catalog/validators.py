@@ -14,6 +14,11 @@ from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
 
 MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
+# Everybody who may publish fills the memory of everybody who reads.
+MAX_TEXT_LENGTH = 10_000  # characters
+MAX_RELEASE_NOTES_BYTES = 64 * 1024
+MAX_PERMISSIONS = 100
+MAX_PERMISSION_LENGTH = 100  # characters
 # A host name has at most 253 characters, and may have a port and a user beside it.
 MAX_AUTHORITY_LENGTH = 512
 # Valid URLs, which need not be parsed: that took 6 % of an import.
@@ -37,7 +42,20 @@ def check_identifier(value: object) -> str:
 
 
 def check_text(value: object) -> str:
-    """Text that both SQLite and JSON can represent."""
+    """Text that both SQLite and JSON can represent, of limited length."""
+    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+        raise ValueError(f"text of at most {MAX_TEXT_LENGTH} characters")
+    return _check_unicode(value)
+
+
+def check_release_notes(value: object) -> str:
+    text = _check_unicode(value)
+    if len(text.encode()) > MAX_RELEASE_NOTES_BYTES:
+        raise ValueError(f"text of at most {MAX_RELEASE_NOTES_BYTES} bytes")
+    return text
+
+
+def _check_unicode(value: object) -> str:
     if isinstance(value, str) and "\0" not in value and _is_unicode(value):
         return value
     raise ValueError("a string of Unicode text without NUL")
@@ -164,10 +182,20 @@ def check_grid_size(value: object) -> tuple[int, int]:
 
 
 def check_permissions(value: object) -> str:
-    """An array of strings; returned as JSON text."""
+    """A short array of short strings; returned as JSON text."""
     try:
-        if isinstance(value, list):
-            return json.dumps([check_text(item) for item in value], ensure_ascii=False)
+        if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
+            return json.dumps([_check_permission(item) for item in value], ensure_ascii=False)
         raise ValueError
     except ValueError:
-        raise ValueError("an array of strings") from None
+        raise ValueError(
+            f"an array of at most {MAX_PERMISSIONS} strings "
+            f"of at most {MAX_PERMISSION_LENGTH} characters"
+        ) from None
+
+
+def _check_permission(value: object) -> str:
+    text = check_text(value)
+    if len(text) > MAX_PERMISSION_LENGTH:
+        raise ValueError
+    return text

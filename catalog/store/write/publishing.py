@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from catalog.documents import MAX_VERSIONS, Document, Json, Row
+from catalog.documents import (
+    MAX_DOCUMENT_BYTES,
+    MAX_VERSION_BYTES,
+    MAX_VERSIONS,
+    Document,
+    Json,
+    Row,
+)
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import Statement
@@ -258,20 +265,25 @@ def _row_json(database: Database, table: str, row: Row) -> Json:
     return value
 
 
-COUNT_VERSIONS = """
-SELECT count(*) FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND widget.name = :name
+MEASURE_VERSIONS = """
+SELECT count(*), sum(length(CAST(entry AS BLOB))) FROM widget
+JOIN version_entry ON widget_id = widget.id WHERE scope = :scope AND name = :name
 """
 
 
 def _check_version_limit(database: Database, target: WidgetName) -> None:
-    """Raise ConflictError if the widget has MAX_VERSIONS: import and mirror accept no more."""
+    """Raise ConflictError if import and mirror would not accept one version more."""
     with database.read() as connection:
-        (count,) = connection.execute(COUNT_VERSIONS, target._asdict()).fetchone()
+        count, size = connection.execute(MEASURE_VERSIONS, target._asdict()).fetchone()
     if count >= MAX_VERSIONS:
         raise ConflictError(
             f"{target.scope}/{target.name} has {count} versions, "
             "which is as many as a widget may have."
+        )
+    if (size or 0) + MAX_VERSION_BYTES > MAX_DOCUMENT_BYTES:
+        raise ConflictError(
+            f"The versions of {target.scope}/{target.name} have {size} bytes as JSON, which leaves "
+            f"no room for another: a widget may have {MAX_DOCUMENT_BYTES}."
         )
 
 

@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from catalog.semver_ranges import is_range, is_version
@@ -17,6 +17,7 @@ from catalog.validators import (
     check_nonempty_text,
     check_number,
     check_permissions,
+    check_release_notes,
     check_sha256,
     check_text,
     check_timestamp,
@@ -26,6 +27,12 @@ from catalog.validators import (
 )
 
 MAX_VERSIONS = 10_000
+# Clocks of different machines differ.
+MAX_CLOCK_ERROR = timedelta(days=1)
+# As JSON, with the texts that versions have from the widget, as the detail endpoint returns them.
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+# No version has more, by the limits of its fields; so a document of few versions is not measured.
+MAX_VERSION_BYTES = 1024 * 1024
 # A file that is not a catalog file could have a problem for each of its values.
 MAX_PROBLEMS = 20
 # Commas and brackets; about seven times as many as a document of MAX_VERSIONS has. It bounds the
@@ -98,7 +105,7 @@ VERSION_FIELDS = (
     Field("yanked", "yanked", check_boolean, default=False),
     Field("yankedReason", "yanked_reason", check_text),
     Field("deprecationMessage", "deprecation_message", check_text),
-    Field("releaseNotes", "release_notes", check_text),
+    Field("releaseNotes", "release_notes", check_release_notes),
     Field("displayName", "display_name", check_nonempty_text),
     Field("description", "description", check_text),
     Field("icon", "icon", check_text),
@@ -109,6 +116,8 @@ VERSION_FIELDS = (
     Field("permissions", "permissions", check_permissions, default="[]"),
     Field("license", "license", check_text),
 )
+
+INHERITED_COLUMNS = ("scope", "name", "display_name", "description", "icon")
 
 
 def check_document(document: object) -> Document:
@@ -133,6 +142,10 @@ def check_document(document: object) -> Document:
             break
         versions.append(_check_version_entry(entry, widget, index, problems))
     problems += _duplicates(row.get("version") for row in versions)
+    if not problems and len(versions) * MAX_VERSION_BYTES > MAX_DOCUMENT_BYTES:
+        size = _document_size(widget, versions)
+        if size > MAX_DOCUMENT_BYTES:
+            problems.append(f"has {size} bytes, more than the {MAX_DOCUMENT_BYTES} allowed")
     if problems:
         raise DocumentError(problems[:MAX_PROBLEMS])
 
@@ -140,17 +153,25 @@ def check_document(document: object) -> Document:
     widget["default_created_at"] = min(
         (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
     )
-    warnings = [
-        range_warning(row["version"], row["sdk_version"])
-        for row in versions
-        if not is_range(row["sdk_version"])
-    ]
-    return Document(widget, versions, warnings)
+    return Document(widget, versions, list(version_warnings(versions)))
 
 
-def range_warning(version: str, sdk: str) -> str:
-    """Return the warning about a version whose sdkVersion is not a range, without a full stop."""
-    return f"version {version}: sdkVersion {quoted(sdk)} is not an npm range; no SDK will match it"
+def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
+    """Return what is allowed in versions, and probably a mistake, without a full stop."""
+    tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
+    for row in rows:
+        yield from _version_warnings(row, tomorrow)
+
+
+def _version_warnings(row: Any, tomorrow: str) -> Iterator[str]:
+    if not is_range(row["sdk_version"]):
+        sdk = quoted(row["sdk_version"])
+        yield f"version {row['version']}: sdkVersion {sdk} is not an npm range; no SDK will match it"
+    if row["published_at"] > tomorrow:
+        yield (
+            f"version {row['version']}: publishedAt {row['published_at']} is in the future; "
+            "until then no other version will be the latest"
+        )
 
 
 def _check_fields(
@@ -195,6 +216,18 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
                 f"maxSize, {row['max_w']} by {row['max_h']}"
             )
     return row
+
+
+def _document_size(widget: Row, versions: Iterable[Row]) -> int:
+    """Return about how many bytes the versions have in the detail of the widget."""
+    inherited = {key: widget[key] for key in INHERITED_COLUMNS}
+    # A version without one of these texts has that of the widget.
+    entries = (
+        inherited | {key: value for key, value in row.items() if value is not None}
+        for row in versions
+    )
+    texts = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in entries)
+    return sum(len(text.encode()) for text in texts)
 
 
 def _duplicates(versions: Iterable[str | None]) -> list[str]:

@@ -55,6 +55,7 @@ def is_version(text: str) -> bool:
     return _parse_version(text) is not None
 
 
+@lru_cache(maxsize=2048)
 def precedence(version: str) -> str:
     """Return a key whose text order is the precedence of versions; raise ValueError if invalid.
 

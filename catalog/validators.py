@@ -8,16 +8,25 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
 
 MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
+# Everybody who may publish fills the memory of everybody who reads.
+MAX_TEXT_LENGTH = 10_000  # characters
+MAX_RELEASE_NOTES_BYTES = 64 * 1024
+MAX_PERMISSIONS = 100
+MAX_PERMISSION_LENGTH = 100  # characters
 # A host name has at most 253 characters, and may have a port and a user beside it.
 MAX_AUTHORITY_LENGTH = 512
 # Valid URLs, which need not be parsed: that took 6 % of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
+SHA256 = re.compile("[0-9a-fA-F]{64}")
+# Times in the form that is stored, which need not be converted.
+STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -37,7 +46,20 @@ def check_identifier(value: object) -> str:
 
 
 def check_text(value: object) -> str:
-    """Text that both SQLite and JSON can represent."""
+    """Text that both SQLite and JSON can represent, of limited length."""
+    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+        raise ValueError(f"text of at most {MAX_TEXT_LENGTH} characters")
+    return _check_unicode(value)
+
+
+def check_release_notes(value: object) -> str:
+    text = _check_unicode(value)
+    if len(text.encode()) > MAX_RELEASE_NOTES_BYTES:
+        raise ValueError(f"text of at most {MAX_RELEASE_NOTES_BYTES} bytes")
+    return text
+
+
+def _check_unicode(value: object) -> str:
     if isinstance(value, str) and "\0" not in value and _is_unicode(value):
         return value
     raise ValueError("a string of Unicode text without NUL")
@@ -95,6 +117,8 @@ def check_timestamp(value: object) -> str:
         if not isinstance(value, str) or not re.search("[0-9][Tt ][0-9]", value):
             raise ValueError
         moment = datetime.fromisoformat(value.upper())
+        if STORED_TIMESTAMP.fullmatch(value):
+            return value
         if moment.tzinfo is None:
             raise ValueError
         return format_timestamp(moment.astimezone(UTC))
@@ -147,10 +171,9 @@ def check_base_url(value: object) -> str:
 
 
 def check_sha256(value: object) -> str:
-    digest = value.lower() if isinstance(value, str) else ""
-    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+    if not isinstance(value, str) or not SHA256.fullmatch(value):
         raise ValueError("64 hexadecimal digits")
-    return digest
+    return value.lower()
 
 
 def check_grid_size(value: object) -> tuple[int, int]:
@@ -164,10 +187,26 @@ def check_grid_size(value: object) -> tuple[int, int]:
 
 
 def check_permissions(value: object) -> str:
-    """An array of strings; returned as JSON text."""
+    """A short array of short strings; returned as JSON text."""
     try:
-        if isinstance(value, list):
-            return json.dumps([check_text(item) for item in value], ensure_ascii=False)
+        if isinstance(value, list) and len(value) <= MAX_PERMISSIONS:
+            return _json_array(tuple(map(_check_permission, value)))
         raise ValueError
     except ValueError:
-        raise ValueError("an array of strings") from None
+        raise ValueError(
+            f"an array of at most {MAX_PERMISSIONS} strings "
+            f"of at most {MAX_PERMISSION_LENGTH} characters"
+        ) from None
+
+
+# Most versions have one of a few lists.
+@lru_cache(maxsize=256)
+def _json_array(texts: tuple[str, ...]) -> str:
+    return json.dumps(texts, ensure_ascii=False)
+
+
+def _check_permission(value: object) -> str:
+    text = check_text(value)
+    if len(text) > MAX_PERMISSION_LENGTH:
+        raise ValueError
+    return text

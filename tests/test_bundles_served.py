@@ -446,8 +446,9 @@ def test_bundle_has_no_duplicate_headers(
 
 
 def test_io_thread_does_not_insert_urls_into_a_large_registry(app_with: AppWith) -> None:
-    notes = "x" * 2_000_000
-    app = app_with(document("acme/clock", bundled("1.0.0", CONTENT, releaseNotes=notes)))
+    notes = "x" * 65_000
+    versions = [bundled(f"1.{n}.0", CONTENT, releaseNotes=notes) for n in range(30)]
+    app = app_with(document("acme/clock", *versions))
     hold(app, CONTENT)
     database = app.extensions["database"]
     client = app.test_client()

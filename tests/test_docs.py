@@ -299,7 +299,7 @@ def test_text_of_the_catalog_is_escaped_and_shortened(
             "home/<b>",
             version(),
             displayName=hostile,
-            description="x" * 1_000_000,
+            description="x" * 10_000,
             icon=hostile * 50,
         )
     )

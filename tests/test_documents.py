@@ -161,7 +161,12 @@ INVALID = [
     ("version", "sdkVersion", TEXT, [1, "\0", "\ud83d"]),
     ("version", "configVersion", f"a number of at most {GREATEST}", [True, "1", NAN, INFINITY]),
     ("version", "configVersion", f"a number of at most {GREATEST}", [2**53, -(2**53), 1e300]),
-    ("version", "permissions", "an array of strings", ["x", {}, [1], ["a", None], ["\0"]]),
+    (
+        "version",
+        "permissions",
+        "an array of at most 100 strings",
+        ["x", {}, [1], ["a", None], ["\0"]],
+    ),
     ("version", "license", TEXT, [5, "\ud83d"]),
 ]
 INVALID_CASES = [

@@ -160,3 +160,16 @@ def test_unchanged_feed_is_304(app_with: Callable[..., Flask]) -> None:
 def test_other_methods_are_405(client_with: ClientWith) -> None:
     response = client_with().post("/feed.atom")
     assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+def test_long_texts_are_cut(client_with: ClientWith) -> None:
+    long = version(displayName="Clock " * 1_000, releaseNotes="A long story. " * 4_000)
+    entry = read(client_with(document("acme/clock", long))).find(f"{ATOM}entry")
+    assert entry is not None
+    title, summary = (entry.findtext(f"{ATOM}{name}", "") for name in ("title", "summary"))
+    assert title.startswith("Clock Clock")
+    assert title.endswith("… 1.0.0")
+    assert len(title) < 300
+    assert summary.startswith("A long story. A long")
+    assert summary.endswith("…")
+    assert len(summary) <= 2_001

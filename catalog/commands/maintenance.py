@@ -22,7 +22,7 @@ from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, 
 from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
-from catalog.store.check import check_bundles, check_catalog, find_warnings, repair_derived
+from catalog.store.check import check_bundles, check_catalog, find_unusual, repair_derived
 from catalog.text import plural
 
 
@@ -41,7 +41,7 @@ def check(strict: bool, repair: bool) -> None:
         repair_derived(database())
         print_status("Wrote the search tables and the list of changes again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
-    warnings = find_warnings(database())
+    warnings = find_unusual(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
     found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from catalog.atomic_files import scratch_directory
-from catalog.documents import DocumentError, check_document, range_warning
-from catalog.semver_ranges import is_range
+from catalog.documents import DocumentError, check_document, version_warnings
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import connect, copy_to_file, result_code
@@ -141,23 +140,24 @@ def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{path}: its last change does not say whether it is listed."
 
 
-SDK_RANGES = """
-SELECT scope, name, version, sdk_version FROM version JOIN widget ON widget.id = widget_id
+RANGES_AND_TIMES = """
+SELECT scope, name, version, sdk_version, published_at
+FROM version JOIN widget ON widget.id = widget_id
 ORDER BY scope, name, precedence
 """
 
 
-def find_warnings(database: Database) -> Iterator[str]:
-    """Return a sentence for each value that is allowed, and probably a mistake."""
+def find_unusual(database: Database) -> Iterator[str]:
+    """Return a sentence for each value of a version that is allowed, and probably a mistake."""
     try:
-        rows = database.reader().execute(SDK_RANGES).fetchall()
+        rows = database.reader().execute(RANGES_AND_TIMES).fetchall()
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
         # check_catalog() reports it.
         return
-    for scope, name, version, sdk in rows:
-        if not is_range(sdk):
-            yield f"{scope}/{name}: {range_warning(version, sdk)}."
+    for row in rows:
+        for warning in version_warnings([row]):
+            yield f"{row['scope']}/{row['name']}: {warning}."
 
 
 HELD_BUNDLES = """

@@ -9,9 +9,12 @@ from flask import Blueprint, Response, abort, current_app, render_template, requ
 from catalog.routing import public_url
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import Connection
-from catalog.text import quoted
+from catalog.text import quoted, shorten
 
 MAX_ENTRIES = 50
+# Readers show the beginning of a long text, and the page of the widget has all of it.
+MAX_TITLE_LENGTH = 200  # characters
+MAX_SUMMARY_LENGTH = 2_000  # characters
 # A feed must have a time, also without entries.
 EMPTY_SINCE = "1970-01-01T00:00:00.000Z"
 # The characters that XML 1.0 does not have, not even as references.
@@ -67,7 +70,14 @@ def load_releases(connection: Connection, scope: str) -> list[dict[str, str]]:
     if scope and not connection.execute(HAS_SCOPE, values).fetchone():
         abort(404, f"There is no widget in the scope {quoted(scope)}.")
     statement = NEWEST_RELEASES_IN_SCOPE if scope else NEWEST_RELEASES
-    return [dict(row) for row in connection.execute(statement, values)]
+    return [
+        {
+            **row,
+            "displayName": shorten(row["displayName"], MAX_TITLE_LENGTH),
+            "text": shorten(row["text"], MAX_SUMMARY_LENGTH),
+        }
+        for row in connection.execute(statement, values)
+    ]
 
 
 @feed.app_template_filter()

@@ -1,6 +1,6 @@
-"""The public changes of the catalog since a token, for clients that keep a copy of it.
+"""The public changes of the catalog since a position, for clients that keep a copy of it.
 
-A token names a history and the number of a change in it; see the tables revision and change.
+A position names a history and the number of a change in it; see the tables revision and change.
 """
 
 import re
@@ -13,11 +13,11 @@ from catalog.store.read.detail import DETAIL_JSON
 from catalog.store.read.search_params import ParameterError, parse_limit
 from catalog.text import quoted
 
-TOKEN = re.compile("([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
+POSITION = re.compile("([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
 
 
-class ChangeToken(NamedTuple):
-    """The position after a change."""
+class FeedPosition(NamedTuple):
+    """The position after a change; the API calls it a token."""
 
     history: str
     sequence: int
@@ -27,8 +27,8 @@ class ChangeToken(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> Self:
-        """Return the token; raise ParameterError."""
-        match = TOKEN.fullmatch(value)
+        """Return the position; raise ParameterError."""
+        match = POSITION.fullmatch(value)
         if not match or int(match[2]) > MAX_SAFE_INTEGER:
             raise ParameterError(
                 f"since must be the value of next in an earlier response, not {quoted(value)}."
@@ -39,14 +39,14 @@ class ChangeToken(NamedTuple):
 class ChangesQuery(NamedTuple):
     """A parsed request; without since, the changes are read from the beginning."""
 
-    since: ChangeToken | None
+    since: FeedPosition | None
     limit: int
 
 
 def parse_changes(parameters: Mapping[str, str]) -> ChangesQuery:
     """Return the request that the query string describes; raise ParameterError."""
     since = parameters.get("since")
-    return ChangesQuery(ChangeToken.parse(since) if since else None, parse_limit(parameters))
+    return ChangesQuery(FeedPosition.parse(since) if since else None, parse_limit(parameters))
 
 
 class ChangesRevision(NamedTuple):
@@ -67,11 +67,11 @@ class WidgetChange(NamedTuple):
 
 
 class ChangesPage(NamedTuple):
-    """A page of changes, oldest first, and the token for the next one."""
+    """A page of changes, oldest first, and the position after them."""
 
     revision: ChangesRevision
     changes: list[WidgetChange]
-    next: ChangeToken
+    next: FeedPosition
     has_more: bool
 
 
@@ -90,13 +90,13 @@ WHERE sequence > :sequence ORDER BY sequence LIMIT :limit
 def find_changes(
     connection: Connection, query: ChangesQuery, make_etag: Callable[[bytes], str]
 ) -> ChangesPage | None:
-    """Return the changes after the token; None if the token belongs to another history.
+    """Return the changes after the position; None if it belongs to another history.
 
     make_etag gets the JSON of a detail.
     """
     with snapshot(connection):
         history, downloads, last_sequence = connection.execute(CHANGES_REVISION).fetchone()
-        since = query.since or ChangeToken(history, 0)
+        since = query.since or FeedPosition(history, 0)
         # A copied or replaced file can have the same history with fewer changes.
         if since.history != history or since.sequence > last_sequence:
             return None
@@ -105,7 +105,7 @@ def find_changes(
         for sequence, scope, name, detail in connection.execute(CHANGES, values):
             etag = None if detail is None else make_etag(detail)
             changes.append(WidgetChange(scope, name, etag))
-            end = ChangeToken(history, sequence)
+            end = FeedPosition(history, sequence)
             connection.check_deadline()
     has_etags = any(change.etag for change in changes)
     return ChangesPage(

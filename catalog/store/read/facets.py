@@ -7,21 +7,12 @@ downloads, so they stay valid while only installs are committed.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
+from dataclasses import replace
 from typing import NamedTuple
 
 from catalog.store.connection.sqlite import Connection
 from catalog.store.read.search import remember_count, total_key
-from catalog.store.read.search_conditions import (
-    EVERY_WIDGET,
-    IS_COMPATIBLE,
-    WITH_TRIGRAMS,
-    filter_conditions,
-    named_condition,
-    search_values,
-    search_words,
-    word_conditions,
-)
+from catalog.store.read.search_conditions import WITH_TRIGRAMS, all_of, find_conditions
 from catalog.store.read.search_params import NONE, SearchQuery
 
 # The values of one filter that are returned, those with the most widgets.
@@ -48,29 +39,21 @@ class Facets(NamedTuple):
     without: dict[str, int]
 
 
-# Without words and an SDK, each part is counted in an index of listing. Otherwise the widgets that
-# are found are collected first.
 COUNT_FACETS = """
-{hits}
+WITH hit AS {materialized} ({hits})
 SELECT 'content' AS facet, NULL AS value, content AS count FROM revision
 UNION ALL
 SELECT 'scopes', NULL, count(DISTINCT scope) FROM listing
 UNION ALL
-SELECT 'scope', scope, count(*) FROM {scope} GROUP BY scope
+SELECT 'scope', scope, count(*) FROM hit WHERE {scope} GROUP BY scope
 UNION ALL
-SELECT 'official', official, count(*) FROM {official} GROUP BY official
+SELECT 'official', official, count(*) FROM hit WHERE {official} GROUP BY official
 UNION ALL
-SELECT 'permission', permissions, count(*) FROM {permission} GROUP BY permissions
+SELECT 'permission', permissions, count(*) FROM hit WHERE {permission} GROUP BY permissions
 UNION ALL
-SELECT 'license', license, count(*) FROM {license} GROUP BY license
+SELECT 'license', license, count(*) FROM hit WHERE {license} GROUP BY license
 """
-HITS = """
-WITH hit AS MATERIALIZED (
-    SELECT scope, official, permissions, license FROM {candidates} WHERE {found}
-    UNION ALL
-    SELECT scope, official, permissions, license FROM listing WHERE {named}
-)
-"""
+HITS = "SELECT scope, official, permissions, license FROM {source} WHERE {matches}"
 
 CONTENT = "SELECT content FROM revision"
 
@@ -83,26 +66,19 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
     if facets is None or counted_at != content:
         counted_at, facets = _count_facets(connection, query)
         remember_count(connection, key, counted_at, facets)
-        # The search for the page, which follows, need not count again.
-        remember_count(connection, total_key(query), counted_at, facets.total)
+        if query.compatible and query.name is None:
+            # The search for the page, which follows, need not count again.
+            remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
 
 
 def _count_facets(connection: Connection, query: SearchQuery) -> tuple[int, Facets]:
     """Return the facets, and the revision that they were counted at."""
-    words = search_words(query)
-    values = search_values(query, words)
-    statement = _build_statement(
-        words=len(words),
-        has_trigrams=bool(values["trigrams"]),
-        has_name=query.name is not None,
-        filters=tuple(filter_conditions(query).items()),
-        compatible=query.compatible,
-    )
+    found = find_conditions(query)
     rows: dict[str, list[tuple[object, int]]] = {
         facet: [] for facet in ("content", "scopes", *FILTERS)
     }
-    for facet, value, count in connection.execute(statement, values):
+    for facet, value, count in connection.execute(_build_statement(query), found.values):
         rows[facet].append((value, count))
     official = dict(rows["official"])
     total = sum(official.values()) if query.official is None else official.get(query.official, 0)
@@ -114,39 +90,28 @@ def _count_facets(connection: Connection, query: SearchQuery) -> tuple[int, Face
         official=official.get(1, 0),
         not_official=official.get(0, 0),
         scopes_in_catalog=rows["scopes"][0][1],
-        without={name: sum(count for _, count in rows[name]) for name in filter_conditions(query)},
+        without={name: sum(count for _, count in rows[name]) for name in found.filters},
     )
     return rows["content"][0][1], facets
 
 
-@lru_cache(maxsize=64)
-def _build_statement(
-    *,
-    words: int,
-    has_trigrams: bool,
-    has_name: bool,
-    filters: tuple[tuple[str, str], ...],
-    compatible: bool,
-) -> str:
-    """Return the statement for queries that have these parameters and this number of words."""
-    compatible_only = [IS_COMPATIBLE] if compatible else []
-    # Without the name of the index, SQLite would take another one and look up each row.
-    hits, source = "", "listing INDEXED BY listing_filters"
-    if words or compatible:
-        named = [named_condition(words), *compatible_only] if has_name else ["false"]
-        hits = HITS.format(
-            # In the order of the table, versions are looked up one after another in their index;
-            # in another order it takes twice as long.
-            candidates=WITH_TRIGRAMS if has_trigrams else f"{EVERY_WIDGET} NOT INDEXED",
-            found=" AND ".join([*word_conditions(words), *compatible_only]),
-            named=" AND ".join(named),
-        )
-        source = "hit"
-    sources = {}
-    for facet in FILTERS:
-        others = " AND ".join(condition for name, condition in filters if name != facet)
-        sources[facet] = f"{source} WHERE {others}" if others else source.split()[0]
-    return COUNT_FACETS.format(hits=hits, **sources)
+def _build_statement(query: SearchQuery) -> str:
+    by_words, by_name = find_conditions(replace(query, name=None)), find_conditions(query)
+    others = {
+        facet: all_of(each for name, each in by_words.filters.items() if name != facet)
+        for facet in FILTERS
+    }
+    if not by_words.matches:
+        # Each facet is counted in this index alone; without its name, SQLite would take another.
+        hits = HITS.format(source="listing INDEXED BY listing_filters", matches="true")
+        return COUNT_FACETS.format(materialized="NOT MATERIALIZED", hits=hits, **others)
+    # In the order of the table, the versions of widgets are read in the order of their index; in
+    # another order it takes twice as long.
+    source = by_words.source if by_words.source is WITH_TRIGRAMS else "listing NOT INDEXED"
+    hits = HITS.format(source=source, matches=all_of(by_words.matches))
+    if query.name is not None:
+        hits += f" UNION ALL {HITS.format(source='listing', matches=all_of(by_name.matches))}"
+    return COUNT_FACETS.format(materialized="MATERIALIZED", hits=hits, **others)
 
 
 def _split_permissions(rows: Iterable[tuple[object, int]]) -> Iterable[tuple[str, int]]:

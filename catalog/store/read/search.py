@@ -9,22 +9,11 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 """
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from catalog.store.connection.sqlite import Connection
 from catalog.store.read.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
-from catalog.store.read.search_conditions import (
-    EVERY_WIDGET,
-    IN_SCOPE,
-    IS_COMPATIBLE,
-    WITH_TRIGRAMS,
-    filter_conditions,
-    named_condition,
-    search_values,
-    search_words,
-    word_conditions,
-)
+from catalog.store.read.search_conditions import IN_SCOPE, all_of, find_conditions
 from catalog.store.read.search_params import SearchQuery
 
 # Connection.counts has at most so many entries.
@@ -44,7 +33,7 @@ class PageRevision(NamedTuple):
 # counted unless it is known for this content. The page ends with the last result, so that no widget
 # after it is looked at.
 # CROSS JOIN, here and below, makes SQLite begin with the table on the left, which has fewer rows.
-UNRANKED_PAGE = """
+PAGE = """
 WITH total AS MATERIALIZED (
     SELECT iif(content = :counted_at, :counted, (
         SELECT count(*) FROM listing WHERE {conditions})) AS total
@@ -55,7 +44,20 @@ page AS (
     ORDER BY {key}, scope, name
     LIMIT max(min(:limit, (SELECT total FROM total) - :offset), 0) OFFSET :offset
 )
-{render_page}"""
+"""
+
+# With words, all results are found first.
+PAGE_WITH_WORDS = """
+WITH hit AS MATERIALIZED (
+    SELECT widget_id, downloads, updated, created, folded_name, scope, name
+    FROM {source} WHERE {conditions}
+),
+total AS (SELECT count(*) AS total FROM hit),
+page AS (
+    SELECT widget_id, downloads FROM hit
+    ORDER BY {key}, scope, name LIMIT :limit OFFSET :offset
+)
+"""
 
 # The order of results without words, or by request. An empty date is before all others.
 SORT_KEYS = {
@@ -64,35 +66,12 @@ SORT_KEYS = {
     "created": "created DESC",
     "name": "folded_name",
 }
-
 # With words, the order is: the name equals q, begins with q, contains every word, the others.
-RANKED_PAGE = """
-WITH hit AS MATERIALIZED (
-    SELECT widget_id, downloads, scope, name, CASE
-        WHEN NOT ({name_conditions}) THEN 3
-        WHEN folded_name = :q THEN 0
-        WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
-        ELSE 2 END AS tier
-    FROM {candidates} WHERE {conditions}
-),
-total AS (SELECT count(*) AS total FROM hit),
-page AS (
-    SELECT widget_id, downloads FROM hit
-    ORDER BY tier, downloads DESC, scope, name LIMIT :limit OFFSET :offset
-)
-{render_page}"""
-
-SORTED_PAGE = """
-WITH hit AS MATERIALIZED (
-    SELECT widget_id, downloads, updated, created, folded_name, scope, name
-    FROM {candidates} WHERE {conditions}
-),
-total AS (SELECT count(*) AS total FROM hit),
-page AS (
-    SELECT widget_id, downloads FROM hit
-    ORDER BY {key}, scope, name LIMIT :limit OFFSET :offset
-)
-{render_page}"""
+RANK = """CASE
+    WHEN NOT ({in_name}) THEN 3
+    WHEN folded_name = :q THEN 0
+    WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
+    ELSE 2 END, downloads DESC"""
 
 # The stored download count is -1 for null.
 RENDER_PAGE = """
@@ -115,14 +94,12 @@ LATEST_COMPATIBLE = f"""
 
 def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
     """Return one page of results as the JSON of the response, and the revision that it shows."""
-    template = UNRANKED_PAGE
-    if query.q and query.name is None:
-        template = SORTED_PAGE if query.sort else RANKED_PAGE
-    key = total_key(query)
-    counted_at, counted = connection.counts.get(key, (None, None))
-    row = _fetch_row(connection, template, query, counted_at=counted_at, counted=counted)
+    page = PAGE_WITH_WORDS if query.q and query.name is None else PAGE
     # Other searches are counted in an index alone, or find all results anyway.
-    if query.compatible and row["content"] != counted_at:
+    key = total_key(query) if query.compatible else None
+    counted_at, counted = connection.counts.get(key, (None, None))
+    row = _fetch_row(connection, page + RENDER_PAGE, query, counted_at=counted_at, counted=counted)
+    if key and row["content"] != counted_at:
         remember_count(connection, key, row["content"], row["total"])
     revision = PageRevision(row["content"], row["downloads"], _least_downloads(query, row))
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
@@ -176,46 +153,18 @@ def revalidate_search(
 
 def _fetch_row(connection: Connection, template: str, query: SearchQuery, **values: object) -> Any:
     """Return the first row of the template's statement for the query."""
-    words = search_words(query)
-    values |= search_values(query, words)
-    statement = _build_statement(
-        template,
-        words=len(words),
-        has_trigrams=bool(values["trigrams"]),
-        has_name=query.name is not None,
-        filters=tuple(filter_conditions(query).values()),
-        has_sdk=query.compat_sdk is not None,
-        compatible=query.compatible,
-        sort=query.sort or "installs",
-    )
-    values |= {"limit": query.limit, "offset": query.offset}
-    return connection.execute(statement, values).fetchone()
-
-
-@lru_cache(maxsize=128)
-def _build_statement(
-    template: str,
-    *,
-    words: int,
-    has_trigrams: bool,
-    has_name: bool,
-    filters: tuple[str, ...],
-    has_sdk: bool,
-    compatible: bool,
-    sort: str,
-) -> str:
-    """Return the statement for queries that have these parameters and this number of words."""
-    matches = [named_condition(words)] if has_name else word_conditions(words)
-    compatible_only = [IS_COMPATIBLE] if compatible else []
-    conditions = " AND ".join([*matches, *filters, *compatible_only]) or "true"
+    found = find_conditions(query)
     # The plus keeps SQLite from using an index that is not in the order of the page.
-    in_order = [each if each is IN_SCOPE else f"+{each}" for each in filters]
-    index_conditions = " AND ".join([*matches, *in_order, *compatible_only]) or "true"
-    return template.format(
-        candidates=WITH_TRIGRAMS if has_trigrams else EVERY_WIDGET,
-        conditions=conditions,
-        index_conditions=index_conditions,
-        key=SORT_KEYS[sort],
-        name_conditions=" AND ".join(f"instr(folded_name, :word{n})" for n in range(words)),
-        render_page=RENDER_PAGE.format(latest_compatible=LATEST_COMPATIBLE if has_sdk else ""),
+    in_order = [each if each is IN_SCOPE else f"+{each}" for each in found.filters.values()]
+    is_ranked = query.q and query.name is None and not query.sort
+    statement = template.format(
+        source=found.source,
+        conditions=all_of([*found.matches, *found.filters.values()]),
+        index_conditions=all_of([*found.matches, *in_order]),
+        key=RANK.format(in_name=found.in_name)
+        if is_ranked
+        else SORT_KEYS[query.sort or "installs"],
+        latest_compatible=LATEST_COMPATIBLE if query.compat_sdk else "",
     )
+    values |= {**found.values, "limit": query.limit, "offset": query.offset}
+    return connection.execute(statement, values).fetchone()

@@ -1,7 +1,9 @@
 """The conditions of a search in SQL, and their values: which listed widgets a query finds."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from catalog.store.read.search_params import NONE, SearchQuery
 from catalog.store.schema.sdk_intervals import sdk_key
@@ -9,11 +11,10 @@ from catalog.store.schema.sdk_intervals import sdk_key
 # The index reads one more list for each trigram, and this many leave few candidates.
 MAX_TRIGRAMS = 12
 
-# The widgets with all trigrams of the words; every widget if the words have no trigram.
+# The widgets with all trigrams of the words.
 # CROSS JOIN makes SQLite begin with the table on the left, which has fewer rows.
 WITH_TRIGRAMS = """listing_text CROSS JOIN listing
     ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
-EVERY_WIDGET = "listing"
 
 # Few ranges are distinct. Those that admit the SDK are read once for each statement.
 IS_COMPATIBLE = """EXISTS (
@@ -38,47 +39,38 @@ HAS_NO_PERMISSION = "permissions = '[]'"
 HAS_LICENSE = "license = :license"
 
 
-def filter_values(query: SearchQuery) -> dict[str, object]:
-    """Return the values by which the results are filtered, by the name of the filter."""
-    values = {
-        "scope": query.scope,
-        "official": query.official,
-        "permission": query.permission,
-        "license": query.license,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+class Conditions(NamedTuple):
+    """Which listed widgets a search finds, in SQL."""
+
+    # The table listing, or a join of it with the index of words.
+    source: str
+    # Those of the words, the name and the SDK.
+    matches: list[str]
+    # Those of the filters, by the name of the filter.
+    filters: dict[str, str]
+    # The name contains every word.
+    in_name: str
+    # The values of all parameters in them.
+    values: Mapping[str, object]
 
 
-def filter_conditions(query: SearchQuery) -> dict[str, str]:
-    """Return the condition of each of these filters."""
-    has_permission = HAS_NO_PERMISSION if query.permission == NONE else HAS_PERMISSION
-    conditions = {
-        "scope": IN_SCOPE,
-        "official": IS_OFFICIAL,
-        "permission": has_permission,
-        "license": HAS_LICENSE,
-    }
-    return {name: conditions[name] for name in filter_values(query)}
-
-
-def word_conditions(words: int) -> list[str]:
-    """Return the condition of each word: the name or the description contains it."""
-    return [f"instr(listing.folded_text, :word{number})" for number in range(words)]
-
-
-def named_condition(words: int) -> str:
-    """Return the condition that the widget has the typed name and is not found by the words."""
-    return f"{HAS_NAME} AND NOT ({' AND '.join(word_conditions(words))})"
-
-
-def search_values(query: SearchQuery, words: Sequence[str]) -> dict[str, object]:
-    """Return the values of all conditions. The words are those of search_words()."""
+# Cached responses are revalidated with the conditions of their queries.
+@lru_cache(maxsize=256)
+def find_conditions(query: SearchQuery) -> Conditions:
+    """Return the conditions of a query. If its name is set, it finds the widgets of that name."""
+    words = _pad_words(_needed_words(query.words))
+    trigrams = _trigrams_of(words)
+    matches = [f"instr(listing.folded_text, :word{number})" for number in range(len(words))]
+    if query.name is not None:
+        matches = [HAS_NAME, f"NOT ({all_of(matches)})"]
+    if query.compatible:
+        matches.append(IS_COMPATIBLE)
     scope, slash, name = (query.name or "").rpartition("/")
-    return {
+    values = {
         **{f"word{number}": word for number, word in enumerate(words)},
         "q": query.q,
         # In quotes, FTS5 takes every character literally.
-        "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in _trigrams_of(words)),
+        "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in trigrams),
         "name": name,
         "name_scope": scope if slash else None,
         "scope": query.scope,
@@ -87,11 +79,29 @@ def search_values(query: SearchQuery, words: Sequence[str]) -> dict[str, object]
         "license": "" if query.license == NONE else query.license,
         "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
     }
+    return Conditions(
+        source=WITH_TRIGRAMS if trigrams and query.name is None else "listing",
+        matches=matches,
+        filters=_filters(query),
+        in_name=all_of(f"instr(folded_name, :word{number})" for number in range(len(words))),
+        values=values,
+    )
 
 
-def search_words(query: SearchQuery) -> list[str]:
-    """Return the words to search for."""
-    return _pad_words(_needed_words(query.words))
+def all_of(conditions: Iterable[str]) -> str:
+    """Return the condition that all of them hold."""
+    return " AND ".join(conditions) or "true"
+
+
+def _filters(query: SearchQuery) -> dict[str, str]:
+    has_permission = HAS_NO_PERMISSION if query.permission == NONE else HAS_PERMISSION
+    filters = {
+        "scope": (query.scope, IN_SCOPE),
+        "official": (query.official, IS_OFFICIAL),
+        "permission": (query.permission, has_permission),
+        "license": (query.license, HAS_LICENSE),
+    }
+    return {name: each for name, (value, each) in filters.items() if value is not None}
 
 
 def _trigrams_of(words: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from catalog.text import fold
 
 MAX_SUGGESTIONS = 5
 # Longer texts are compared by their beginning.
-MAX_TRIGRAMS = 16
+MAX_COMPARED_TRIGRAMS = 16
 # The most installed widgets are compared, of the scope and of all others: about 20 ms.
 MAX_COMPARED_IN_SCOPE = 1_000
 MAX_COMPARED = 5_000
@@ -66,7 +66,7 @@ def suggest_widgets(
 ) -> list[Suggestion]:
     """Return the widgets with the most similar name or display name, the most similar first."""
     text = SEPARATORS.sub(" ", f" {fold(name)} ")
-    starts = range(min(len(text) - 2, MAX_TRIGRAMS))
+    starts = range(min(len(text) - 2, MAX_COMPARED_TRIGRAMS))
     trigrams = list(dict.fromkeys(text[start : start + 3] for start in starts))
     if not trigrams:
         return []
@@ -84,7 +84,7 @@ def suggest_widgets(
     return [Suggestion(*row) for row in rows]
 
 
-@lru_cache(maxsize=MAX_TRIGRAMS)
+@lru_cache(maxsize=MAX_COMPARED_TRIGRAMS)
 def _build_statement(trigrams: int) -> str:
     """Return the statement that compares this number of trigrams."""
     common = " + ".join(f"(instr(text, :trigram{number}) > 0)" for number in range(trigrams))

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from catalog.documents import MAX_VERSIONS, Document, Json, Row
+from catalog.documents import (
+    MAX_DOCUMENT_BYTES,
+    MAX_VERSION_BYTES,
+    MAX_VERSIONS,
+    Document,
+    Json,
+    Row,
+)
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Actor, Transaction
@@ -144,11 +151,7 @@ def _put(transaction: Transaction, publication: Publication, *, is_stored: bool)
     latest, official = latest_version(versions), document.widget["is_official"]
     is_new = not is_published(transaction, publication)
     if is_new:
-        if len(versions) >= MAX_VERSIONS:
-            raise ConflictError(
-                f"{target.widget} has {len(versions)} versions, "
-                "which is as many as a widget may have."
-            )
+        _check_limits(transaction, target)
         add_version(transaction, document, is_stored=is_stored)
     elif is_stored:
         _hold_again(transaction, publication)
@@ -166,6 +169,26 @@ def _put(transaction: Transaction, publication: Publication, *, is_stored: bool)
         latest=newest["version"] if newest else None,
         document=None,
     )
+
+
+MEASURE_VERSIONS = """
+SELECT count(*), coalesce(sum(length(CAST(entry AS BLOB))), 0) FROM version_entry
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+"""
+
+
+def _check_limits(transaction: Transaction, target: WidgetName) -> None:
+    """Raise ConflictError if the widget is as large as import and mirror accept."""
+    ((count, size),) = transaction.read(MEASURE_VERSIONS, target._asdict())
+    if count >= MAX_VERSIONS:
+        raise ConflictError(
+            f"{target.widget} has {count} versions, which is as many as a widget may have."
+        )
+    if size + MAX_VERSION_BYTES > MAX_DOCUMENT_BYTES:
+        raise ConflictError(
+            f"The versions of {target.widget} have {size} bytes as JSON, which leaves "
+            f"no room for another: a widget may have {MAX_DOCUMENT_BYTES}."
+        )
 
 
 STORED_VERSION = """

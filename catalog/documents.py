@@ -165,9 +165,9 @@ def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
 
 def _version_warnings(row: Any, tomorrow: str) -> Iterator[str]:
     if not is_range(row["sdk_version"]):
+        sdk = quoted(row["sdk_version"])
         yield (
-            f"version {row['version']}: sdkVersion {quoted(row['sdk_version'])} is not an npm range; "
-            "no SDK will match it"
+            f"version {row['version']}: sdkVersion {sdk} is not an npm range; no SDK will match it"
         )
     if row["published_at"] > tomorrow:
         yield (

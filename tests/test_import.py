@@ -275,3 +275,17 @@ def test_problems_in_standard_input_name_it(app_with: AppWith) -> None:
     first, second = result.stderr.splitlines()
     assert first.startswith("Error: <stdin> line 1")
     assert second.startswith("<stdin> line 2, acme/clock: createdAt must be ")
+
+
+def test_version_published_in_the_future_gets_a_warning(app_with: AppWith, tmp_path: Path) -> None:
+    app = app_with()
+    file = tmp_path / "catalog.jsonl"
+    later = version("2.0.0", publishedAt="9999-01-01T00:00:00.000Z")
+    file.write_text(json.dumps(document("acme/clock", version(), later)))
+    warning = (
+        "Warning: acme/clock: version 2.0.0: publishedAt 9999-01-01T00:00:00.000Z is in the future; "
+        "until then no other version will be the latest.\n"
+    )
+    assert run(app, "import", file).stderr.startswith(warning)
+    result = run(app, "check")
+    assert (result.exit_code, result.stdout) == (0, warning)

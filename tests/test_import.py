@@ -283,8 +283,8 @@ def test_version_published_in_the_future_gets_a_warning(app_with: AppWith, tmp_p
     later = version("2.0.0", publishedAt="9999-01-01T00:00:00.000Z")
     file.write_text(json.dumps(document("acme/clock", version(), later)))
     warning = (
-        "Warning: acme/clock: version 2.0.0: publishedAt 9999-01-01T00:00:00.000Z is in the future; "
-        "until then no other version will be the latest.\n"
+        "Warning: acme/clock: version 2.0.0: publishedAt 9999-01-01T00:00:00.000Z is in the future;"
+        " until then no other version will be the latest.\n"
     )
     assert run(app, "import", file).stderr.startswith(warning)
     result = run(app, "check")

@@ -35,8 +35,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog with a large bundle, and with scopes of large registries."""
     path = tmp_path_factory.mktemp("limits") / "catalog.db"
     app = create_app({"DATABASE": path})
-    notes = "x" * (MEGABYTES_OF_A_REGISTRY * 1024 * 1024)
-    documents = [document(f"{scope}/clock", version(releaseNotes=notes)) for scope in SCOPES]
+    numbers = range(MEGABYTES_OF_A_REGISTRY * 16)
+    versions = [version(f"1.{number}.0", releaseNotes="x" * 65_536) for number in numbers]
+    documents = [document(f"{scope}/clock", *versions) for scope in SCOPES]
     documents.append(document("acme/clock", bundled("1.0.0", CONTENT)))
     app.extensions["database"].create(putting(map(check_document, documents)))
     hold(app, CONTENT)

@@ -68,10 +68,10 @@ def test_text_of_the_catalog_is_escaped(
 def test_long_texts_are_shortened_on_cards(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    text = "m" * 1_000_000
+    text = "m" * 10_000
     client = client_with(document("acme/clock", version(), displayName=text, description=text))
-    assert len(client.get("/").text) < 10_000
-    assert len(client.get("/widgets/acme/clock").text) < 1_050_000
+    assert len(client.get("/").text) < 9_000
+    assert len(client.get("/widgets/acme/clock").text) < 60_000
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -87,10 +87,13 @@ def test_900_connections_that_leave_a_bundle_unread(
 def test_large_registries_that_are_left_unread(
     tmp_path: Path, figures: Callable[..., None]
 ) -> None:
-    notes = "x" * (MEGABYTES * 1024 * 1024 // 10)
     scopes = [f"scope-{number}" for number in range(REGISTRIES)]
-    versions = [version(f"1.{number}.0", releaseNotes=notes) for number in range(10)]
-    documents = [document(f"{scope}/clock", *versions) for scope in scopes]
+    versions = [version(f"1.{number}.0", releaseNotes="x" * 65_536) for number in range(16)]
+    documents = [
+        document(f"{scope}/w{megabyte}", *versions)
+        for scope in scopes
+        for megabyte in range(MEGABYTES)
+    ]
     with serve(tmp_path / "catalog.db", *documents) as server, ExitStack() as stack:
         for scope in scopes:
             registry = f"/api/widgets/{scope}/registry.json"

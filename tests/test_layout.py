@@ -74,3 +74,13 @@ def test_every_module_imports_only_from_its_own_folder_and_from_below() -> None:
 @pytest.mark.parametrize("folder", ["store", "files", "mirror", "remote"])
 def test_folder_does_not_import_the_web_framework(folder: str) -> None:
     assert imported_packages((PACKAGE / folder).rglob("*.py")) & WEB_PACKAGES == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "others"),
+    [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],
+)
+def test_folder_of_store_does_not_import_those_above_it(folder: str, others: set[str]) -> None:
+    for path in (PACKAGE / "store" / folder).rglob("*.py"):
+        dotted = [name.split(".") for name in imports(path) if name.startswith("catalog.store.")]
+        assert {names[2] for names in dotted} & others == set(), path

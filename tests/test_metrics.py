@@ -35,7 +35,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServe
     """A service with metrics whose timeouts are short."""
     folder = tmp_path_factory.mktemp("metrics")
     limits = Limits(folder)
-    limits.set("store.sqlite", BUSY_TIMEOUT_MS=20)
+    limits.set("store.connection.sqlite", BUSY_TIMEOUT_MS=20)
     environment = limits.set("serving.metrics_server", SCRAPE_TIMEOUT=2)
     with MeasuredServer(create_demo(folder / "catalog.db"), **environment) as server:
         server.request("GET", "/api/v1/widgets/search")

@@ -1,15 +1,16 @@
 """The catalog's database: one SQLite file that many threads read and one at a time writes.
 
-- `connection_pool`: a connection for each thread, and what happens when the file is replaced.
-- `catalog_file`: one opened file with its WAL.
+- `pool`: a connection for each thread that reads, and one that writes.
+- `database_file`: the opened file with its WAL, and whether both are still in place.
 - `deadlines`: how long the current thread may read or wait.
+- `faults`: errors of requests that last until a restart.
 - `sqlite`, `wal`, `schema`: connections, WAL files and schema versions of SQLite in general.
 """
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TypeGuard
@@ -17,11 +18,13 @@ from typing import TypeGuard
 from catalog.atomic_files import atomic_replace
 from catalog.store.connection.database_file import missing_permission
 from catalog.store.connection.deadlines import Deadline
+from catalog.store.connection.faults import Faults
 from catalog.store.connection.pool import ConnectionPool
 from catalog.store.connection.sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
     DatabaseError,
+    DatabaseGoneError,
     Statement,
     WouldBlock,
     connect,
@@ -44,15 +47,20 @@ COMMAND_BUSY_TIMEOUT_MS = 60_000
 # same pages of its indexes again and again, and takes longer for each widget as the file grows.
 COMMAND_CACHE_KIB = 128_000
 
+# It changes nothing, but is written.
+WRITE_ONE_PAGE: Statement = ("UPDATE revision SET id = id", {})
+
 
 class Database:
     """The catalog's database file. All methods may be called by any thread.
 
-    Reading:    reader(), read(), release(), long_read()
+    Reading:    reader(), read()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    write(), dry_run(), on_wait, write_counts
-    Checks:     exists(), check(), check_start(), check_writes(), is_writable()
-    The file:   path, name, scratch_parent, create(), migrate(), replace_content(), close()
+    Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
+                faults
+    The file:   path, real_path, name, scratch_parent, create(), migrate(), replace_content(),
+                close()
 
     A write is a list of statements that do not depend on each other's results, so it could also be
     sent to another process. Nothing outside this class needs the connection that writes.
@@ -70,7 +78,7 @@ class Database:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         wal_limit: int = WAL_LIMIT,
-        create_command: str = "flask init",
+        program: str = "flask",
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -81,9 +89,10 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
+        self.faults = Faults(program)
         self._busy_timeout_ms = busy_timeout_ms
         self._connections = self.pool_class(
-            self.path, self.deadline, busy_timeout_ms, wal_limit, create_command
+            self.path, self.deadline, busy_timeout_ms, wal_limit, program
         )
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
@@ -94,23 +103,12 @@ class Database:
         """Return this thread's connection for reading; each statement sees the latest commit."""
         return self._connections.reader()
 
-    def release(self) -> None:
-        """Let other threads close this thread's connection; call it at the end of a request."""
-        self._connections.release()
-
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection on which every statement sees the same snapshot of the catalog."""
         connection = self.reader()
         with snapshot(connection):
             yield connection
-
-    def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Run reads in the block that may take long; yield False if a write delays them too long.
-
-        Without this, overlapping long reads would let the WAL grow.
-        """
-        return self._connections.long_read(timeout)
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
         """Make reads of this thread raise DeadlineExceeded after this many seconds.
@@ -137,8 +135,8 @@ class Database:
             # A list can be run again. After a checkpoint it can reuse the space of the WAL.
             self.reader().execute("PRAGMA wal_checkpoint")
             counts = self._transact(statements, "COMMIT")
-        # A write that changed no row did not use the disk.
-        if any(counts):
+        # A write that changed no row did not use the disk. SAVEPOINT has the count -1.
+        if any(count > 0 for count in counts):
             self._failed_write = []
         return counts
 
@@ -181,27 +179,35 @@ class Database:
 
     def check_start(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this user may write to."""
-        if self.exists() and (permission := missing_permission(self.path)):
+        if self.exists() and (permission := missing_permission(self.real_path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
-        self.check()
+        self.migrate()
+
+    def check_in_place(self) -> None:
+        """Raise DatabaseGoneError if the file or its WAL was removed, replaced or truncated."""
+        self._connections.check_in_place()
 
     def is_writable(self) -> bool:
-        """Return whether the WAL is in place and the file did not make the last install fail."""
-        return self._connections.has_wal() and not self._failed_write
+        """Return whether the file is in place and did not make the last install fail."""
+        try:
+            self.check_in_place()
+        except DatabaseGoneError:
+            return False
+        return not self._failed_write
 
     def check_writes(self) -> None:
         """Raise if the last install failed because of the file, and would fail again.
 
         The same statement is written again and rolled back: on a full disk, there may be space for
-        a smaller one.
+        a smaller one. If its widget is gone, one page is written.
         """
-        if self.is_writable():
+        self.check_in_place()
+        if not self._failed_write:
             return
         if self.deadline.on_io_thread:
             raise WouldBlock
-        # A write that recovers the WAL waits until no thread reads.
-        self.release()
-        self.write([("SAVEPOINT retry", {}), *self._failed_write, ("ROLLBACK TO retry", {})])
+        retry = [*self._failed_write, WRITE_ONE_PAGE]
+        self.write([("SAVEPOINT retry", {}), *retry, ("ROLLBACK TO retry", {})])
 
     def create(self, statements: Iterable[Statement] = ()) -> None:
         """Create the catalog with the content that the statements add, or no file at all."""
@@ -213,18 +219,23 @@ class Database:
                 added = [*schema_statements(), *statements, SET_SUPPORTS]
                 execute_all(connection, added, "COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-                remove_wal(self.path)
+                remove_wal(self.real_path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
     @property
     def scratch_parent(self) -> Path:
         """The directory for temporary files as large as the catalog."""
-        return self.path.absolute().parent
+        return self.real_path.parent
+
+    @property
+    def real_path(self) -> Path:
+        """The path of the file itself, which SQLite appends -wal to, if the path is a link."""
+        return Path(os.path.realpath(self.path))
 
     def migrate(self) -> None:
-        """Migrate the file to the schema of this release, which opening it does."""
-        self.check()
+        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
+        self._connections.open(migrate=True)
 
     def replace_content(self, source: sqlite3.Connection) -> None:
         """Replace the whole content by that of another database, in one transaction."""

@@ -28,6 +28,7 @@ from catalog.store.connection.cluster.rqlite_http import (
     NotDoneError,
     OutcomeUnknownError,
     Revision,
+    read_revision,
 )
 from catalog.store.connection.database import Database, is_single
 from catalog.store.connection.sqlite import (
@@ -87,6 +88,7 @@ class Cluster(Database):
     """The catalog of a cluster, and the file of the node on this machine, which is only read."""
 
     pool_class = NodePool
+    _connections: NodePool
     is_cluster = True
     # With one thread, a follower acknowledged 13 installs per second; with 16 it is over 300.
     writer_threads = 16
@@ -94,7 +96,7 @@ class Cluster(Database):
     def __init__(self, path: Path, urls: Sequence[str], ca: str = "", **options: Any) -> None:
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
-        self._create_command = options.get("create_command", "flask init")
+        self._program = options.get("program", "flask")
         self._retry_time = RETRY_TIME
         # Whether the local node did not apply the last write in time.
         self._is_behind = False
@@ -165,12 +167,10 @@ class Cluster(Database):
 
     def _has_reached(self, revision: Revision) -> bool:
         try:
-            return self._local_revision().has_reached(revision)
-        except (DatabaseError, sqlite3.Error):
+            local = self._connections.revision()
+        except DatabaseError:
             return False
-
-    def _local_revision(self) -> Revision:
-        return Revision(*self.reader().execute(READ_REVISION).fetchone())
+        return local is not None and local.has_reached(revision)
 
     def dry_run(self, statements: Iterable[Statement]) -> list[int]:
         """Return what write() would return, from a copy of the local file in memory."""
@@ -209,7 +209,7 @@ class Cluster(Database):
                 )
             if not state.is_catalog:
                 raise DatabaseError(
-                    f"{node.url} has no catalog. Create it with: {self._create_command}"
+                    f"{node.url} has no catalog. Create it with: {self._program} init"
                 )
             if state.schema_version != SCHEMA_VERSION:
                 raise DatabaseError(
@@ -273,14 +273,6 @@ class Cluster(Database):
         self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))
         if revision and not self._wait_for(revision, LOAD_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")
-
-
-def read_revision(connection: sqlite3.Connection) -> Revision | None:
-    """Return the revision of a catalog; None if the database is not a catalog."""
-    try:
-        return Revision(*connection.execute(READ_REVISION).fetchone())
-    except sqlite3.Error:
-        return None
 
 
 def in_parts(statements: Iterable[Statement]) -> Iterator[list[Statement]]:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -138,6 +139,24 @@ def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_insta
     assert_sound(opened, acknowledged)
 
 
+def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(catalog: Path) -> None:
+    with Server(catalog) as server:
+        use(server)
+        acknowledged = count(server)
+        moved = catalog.rename(catalog.with_name("moved.db"))
+        server.process.communicate(timeout=20)
+    process = run_here(catalog, "-m", "flask", "serve", "--init")
+    assert (process.returncode, process.stderr) == (
+        1,
+        f"Error: {catalog} was removed, but catalog.db-wal was not. Put the file back, or create a "
+        "new one: flask init\n",
+    )
+    assert not catalog.exists()
+    moved.rename(catalog)
+    with Server(catalog) as server:
+        assert count(server) == acknowledged
+
+
 def test_wal_of_a_replaced_file_is_not_applied_to_the_new_one(catalog: Path) -> None:
     with Server(catalog) as server:
         before = count(server)
@@ -171,6 +190,24 @@ def test_once_the_file_is_gone_reads_go_on_and_installs_are_refused(
         assert server.stop() == 0
         assert server.errors.count(sentence) == len(server.errors.splitlines()) == 1
     assert_sound(opened, acknowledged)
+
+
+def test_request_in_flight_gets_its_response_when_the_file_is_gone(catalog: Path) -> None:
+    with (
+        Server(catalog) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+    ):
+        client.sendall(f"GET {CLOCK} HTTP/1.1\r\n".encode())
+        use(server)
+        remove_wal(catalog)
+        # The service has noticed it.
+        assert server.process.stderr is not None
+        assert server.process.stderr.readline().endswith("must be started again.\n")
+        client.sendall(b"Host: localhost\r\n\r\n")
+        head = client.recv(4096).decode()
+        assert head.startswith("HTTP/1.1 200 ")
+        assert "\r\nConnection: close\r\n" in head
+        assert server.process.wait(20) == 1
 
 
 @pytest.mark.parametrize("size", [0, 1000, 50_000])

@@ -64,10 +64,11 @@ class Revision(NamedTuple):
 READ_REVISION = "SELECT content, downloads FROM revision"
 
 
-def read_revision(connection: sqlite3.Connection) -> Revision | None:
+def read_revision(connection: sqlite3.Connection, schema: str = "main") -> Revision | None:
     """Return the revision of a catalog; None if the database is not a catalog."""
     try:
-        return Revision(*connection.execute(READ_REVISION).fetchone())
+        row = connection.execute(f"SELECT content, downloads FROM {schema}.revision").fetchone()
+        return Revision(*row)
     except sqlite3.Error:
         return None
 

@@ -51,7 +51,7 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
             (catalog, ["backup", tmp_path / "backup.db"]),
             (catalog, ["export", tmp_path / "export.jsonl"]),
             (tmp_path / "new.db", ["restore", tmp_path / "backup.db"]),
-            (old, ["list"]),
+            (old, ["migrate"]),
         ):
             flask(database, *command)
         with Server(catalog) as server:

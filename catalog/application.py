@@ -151,7 +151,6 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
     for blueprint in (*API, *WEB, commands):
         app.register_blueprint(blueprint)
-    app.teardown_appcontext(lambda _: database.release())
     app.register_error_handler(HTTPException, error_response)
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
@@ -167,15 +166,12 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
 
 def open_database(config: Mapping[str, Any], program: str) -> Database:
     """Return the database that the settings describe: a file, or the cluster that owns it."""
-    create_command = f"{program} init"
     if not config["RQLITE"]:
-        return Database(config["DATABASE"], create_command=create_command)
+        return Database(config["DATABASE"], program=program)
     # Only a cluster needs urllib3.
     from catalog.store.connection.cluster.cluster import Cluster
 
-    return Cluster(
-        config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], create_command=create_command
-    )
+    return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], program=program)
 
 
 def error_response(error: HTTPException) -> Response:
@@ -201,7 +197,8 @@ def database_error_response(error: Exception) -> Response:
     """Return 503 if the file is the cause, so that a retry may succeed; else raise the error."""
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
-    current_app.logger.error("The database cannot be used: %s", error)
+    database: Database = current_app.extensions["database"]
+    database.faults.log("The database cannot be used", error)
     return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 
 

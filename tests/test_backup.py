@@ -398,6 +398,21 @@ def test_restore_renames_a_catalog_that_cannot_be_opened(catalog: Path, backup: 
     assert run_on(catalog, "check").exit_code == 0
 
 
+def test_restore_behind_a_link_renames_the_file_and_leaves_no_wal_of_it(
+    catalog: Path, backup: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "links" / "catalog.db"
+    link.parent.mkdir()
+    link.symlink_to(catalog)
+    catalog.write_bytes(b"scratched " * 1000)
+    Path(f"{catalog}-wal").write_bytes(b"of the damaged file")
+    assert run_on(link, "restore", backup, "--yes").exit_code == 0
+    assert link.is_symlink()
+    assert catalog.with_name(catalog.name + ".damaged").read_bytes() == b"scratched " * 1000
+    assert not Path(f"{catalog}-wal").exists()
+    assert run_on(link, "check").exit_code == 0
+
+
 def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, backup: Path) -> None:
     other = tmp_path / "bookmarks.db"
     with closing(sqlite3.connect(other)) as connection:

@@ -125,7 +125,6 @@ def refused_after(app: Flask) -> float:
 
 def revision(app: Flask) -> tuple[int, int]:
     row = app.extensions["database"].reader().execute(READ_REVISION).fetchone()
-    app.extensions["database"].release()
     return tuple(row)
 
 

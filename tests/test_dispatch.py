@@ -3,11 +3,8 @@
 import fcntl
 import http.client
 import json
-import select
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -336,43 +333,6 @@ def test_a_fast_error_does_not_make_a_slow_search_count_as_fast(
         assert server.request("GET", SLOW_SEARCH, Host="not a host")[0].status == 400
         assert server.request("GET", SLOW_SEARCH)[0].status == 200
     assert slow_search.attempts("io") == 0
-
-
-@contextmanager
-def read_by_another_process(path: Path) -> Iterator[None]:
-    """Hold a read lock on a file that is not in WAL mode."""
-    code = (
-        "import sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "connection.execute('BEGIN')\n"
-        "connection.execute('SELECT count(*) FROM widget').fetchone()\n"
-        "print('reading', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        yield
-        process.communicate()
-
-
-def test_the_io_thread_does_not_wait_for_the_lock_of_a_replaced_file(
-    database: Path, send: Send
-) -> None:
-    spare = import_demo(database.with_name("spare.db"))
-    with closing(sqlite3.connect(spare)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-    with serving(database) as server:
-        assert count(server) > 0
-        with read_by_another_process(spare):
-            spare.replace(database)
-            waiting = send(server, CLOCK)
-            assert server.request("GET", "/api/version")[0].status == 200
-            readable, _, _ = select.select([waiting.sock], [], [], 0)
-            assert not readable
-        assert statuses([waiting]) == [200]
-        assert server.request("GET", "/api/health")[0].status == 200
 
 
 def set_busy_timeout(limits: Limits, milliseconds: int) -> dict[str, str]:

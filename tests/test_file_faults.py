@@ -1,9 +1,9 @@
-"""Faults of the file while it is served: 503 as long as they last, then recovery."""
+"""Faults of the file while it is served: one that is gone, damaged, shorter, or on a full disk."""
 
 import json
 import os
 import resource
-import shutil
+import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,10 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from conftest import Server, create_demo, flask, run_here
-
-from catalog.store.connection.database_file import CatalogFile
-from catalog.store.connection.wal import WAL_LIMIT
+from conftest import Limits, Server, create_demo, flask, run_here
 
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [
@@ -32,6 +29,12 @@ def catalog(tmp_path: Path) -> Path:
     return create_demo(tmp_path / "catalog.db")
 
 
+@pytest.fixture
+def unwatched(limits: Limits) -> dict[str, str]:
+    """The environment of a server that looks at its file only before a write, and for health."""
+    return limits.set("serving.server", CHECK_INTERVAL=3600)
+
+
 def send(server: Server, method: str, path: str) -> tuple[int, str | None, object]:
     response, body = server.request(method, path)
     return response.status, response.headers["Retry-After"], json.loads(body)
@@ -42,118 +45,180 @@ def count(server: Server) -> int:
 
 
 def use(server: Server) -> None:
-    """Make every thread open the file, fill the cache, and leave writes in the WAL."""
+    """Send a request of each kind, and leave an install in the WAL."""
     for method, path in REQUESTS_FOR_THE_FILE:
         assert send(server, method, path)[0] == 200
 
 
-def remove(catalog: Path) -> None:
+def assert_sound(catalog: Path, installs: int) -> None:
+    with closing(sqlite3.connect(catalog)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        row = connection.execute(
+            "SELECT download_count FROM widget WHERE scope = 'acme' AND name = 'clock'"
+        ).fetchone()
+    assert row == (installs,)
+
+
+def remove(catalog: Path) -> str:
     catalog.unlink()
+    return f"{catalog} was removed while it was open."
 
 
-def move_away(catalog: Path) -> None:
-    catalog.rename(catalog.with_name("away.db"))
+def replace(catalog: Path) -> str:
+    create_demo(catalog.with_name("new.db")).replace(catalog)
+    return f"{catalog} was replaced while it was open."
 
 
-def truncate(catalog: Path) -> None:
-    os.truncate(catalog, 50_000)
+def replace_by_text(catalog: Path) -> str:
+    catalog.unlink()
+    catalog.write_text("not a database\n" * 1000)
+    return f"{catalog} was replaced while it was open."
 
 
-def truncate_in_the_first_page(catalog: Path) -> None:
-    os.truncate(catalog, 1000)
-
-
-def empty(catalog: Path) -> None:
-    os.truncate(catalog, 0)
-
-
-def put_text(catalog: Path) -> None:
-    text = catalog.with_name("text")
-    text.write_text("not a database\n" * 1000)
-    text.replace(catalog)
-
-
-def put_another_database(catalog: Path) -> None:
-    other = catalog.with_name("bookmarks.db")
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE widget (id)")
-    other.replace(catalog)
-
-
-def put_a_directory(catalog: Path) -> None:
+def replace_by_a_directory(catalog: Path) -> str:
     catalog.unlink()
     catalog.mkdir()
+    return f"{catalog} was replaced while it was open."
 
 
-FAULTS = [
+def remove_wal(catalog: Path) -> str:
+    Path(f"{catalog}-wal").unlink()
+    return f"{catalog}-wal was removed or replaced while it was open."
+
+
+def remove_wal_index(catalog: Path) -> str:
+    Path(f"{catalog}-shm").unlink()
+    return f"{catalog}-shm was removed or replaced while it was open."
+
+
+def remove_both(catalog: Path) -> str:
+    remove_wal_index(catalog)
+    return remove_wal(catalog)
+
+
+def let_another_process_create_both(catalog: Path) -> str:
+    sentence = remove_both(catalog)
+    flask(catalog, "show", "acme/clock")
+    return sentence
+
+
+def replace_the_wal(catalog: Path) -> str:
+    sentence = remove_wal(catalog)
+    Path(f"{catalog}-wal").write_bytes(b"of another process")
+    return sentence
+
+
+CHANGES = [
     remove,
-    move_away,
-    truncate,
-    truncate_in_the_first_page,
-    empty,
-    put_text,
-    put_another_database,
-    put_a_directory,
+    replace,
+    replace_by_text,
+    replace_by_a_directory,
+    remove_wal,
+    remove_wal_index,
+    remove_both,
+    let_another_process_create_both,
+    replace_the_wal,
 ]
 
 
-@pytest.mark.parametrize("damage", FAULTS)
-def test_requests_are_refused_until_a_sound_file_is_at_the_path(
-    catalog: Path, damage: Callable[[Path], None]
+@pytest.mark.parametrize("change", CHANGES)
+def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_install(
+    catalog: Path, change: Callable[[Path], str]
 ) -> None:
-    spare = create_demo(catalog.with_name("spare.db"))
+    # The opened file keeps a name.
+    opened = catalog.with_name("opened.db")
+    os.link(catalog, opened)
+    with Server(catalog) as server:
+        use(server)
+        acknowledged = count(server)
+        sentence = change(catalog)
+        _, errors = server.process.communicate(timeout=20)
+        assert server.process.returncode == 1
+        (line,) = errors.splitlines()
+        assert line.endswith(f" ERROR {sentence} The service must be started again.")
+    assert_sound(opened, acknowledged)
+
+
+def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(catalog: Path) -> None:
+    with Server(catalog) as server:
+        use(server)
+        acknowledged = count(server)
+        moved = catalog.rename(catalog.with_name("moved.db"))
+        server.process.communicate(timeout=20)
+    process = run_here(catalog, "-m", "flask", "serve", "--init")
+    assert (process.returncode, process.stderr) == (
+        1,
+        f"Error: {catalog} was removed, but catalog.db-wal was not. Put the file back, or create a "
+        "new one: flask init\n",
+    )
+    assert not catalog.exists()
+    moved.rename(catalog)
+    with Server(catalog) as server:
+        assert count(server) == acknowledged
+
+
+def test_wal_of_a_replaced_file_is_not_applied_to_the_new_one(catalog: Path) -> None:
     with Server(catalog) as server:
         before = count(server)
+        for _ in range(20):
+            use(server)
+        replace(catalog)
+        server.process.communicate(timeout=20)
+    assert not Path(f"{catalog}-wal").exists()
+    assert_sound(catalog, before)
+    with Server(catalog) as server:
         use(server)
-        damage(catalog)
-        for _ in range(2):
-            for method, path in REQUESTS_FOR_THE_FILE:
-                assert send(server, method, path) == UNAVAILABLE, (method, path)
-            health, _, body = send(server, "GET", "/api/health")
-            assert (health, body["status"]) == (503, "unavailable")
-            assert send(server, "GET", "/api/version")[0] == 200
-        if catalog.is_dir():
-            catalog.rmdir()
-        spare.replace(catalog)
-        assert count(server) == before
-        use(server)
-        assert count(server) == before + 1
-        assert send(server, "GET", "/api/health") == (200, None, {"status": "ok"})
         assert server.stop() == 0
-        assert "Traceback" not in server.errors
     assert_sound(catalog, before + 1)
 
 
-@pytest.mark.parametrize("damage", [remove, truncate, truncate_in_the_first_page, empty, put_text])
-def test_restore_repairs_a_running_service(catalog: Path, damage: Callable[[Path], None]) -> None:
-    backup = catalog.with_name("backup.db")
+@pytest.mark.parametrize("change", CHANGES)
+def test_once_the_file_is_gone_reads_go_on_and_installs_are_refused(
+    catalog: Path, change: Callable[[Path], str], unwatched: dict[str, str]
+) -> None:
+    opened = catalog.with_name("opened.db")
+    os.link(catalog, opened)
+    with Server(catalog, **unwatched) as server:
+        use(server)
+        acknowledged = count(server)
+        sentence = change(catalog)
+        for _ in range(2):
+            assert count(server) == acknowledged
+            assert send(server, "POST", CLOCK) == UNAVAILABLE
+            status, _, body = send(server, "GET", "/api/health")
+            assert (status, body["status"]) == (503, "unavailable")
+        assert server.stop() == 0
+        assert server.errors.count(sentence) == len(server.errors.splitlines()) == 1
+    assert_sound(opened, acknowledged)
+
+
+def test_request_in_flight_gets_its_response_when_the_file_is_gone(catalog: Path) -> None:
+    with (
+        Server(catalog) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+    ):
+        client.sendall(f"GET {CLOCK} HTTP/1.1\r\n".encode())
+        use(server)
+        remove_wal(catalog)
+        # The service has noticed it.
+        assert server.process.stderr is not None
+        assert server.process.stderr.readline().endswith("must be started again.\n")
+        client.sendall(b"Host: localhost\r\n\r\n")
+        head = client.recv(4096).decode()
+        assert head.startswith("HTTP/1.1 200 ")
+        assert "\r\nConnection: close\r\n" in head
+        assert server.process.wait(20) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1000, 50_000])
+def test_service_ends_when_its_file_is_truncated(catalog: Path, size: int) -> None:
     with Server(catalog) as server:
         use(server)
-        flask(catalog, "backup", backup)
-        expected = count(server)
-        use(server)
-        damage(catalog)
-        assert send(server, *REQUESTS_FOR_THE_FILE[0]) == UNAVAILABLE
-        flask(catalog, "restore", backup, "--yes")
-        assert count(server) == expected
-        use(server)
-        assert send(server, "GET", "/api/health") == (200, None, {"status": "ok"})
-        assert server.stop() == 0
-    assert_sound(catalog, expected + 1)
-
-
-def test_file_that_grows_in_a_checkpoint_is_not_taken_for_a_truncated_one(catalog: Path) -> None:
-    with closing(CatalogFile(catalog, catalog.name, 1, 0, WAL_LIMIT)) as file:
-        before = catalog.stat()
-        # A checkpoint writes the new length into the first page, then the pages in their order.
-        with catalog.open("r+b") as content:
-            content.seek(28)
-            content.write((before.st_size // 4096 + 10).to_bytes(4))
-            content.seek(0, os.SEEK_END)
-            content.write(bytes(4096))
-        assert file.is_at_path(catalog.stat())
-        # Of another thread, which has waited for the GIL since it read the status.
-        assert file.is_at_path(before)
+        os.truncate(catalog, size)
+        _, errors = server.process.communicate(timeout=20)
+        assert server.process.returncode == 1
+        assert f"{catalog} was truncated while it was open." in errors
+    assert run_here(catalog, "app.py").returncode == 1
 
 
 def test_restored_smaller_catalog_is_not_taken_for_a_truncated_one(
@@ -173,122 +238,8 @@ def test_restored_smaller_catalog_is_not_taken_for_a_truncated_one(
         assert server.stop() == 0
 
 
-def open_files(server: Server) -> list[str]:
-    """Return the paths of all files that the service has open."""
-    paths = []
-    for descriptor in Path(f"/proc/{server.process.pid}/fd").iterdir():
-        # The service may have closed it meanwhile.
-        with suppress(FileNotFoundError):
-            paths.append(os.readlink(descriptor))
-    return paths
-
-
-NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
-
-
-@NEEDS_PROC
-def test_replaced_file_is_closed_by_every_thread(catalog: Path) -> None:
-    away = catalog.with_name("away.db")
-    with Server(catalog) as server:
-        use(server)
-        for _ in range(10):
-            assert server.request("GET", "/")[0].status == 200
-        catalog.rename(away)
-        create_demo(catalog.with_name("new.db")).replace(catalog)
-        assert send(server, "GET", CLOCK)[0] == 200
-        paths = open_files(server)
-        assert [path for path in paths if "away" in path or "deleted" in path] == []
-        assert server.stop() == 0
-
-
-@NEEDS_PROC
-def test_number_of_open_files_is_bounded_after_many_replacements(catalog: Path) -> None:
-    spare = create_demo(catalog.with_name("spare.db"))
-    # Connections: the first one, the I/O thread, the writer and two pool threads.
-    limit = 5 * len(["catalog.db", "catalog.db-wal", "catalog.db-shm"])
-    with Server(catalog, CATALOG_THREADS="2") as server:
-        for _ in range(20):
-            shutil.copy(spare, catalog.with_name("copy.db")).replace(catalog)
-            use(server)
-        assert len([path for path in open_files(server) if str(catalog) in path]) <= limit
-        assert server.stop() == 0
-
-
-@pytest.mark.parametrize("suffixes", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids=" and ".join)
-def test_installs_after_the_wal_was_removed_survive_a_kill(
-    catalog: Path, suffixes: list[str]
-) -> None:
-    with Server(catalog) as server:
-        use(server)
-        before = count(server)
-        for suffix in suffixes:
-            Path(f"{catalog}{suffix}").unlink()
-        for number in range(1, 21):
-            assert send(server, "POST", CLOCK)[0] == 200
-            assert count(server) == before + number
-        assert send(server, "GET", "/api/health")[0] == 200
-        # Another process reads the same file.
-        flask(catalog, "show", "acme/clock")
-        server.process.kill()
-        server.process.wait()
-    with Server(catalog) as server:
-        assert count(server) == before + 20
-        assert server.stop() == 0
-    assert_sound(catalog, before + 20)
-
-
-def test_health_check_recovers_a_removed_wal(catalog: Path) -> None:
-    with Server(catalog) as server:
-        use(server)
-        before = count(server)
-        Path(f"{catalog}-wal").unlink()
-        assert send(server, "GET", "/api/health")[0] == 200
-        server.process.kill()
-        server.process.wait()
-    assert_sound(catalog, before)
-
-
-def test_installs_are_refused_while_the_wal_is_that_of_another_process(catalog: Path) -> None:
-    wal = Path(f"{catalog}-wal")
-    with Server(catalog) as server:
-        use(server)
-        before = count(server)
-        wal.unlink()
-        wal.write_bytes(b"of another process")
-        for _ in range(2):
-            assert send(server, "POST", CLOCK) == UNAVAILABLE
-            health, _, body = send(server, "GET", "/api/health")
-            assert (health, body["status"]) == (503, "read-only")
-            assert count(server) == before
-        wal.unlink()
-        assert send(server, "POST", CLOCK)[0] == 200
-        assert send(server, "GET", "/api/health")[0] == 200
-        assert server.stop() == 0
-    assert_sound(catalog, before + 1)
-
-
-def test_installs_are_refused_until_a_restart_after_another_process_replaced_the_wal_index(
-    catalog: Path,
-) -> None:
-    with Server(catalog) as server:
-        use(server)
-        before = count(server)
-        Path(f"{catalog}-shm").unlink()
-        # A separate process, since SQLite shares the index within a process.
-        flask(catalog, "show", "acme/clock")
-        assert send(server, "POST", CLOCK) == UNAVAILABLE
-        health, _, body = send(server, "GET", "/api/health")
-        assert (health, body["status"]) == (503, "read-only")
-        assert count(server) == before
-        assert server.stop() == 0
-    with Server(catalog) as server:
-        assert send(server, "POST", CLOCK)[0] == 200
-        assert server.stop() == 0
-    assert_sound(catalog, before + 1)
-
-
 def test_service_does_not_start_with_a_truncated_file(catalog: Path) -> None:
-    truncate(catalog)
+    os.truncate(catalog, 50_000)
     before = catalog.read_bytes()
     process = run_here(catalog, "app.py")
     assert (process.returncode, process.stderr) == (
@@ -296,6 +247,38 @@ def test_service_does_not_start_with_a_truncated_file(catalog: Path) -> None:
         f"Error: {catalog} cannot be opened: database disk image is malformed.\n",
     )
     assert catalog.read_bytes() == before
+
+
+ROOT_PAGE = "SELECT rootpage FROM sqlite_schema WHERE name = :name"
+
+
+def overwrite(catalog: Path, table: str) -> None:
+    """Damage the first page of a table."""
+    with closing(sqlite3.connect(catalog)) as connection:
+        (page,) = connection.execute(ROOT_PAGE, {"name": table}).fetchone()
+    with catalog.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+
+
+def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Path) -> None:
+    overwrite(catalog, "version")
+    with Server(catalog) as server:
+        assert send(server, "GET", "/api/health")[0] == 200
+        for _ in range(3):
+            assert send(server, "GET", CLOCK) == UNAVAILABLE
+            assert send(server, "GET", "/api/health") == (
+                503,
+                None,
+                {"status": "unavailable", "error": "The database is damaged."},
+            )
+        assert server.stop() == 0
+        advice = (
+            "The database is damaged: database disk image is malformed. "
+            "Look at it with flask check, and replace it by a backup with flask restore."
+        )
+        assert server.errors.count(advice) == server.errors.count("flask check") == 1
+        assert "Traceback" not in server.errors
 
 
 class LimitedFiles:
@@ -394,6 +377,21 @@ def test_on_a_full_disk_installs_reuse_the_space_of_the_wal(limited: Limited) ->
     assert_sound(catalog, before + 20)
 
 
+def test_health_stays_bad_if_the_widget_of_a_failed_install_was_deleted(catalog: Path) -> None:
+    disk = LimitedFiles(catalog)
+    with Server(catalog) as server:
+        count(server)
+        disk.fill(server)
+        assert send(server, "POST", CLOCK) == UNAVAILABLE
+        # By a process without the limit, so that the install finds nothing to count any more.
+        flask(catalog, "delete", "acme/clock", "--yes")
+        assert send(server, "POST", CLOCK)[0] == 404
+        assert send(server, "GET", "/api/health")[0] == 503
+        disk.free(server)
+        assert send(server, "GET", "/api/health")[0] == 200
+        assert server.stop() == 0
+
+
 def test_health_check_writes_nothing_while_installs_succeed(catalog: Path) -> None:
     disk = LimitedFiles(catalog)
     with Server(catalog) as server:
@@ -406,12 +404,3 @@ def test_health_check_writes_nothing_while_installs_succeed(catalog: Path) -> No
         assert send(server, "GET", "/api/health")[0] == 200
         assert os.stat(f"{catalog}-wal").st_mtime_ns == wal.st_mtime_ns
         assert server.stop() == 0
-
-
-def assert_sound(catalog: Path, installs: int) -> None:
-    with closing(sqlite3.connect(catalog)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        row = connection.execute(
-            "SELECT download_count FROM widget WHERE scope = 'acme' AND name = 'clock'"
-        ).fetchone()
-    assert row == (installs,)

@@ -234,12 +234,6 @@ def test_confirmed_install_is_in_every_later_response(service: Service) -> None:
     assert service.responses() == service.uncached_responses()
 
 
-def test_responses_continue_after_the_wal_was_removed(service: Service) -> None:
-    service.responses()
-    service.path.with_name("catalog.db-wal").unlink()
-    assert [status for status, _, _ in service.responses()] == [200] * len(PATHS)
-
-
 def test_responses_are_right_after_every_connection_was_closed(service: Service) -> None:
     service.responses()
     service.app.extensions["database"].close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from conftest import ROOT, Server, error_message, run
+from conftest import ROOT, Limits, Server, error_message, run
 from flask import Flask
 from ports import free_port
 
@@ -112,10 +112,11 @@ def test_no_response_in_time_is_an_error() -> None:
 
 
 def test_a_service_without_its_file_is_unavailable(
-    app_with: Callable[..., Flask], tmp_path: Path
+    app_with: Callable[..., Flask], tmp_path: Path, limits: Limits
 ) -> None:
     path = app_with().config["DATABASE"]
-    with Server(path) as server:
+    # Otherwise it would end within a second.
+    with Server(path, **limits.set("serving.server", CHECK_INTERVAL=3600)) as server:
         path.rename(tmp_path / "moved.db")
         message = error_message(run_health(server.url))
     assert message == f"{server.url} is unavailable: The database cannot be read."

@@ -1,4 +1,4 @@
-"""A database of an earlier release: migrated when it is opened, or left unchanged."""
+"""A database of an earlier release: migrated by `serve` and `migrate`, else left unchanged."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import Server, create_demo
+from conftest import Server, create_demo, error_message, run_on
 
 from app import create_app
 from catalog.store import backups
@@ -62,12 +62,50 @@ def version(path: Path) -> int:
 def test_migrated_file_gives_the_same_responses_as_a_new_one(
     old: Path, imported_demo: Path
 ) -> None:
+    Database(old).migrate()
     assert responses(old) == responses(imported_demo)
     assert version(old) == SCHEMA_VERSION
 
 
+def test_command_migrate_migrates_a_file(old: Path) -> None:
+    before = version(old)
+    result = run_on(old, "migrate")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.endswith(f"{old} has schema version {SCHEMA_VERSION}.\n")
+    assert (version(old), version(Path(f"{old}.schema-{before}"))) == (SCHEMA_VERSION, before)
+    assert run_on(old, "migrate").exit_code == 0
+
+
+COMMANDS = [
+    "list",
+    "show acme/clock",
+    "yank acme/clock@1.0.0",
+    "export",
+    "import {}",
+    "backup {}.copy",
+    "pack {}.pack",
+    "restore {} --yes",
+    "check",
+    "init",
+    "gc",
+    "token list",
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_other_commands_leave_an_old_file_to_the_service_that_runs(old: Path, line: str) -> None:
+    before = version(old), old.read_bytes()
+    result = run_on(old, *line.format(old).split())
+    assert error_message(result) == (
+        f"{old} has schema version {before[0]}, and this release needs {SCHEMA_VERSION}. "
+        "Run flask migrate, or start the service."
+    )
+    assert (version(old), old.read_bytes()) == before
+    assert [path.name for path in old.parent.iterdir() if ".schema-" in path.name] == []
+
+
 def test_migrated_file_has_the_schema_of_a_new_one(old: Path, imported_demo: Path) -> None:
-    Database(old).check()
+    Database(old).migrate()
     schemas = []
     for path in (old, imported_demo):
         with closing(sqlite3.connect(path)) as connection:
@@ -81,6 +119,7 @@ def test_migrated_file_has_the_schema_of_a_new_one(old: Path, imported_demo: Pat
 def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
     old: Path, imported_demo: Path
 ) -> None:
+    Database(old).migrate()
     findings = []
     for path in (old, imported_demo):
         database = Database(path)
@@ -107,7 +146,7 @@ def test_migration_keeps_bundle_paths_and_mirrored_widgets(
     for _ in range(2):
         with closing(sqlite3.connect(path)) as connection:
             states.append([connection.execute(query).fetchall() for query in queries])
-        Database(path).check()
+        Database(path).migrate()
     assert states[0] == states[1]
     app = create_app({"DATABASE": path})
     entry = app.test_client().get(PATHS[0]).json["widgets"][0]["latestVersion"]
@@ -116,7 +155,7 @@ def test_migration_keeps_bundle_paths_and_mirrored_widgets(
 
 
 def test_ids_of_deleted_rows_are_not_used_again(old: Path) -> None:
-    Database(old).check()
+    Database(old).migrate()
     with closing(sqlite3.connect(old)) as connection:
         sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     assert sequences == {"widget": 5000, "version": 5000}
@@ -126,7 +165,7 @@ def test_old_file_is_copied_for_its_owner_only(old: Path) -> None:
     before = version(old)
     with closing(sqlite3.connect(old)) as connection:
         rows = connection.execute("SELECT * FROM widget ORDER BY id").fetchall()
-    Database(old).check()
+    Database(old).migrate()
     copy = old.with_name(f"catalog.db.schema-{before}")
     assert version(copy) == before
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -140,13 +179,14 @@ def test_rolled_back_file_is_as_before_and_can_be_migrated_again(
     before = version(old)
     with closing(sqlite3.connect(old)) as connection:
         content = list(connection.iterdump())
-    Database(old).check()
+    Database(old).migrate()
     # In an empty directory: SQLite would apply the WAL of the migrated file to the copy.
     copy = old.with_name("rollback") / "catalog.db"
     copy.parent.mkdir()
     old.with_name(f"catalog.db.schema-{before}").replace(copy)
     with closing(sqlite3.connect(copy)) as connection:
         assert list(connection.iterdump()) == content
+    Database(copy).migrate()
     assert responses(copy) == responses(imported_demo)
 
 
@@ -183,7 +223,7 @@ def test_failed_migration_leaves_the_old_file_unchanged(
     with closing(sqlite3.connect(old)) as connection:
         before = list(connection.iterdump())
     with pytest.raises(DatabaseError) as error:
-        Database(old).check()
+        Database(old).migrate()
     assert str(error.value) == f"{old} cannot be migrated and is unchanged: {reason}"
     with closing(sqlite3.connect(old)) as connection:
         assert list(connection.iterdump()) == before

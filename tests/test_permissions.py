@@ -51,7 +51,7 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
             (catalog, ["backup", tmp_path / "backup.db"]),
             (catalog, ["export", tmp_path / "export.jsonl"]),
             (tmp_path / "new.db", ["restore", tmp_path / "backup.db"]),
-            (old, ["list"]),
+            (old, ["migrate"]),
         ):
             flask(database, *command)
         with Server(catalog) as server:
@@ -139,20 +139,3 @@ def test_command_without_permission_names_the_file(catalog: Path) -> None:
         1,
         f"Error: {catalog} cannot be opened: this user may not read and write catalog.db.\n",
     )
-
-
-def test_read_only_replacement_is_served_and_health_reports_it(
-    catalog: Path,
-) -> None:
-    other = import_demo(catalog.with_name("other.db"))
-    give_to_nobody(other)
-    with Server(catalog, run_by=UNPRIVILEGED) as server:
-        assert server.request("POST", CLOCK)[0].status == 200
-        other.chmod(0o400)
-        other.replace(catalog)
-        response, _ = server.request("POST", CLOCK)
-        assert (response.status, response.headers["Retry-After"]) == (503, "5")
-        assert server.request("GET", CLOCK)[0].status == 200
-        health, body = server.request("GET", "/api/health")
-        assert (health.status, b'"read-only"' in body) == (503, True)
-        assert server.stop() == 0

@@ -14,7 +14,7 @@ REGISTRY = "/api/widgets/acme/registry.json"
 
 
 def entry(size: int) -> CachedResponse:
-    return CachedResponse(0, "r", (0, 0), (b"",), "digest", 0, held_bundles=0, size=size)
+    return CachedResponse("r", (0, 0), (b"",), "digest", 0, held_bundles=0, size=size)
 
 
 def cached_keys(cache: ResponseCache, *keys: str) -> list[str]:

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import document, version
@@ -102,24 +100,3 @@ def test_each_host_gets_its_own_bundle_url(app_with: Callable[..., Flask]) -> No
         urls.append(response["widgets"][0]["latestVersion"]["bundleUrl"])
     path = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
     assert urls == [f"http://{letter}.example{path}" for letter in "aba"]
-
-
-@pytest.mark.parametrize("limit", [1, 2], ids=["a cached page", "another page"])
-@pytest.mark.parametrize("threads", [1, 2], ids=["the same thread", "a new thread"])
-def test_replaced_file_with_the_same_revision_is_read(
-    app_with: Callable[..., Flask], threads: int, limit: int
-) -> None:
-    app = app_with(document("acme/clock", displayName="Clock"))
-    other = app_with(document("acme/clock", displayName="Watch"))
-
-    def name(limit: int) -> str:
-        response = app.test_client().get(SEARCH, query_string={"limit": limit}).get_json()
-        return response["widgets"][0]["displayName"]
-
-    pools = [ThreadPoolExecutor(1) for _ in range(threads)]
-    assert pools[0].submit(name, 1).result() == "Clock"
-    os.replace(other.config["DATABASE"], app.config["DATABASE"])
-    assert pools[-1].submit(name, limit).result() == "Watch"
-    assert pools[0].submit(name, limit).result() == "Watch"
-    for pool in pools:
-        pool.shutdown()

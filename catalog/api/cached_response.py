@@ -21,9 +21,6 @@ Pieces = tuple[bytes, ...]
 class CachedResponse:
     """A rendered response and the revision of the catalog that it shows."""
 
-    # Numbers the files that were opened at the path of the database: a restored or replaced file
-    # can have the same revisions.
-    generation: int
     revision: Any
     # Of the connection that last found the response valid.
     data_version: DataVersion

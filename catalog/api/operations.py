@@ -38,19 +38,22 @@ def check_health() -> tuple[dict[str, str], int]:
     """Return the response body and status for what can be done with the database now."""
     database: Database = current_app.extensions["database"]
     try:
+        database.check_in_place()
         with database.read() as connection:
             connection.execute("SELECT 1 FROM widget LIMIT 1").fetchone()
     except (DatabaseError, sqlite3.Error) as error:
-        current_app.logger.error("The database cannot be read: %s", error)
+        database.faults.log("The database cannot be read", error)
         return {"status": "unavailable", "error": "The database cannot be read."}, 503
     try:
         database.check_writes()
     except ReplicaBehindError as error:
-        current_app.logger.error("The database is behind: %s", error)
+        database.faults.log("The database is behind", error)
         return {"status": "behind", "error": "The database lacks recent writes."}, 503
     except (DatabaseError, sqlite3.Error) as error:
-        current_app.logger.error("The database cannot be written: %s", error)
+        database.faults.log("The database cannot be written", error)
         return {"status": "read-only", "error": "The database cannot be written."}, 503
+    if database.faults.is_damaged:
+        return {"status": "unavailable", "error": "The database is damaged."}, 503
     return {"status": "ok"}, 200
 
 

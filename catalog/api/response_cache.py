@@ -239,8 +239,6 @@ def find_valid(key: Hashable, revalidate: Revalidate) -> CachedResponse | None:
     if entry.data_version == data_version:
         cache.count(is_hit=True)
         return entry
-    if entry.generation != connection.generation:
-        return None
     revision = revalidate(connection, entry.revision)
     if revision is None:
         cache.remove_large(key)
@@ -265,7 +263,6 @@ def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
     held_bundles = sum(piece.count(HELD_BUNDLE_URL) for piece in pieces)
     length = sum(map(len, pieces))
     entry = CachedResponse(
-        generation=connection.generation,
         revision=revision,
         data_version=data_version,
         pieces=pieces,

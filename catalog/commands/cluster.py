@@ -89,8 +89,8 @@ def is_usable(member: "Member") -> bool:
 def migrate() -> None:
     """Migrate the catalog to the schema of this release.
 
-    A file is also migrated when any command opens it. The nodes of a cluster are only migrated by
-    this command: stop all services first, and start those of this release afterwards.
+    A file is copied beside itself first. The service also migrates it when it starts, but never the
+    nodes of a cluster: stop all services first, and start those of this release afterwards.
     """
     database().migrate()
     print_status(f"{database().name} has schema version {SCHEMA_VERSION}.")

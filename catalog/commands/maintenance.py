@@ -16,6 +16,7 @@ from catalog.commands.base import (
     confirm,
     database,
     print_status,
+    program,
 )
 from catalog.commands.import_export import create_database
 from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
@@ -23,6 +24,7 @@ from catalog.commands.terminal import replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
 from catalog.store.check import check_bundles, check_catalog, find_unusual, repair_derived
+from catalog.store.connection.wal import wal_path
 from catalog.text import plural
 
 
@@ -146,6 +148,12 @@ def serve(
         raise click.UsageError("--unix cannot be combined with --host or --port.")
     app = application()
     if (init or demo) and not database().exists():
+        wal = wal_path(database().real_path)
+        if database().status() is None and wal.exists():
+            raise CommandError(
+                f"{database().name} was removed, but {wal.name} was not. Put the file back, or"
+                f" create a new one: {program()} init"
+            )
         create_database(demo)
     # Requests do not wait for a lock as long as commands do.
     app.extensions["database"].on_wait = None

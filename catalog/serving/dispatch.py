@@ -216,11 +216,9 @@ class Dispatcher:
         request = task.channel.requests[0]
         waited = time.monotonic() - task.queued_at
         started = time.thread_time()
-        # A write that restarts the WAL may hold long reads back.
-        with self._database.long_read(MAX_WAIT) as is_open:
-            is_late = waited > MAX_WAIT or not is_open
-            self._database.set_deadline(0 if is_late else SLOW_DEADLINE, is_final=True)
-            task.channel.service()
+        is_late = waited > MAX_WAIT
+        self._database.set_deadline(0 if is_late else SLOW_DEADLINE, is_final=True)
+        task.channel.service()
         if not self._database.deadline.is_past():
             self._set_cost(request, time.thread_time() - started)
 

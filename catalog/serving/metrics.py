@@ -4,13 +4,11 @@ Requests update plain counters. The collector reads these, and everything else, 
 No label contains text of a client: routes, methods, pools and reasons are fixed lists.
 """
 
-import os
 import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from flask import Flask
@@ -158,17 +156,17 @@ class DatabaseCollector(Collector):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Widgets and versions, and the generation of the file and the revision they belong to.
+        # Widgets and versions, and the revision they belong to.
         self._sizes = (0, 0)
-        self._counted_at = (0, 0)
+        self._counted_at: int | None = None
 
     def collect(self) -> Iterator[Metric]:
         yield from self._writes()
-        path = Path(os.path.realpath(self._database.path))
+        path = self._database.real_path
         yield _gauge("database_size_bytes", "Database file.", file_size(path))
         yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
         counts = self._read()
-        is_readable = counts is not None
+        is_readable = counts is not None and not self._database.faults.is_damaged
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
@@ -196,14 +194,12 @@ class DatabaseCollector(Collector):
         try:
             with database.read() as connection:
                 (revision,) = connection.execute(REVISION).fetchone()
-                if self._counted_at != (connection.generation, revision):
+                if self._counted_at != revision:
                     widgets, versions = connection.execute(CATALOG_SIZE).fetchone()
                     self._sizes = widgets, versions
-                    self._counted_at = connection.generation, revision
+                    self._counted_at = revision
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
-        finally:
-            database.release()
         return revision, *self._sizes
 
 

@@ -30,7 +30,8 @@ from catalog.serving.socket_activation import take_passed_sockets
 from catalog.serving.socket_files import SocketFile
 from catalog.serving.uploads import Uploads
 from catalog.settings import trusted_networks
-from catalog.store.connection.sqlite import DatabaseError
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DatabaseGoneError
 from catalog.text import plural
 
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
@@ -67,10 +68,13 @@ logger = logging.getLogger(__name__)
 def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start.
 
+    If the database file is removed or replaced, the process ends with an error: it must be started
+    again. No other process may find a file that this one still writes.
+
     Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
     CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object.
     """
-    database = app.extensions["database"]
+    database: Database = app.extensions["database"]
     try:
         database.check_start()
     except DatabaseError as error:
@@ -98,13 +102,15 @@ def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False
         print(json.dumps(start) if print_json else f"Serving {database.name} on {url}", flush=True)
         if metrics and not print_json:
             print(f"Metrics on {metrics.url}", flush=True)
-        run(sockets, listeners)
+        is_in_place = run(sockets, listeners, database)
         if socket_file:
             socket_file.remove()
         drain(sockets, listeners, app.config["STOP_TIMEOUT"])
         if metrics:
             metrics.stop()
         database.close()
+    if not is_in_place:
+        sys.exit(1)
 
 
 def create_listeners(
@@ -216,14 +222,22 @@ def handle_signals(listeners: list[Listener]) -> None:
         signal.signal(each, stop)
 
 
-def run(sockets: SocketMap, listeners: list[Listener]) -> None:
-    """Run the event loop until a signal stops it."""
+def run(sockets: SocketMap, listeners: list[Listener], database: Database) -> bool:
+    """Run the event loop until a signal stops it; return False if the database file is gone."""
     next_check = 0.0
     while not listeners[0].stopping:
         run_turn(CHECK_INTERVAL, sockets, listeners)
         if time.monotonic() >= next_check:
             next_check = time.monotonic() + CHECK_INTERVAL
             close_overdue(sockets)
+            try:
+                database.check_in_place()
+            except DatabaseGoneError as error:
+                database.faults.log("The service stops", error)
+                for listener in listeners:
+                    listener.stopping = True
+                return False
+    return True
 
 
 def run_turn(timeout: float, sockets: SocketMap, listeners: list[Listener]) -> None:

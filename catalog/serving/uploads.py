@@ -208,8 +208,6 @@ class Uploads:
             token = find_valid(self._database, text)
         except (DeadlineExceeded, DatabaseError, sqlite3.Error):
             return None
-        finally:
-            self._database.release()
         return None if token and token.missing_right(right.permission, right.scope) else token
 
     def _begin(self, token: Token, on_room: Callable[[], None]) -> UploadBody | None:

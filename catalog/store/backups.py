@@ -106,12 +106,12 @@ def _replace(database: Database, copy: Path, action: str) -> Path | None:
     if is_usable or database.is_cluster:
         database.replace_content(copy, local_actor(), action)
         return None
-    damaged = None
+    damaged, target = None, database.real_path
     if database.exists():
-        damaged = database.path.with_name(f"{database.path.name}.damaged")
-        os.replace(database.path, damaged)
-    remove_wal(database.path)
-    with atomic_replace(database.path) as new:
+        damaged = target.with_name(f"{target.name}.damaged")
+        os.replace(target, damaged)
+    remove_wal(target)
+    with atomic_replace(target) as new:
         os.replace(copy, new)
     return damaged
 

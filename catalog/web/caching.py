@@ -87,6 +87,6 @@ def page_key(*inputs: object) -> bytes:
     """Return a hash of what the requested page depends on."""
     database: Database = current_app.extensions["database"]
     connection = database.reader()
-    revision = connection.generation, *connection.execute(REVISION).fetchone()
+    revision = tuple(connection.execute(REVISION).fetchone())
     url = public_url(), request.script_root, request.path, request.query_string
     return hashlib.sha256(repr((revision, url, inputs)).encode()).digest()

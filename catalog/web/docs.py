@@ -53,7 +53,7 @@ def reference() -> Response:
         return page_response(lambda: render_reference(load_examples(database.reader())))
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database: show the examples of openapi.json.
-        current_app.logger.error("The database cannot be read: %s", error)
+        database.faults.log("The database cannot be read", error)
         return Response(render_reference(None), mimetype="text/html")
 
 

@@ -57,9 +57,11 @@ def suggest_for_path(path: str) -> Suggestions:
     database: Database = current_app.extensions["database"]
     try:
         return Suggestions(subject.words, find_suggestions(database.reader(), subject))
-    except (DatabaseError, sqlite3.Error, DeadlineExceeded) as error:
+    except (DatabaseError, sqlite3.Error) as error:
+        database.faults.log("The catalog has no suggestions", error)
+    except DeadlineExceeded as error:
         current_app.logger.warning("The catalog has no suggestions: %s", error)
-        return Suggestions(subject.words, [])
+    return Suggestions(subject.words, [])
 
 
 def find_suggestions(connection: Connection, subject: PathSubject) -> list[Suggestion]:

@@ -13,7 +13,6 @@ import pytest
 
 from tests.conftest import Server, create_demo
 from tests.torture.clients import (
-    CLOCK,
     POST,
     READS,
     Response,
@@ -136,30 +135,32 @@ def test_a_file_that_is_replaced_again_and_again(
     """Each file has all installs that were acknowledged while it was at the path."""
     replaced = [database.with_name(f"replaced-{number}.db") for number in range(ROUNDS)]
     before = installs(database)
-    with Server(database) as server:
-        with running_clients(server.port, *CLIENTS) as clients:
-            for path in replaced:
-                spare = create_demo(database.with_name("spare.db"))
+    responses: list[Response] = []
+    unknown = 0
+    for path in replaced:
+        spare = create_demo(database.with_name("spare.db"))
+        with Server(database) as server:
+            with running_clients(server.port, *CLIENTS) as clients:
                 wait_for_responses(clients, 10)
                 database.rename(path)
-                assert health(server) == (503, "unavailable")
                 spare.rename(database)
-                wait_for_responses(clients, 10)
-        assert health(server) == (200, "ok")
-        assert server.request("GET", CLOCK)[0].status == 200
-        assert server.stop() == 0
-        assert "Traceback" not in server.errors
-    responses = responses_to(clients, "GET") + responses_to(clients, "POST")
-    acknowledged = count_status(responses_to(clients, "POST"), 200)
+                _, errors = server.process.communicate(timeout=30)
+            assert server.process.returncode == 1
+            assert len(errors.splitlines()) == 1
+        responses += responses_to(clients, "GET") + responses_to(clients, "POST")
+        unknown += sum(client.unknown for client in clients)
+    posts = [response for response in responses if response.method == "POST"]
+    acknowledged = count_status(posts, 200)
     stored = sum(installs(each) - before for each in [*replaced, database])
     figures(
         "a file moved away and another put in its place, under 8 clients that read and post",
-        "503 in between, then the new file without a restart; each file has its installs",
+        "the service ends with an error, and the file that was moved has its installs",
         rounds=ROUNDS,
         requests=len(responses),
         acknowledged=acknowledged,
         unavailable_503=len(responses) - count_status(responses, 200),
-        lost=acknowledged - stored,
+        lost=max(acknowledged - stored, 0),
     )
-    assert outcomes(responses) == {(200, None), REFUSED}
-    assert stored == acknowledged
+    assert outcomes(responses) <= {(200, None), REFUSED}
+    assert acknowledged <= stored <= acknowledged + unknown
+    assert installs(database) == before

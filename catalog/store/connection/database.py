@@ -1,15 +1,16 @@
 """The catalog's database: one SQLite file that many threads read and one at a time writes.
 
-- `connection_pool`: a connection for each thread, and what happens when the file is replaced.
-- `catalog_file`: one opened file with its WAL.
+- `pool`: a connection for each thread that reads, and one that writes.
+- `database_file`: the opened file with its WAL, and whether both are still in place.
 - `deadlines`: how long the current thread may read or wait.
+- `faults`: errors of requests that last until a restart.
 - `sqlite`, `wal`, `schema`: connections, WAL files and schema versions of SQLite in general.
 """
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,11 +18,13 @@ from catalog.atomic_files import atomic_replace
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.database_file import missing_permission
 from catalog.store.connection.deadlines import Deadline
+from catalog.store.connection.faults import Faults
 from catalog.store.connection.pool import ConnectionPool
 from catalog.store.connection.sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
     DatabaseError,
+    DatabaseGoneError,
     WouldBlock,
     connect,
     is_busy,
@@ -52,15 +55,20 @@ WHERE scope = :scope AND name = :name
 T = TypeVar("T")
 P = TypeVar("P")
 
+# It changes nothing, but is written.
+WRITE_ONE_PAGE = "UPDATE revision SET id = id"
+
 
 class Database:
     """The catalog's database file. All methods may be called by any thread.
 
-    Reading:    reader(), read(), fetch(), release(), long_read()
+    Reading:    reader(), read(), fetch()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    transact(), transact_each(), count_install(), on_wait, write_counts
-    Checks:     exists(), check(), check_start(), check_writes(), is_writable()
-    The file:   path, name, scratch_parent, create(), migrate(), replace_content(), close()
+    Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
+                faults
+    The file:   path, real_path, name, scratch_parent, create(), migrate(), replace_content(),
+                close()
 
     Nothing outside this class needs the connection that writes.
     """
@@ -79,7 +87,7 @@ class Database:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         wal_limit: int = WAL_LIMIT,
-        create_command: str = "flask init",
+        program: str = "flask",
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -90,9 +98,10 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
+        self.faults = Faults(program)
         self._busy_timeout_ms = busy_timeout_ms
         self._connections = self.pool_class(
-            self.path, self.deadline, busy_timeout_ms, wal_limit, create_command
+            self.path, self.deadline, busy_timeout_ms, wal_limit, program
         )
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
@@ -102,10 +111,6 @@ class Database:
     def reader(self) -> Connection:
         """Return this thread's connection for reading; each statement sees the latest commit."""
         return self._connections.reader()
-
-    def release(self) -> None:
-        """Let other threads close this thread's connection; call it at the end of a request."""
-        self._connections.release()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -117,13 +122,6 @@ class Database:
     def fetch(self, sql: str, values: Values) -> list[sqlite3.Row]:
         """Return the rows of a statement."""
         return self.reader().execute(sql, values).fetchall()
-
-    def long_read(self, timeout: float) -> AbstractContextManager[bool]:
-        """Run reads in the block that may take long; yield False if a write delays them too long.
-
-        Without this, overlapping long reads would let the WAL grow.
-        """
-        return self._connections.long_read(timeout)
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
         """Make reads of this thread raise DeadlineExceeded after this many seconds.
@@ -244,29 +242,38 @@ class Database:
 
     def check_start(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this user may write to."""
-        if self.exists() and (permission := missing_permission(self.path)):
+        if self.exists() and (permission := missing_permission(self.real_path)):
             raise DatabaseError(f"{self.name} cannot be written: {permission}.")
-        self.check()
+        self.migrate()
+
+    def check_in_place(self) -> None:
+        """Raise DatabaseGoneError if the file or its WAL was removed, replaced or truncated."""
+        self._connections.check_in_place()
 
     def is_writable(self) -> bool:
-        """Return whether the WAL is in place and the file did not make the last install fail."""
-        return self._connections.has_wal() and not self._failed_install
+        """Return whether the file is in place and did not make the last install fail."""
+        try:
+            self.check_in_place()
+        except DatabaseGoneError:
+            return False
+        return not self._failed_install
 
     def check_writes(self) -> None:
         """Raise if the last install failed because of the file, and would fail again.
 
         It is counted again and taken back: on a full disk, there may be space for a smaller write.
+        If its widget is gone, one page is written.
         """
-        if self.is_writable():
+        self.check_in_place()
+        if not self._failed_install:
             return
         if self.deadline.on_io_thread:
             raise WouldBlock
-        # A write that recovers the WAL waits until no thread reads.
-        self.release()
         with self._writer() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("SAVEPOINT retry")
-            connection.execute(COUNT_INSTALL, self._failed_install or {"scope": "", "name": ""})
+            connection.execute(COUNT_INSTALL, self._failed_install)
+            connection.execute(WRITE_ONE_PAGE)
             connection.execute("ROLLBACK TO retry")
             # The pages that were changed and changed back are written.
             connection.execute("COMMIT")
@@ -282,18 +289,23 @@ class Database:
                 fill_new(connection, fill)
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-                remove_wal(self.path)
+                remove_wal(self.real_path)
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
 
     @property
     def scratch_parent(self) -> Path:
         """The directory for temporary files as large as the catalog."""
-        return self.path.absolute().parent
+        return self.real_path.parent
+
+    @property
+    def real_path(self) -> Path:
+        """The path of the file itself, which SQLite appends -wal to, if the path is a link."""
+        return Path(os.path.realpath(self.path))
 
     def migrate(self) -> None:
-        """Migrate the file to the schema of this release, which opening it does."""
-        self.check()
+        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
+        self._connections.open(migrate=True)
 
     def replace_content(self, source: Path, actor: Actor, action: str) -> None:
         """Replace the catalog by that of another database file, in one transaction; record it.

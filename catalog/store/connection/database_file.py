@@ -1,151 +1,168 @@
-"""One opened database file and its WAL, which an operator may replace or damage at any time."""
+"""The opened database file with its WAL, and whether both are still where they were opened."""
 
+import logging
 import os
 import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from catalog.store.connection.sqlite import (
     Connection,
     DatabaseError,
+    DatabaseGoneError,
     connect,
-    is_damage,
     result_code,
 )
-from catalog.store.connection.wal import remove_wal, shm_path, truncate_wal, wal_path
+from catalog.store.connection.wal import remove_wal, shm_path, wal_path
 from catalog.store.schema.migrations import migrate
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
-
-# How long a write that truncates the WAL waits for reads outside LongReadGate; see the deadlines in
-# serving/dispatch.py.
-SHORT_READ_TIMEOUT_MS = 2_500
 
 # Device and inode number.
 FileId = tuple[int, int]
 
+logger = logging.getLogger(__name__)
 
-class CatalogFile:
-    """The database file that was at the path when it was opened.
 
-    It has a connection that runs no query, opened before all others. So that connection can always
-    checkpoint, and it refers to the file and the WAL that were opened, even if there are other
-    files at their paths now.
+class DatabaseFile:
+    """The database file that was at the path when it was opened, and the connection that writes.
+
+    That connection is opened before all others and closed after them. It refers to the file and the
+    WAL that were opened, even if there are other files at their paths now.
     """
 
     def __init__(
-        self, path: Path, name: str, generation: int, busy_timeout_ms: int, wal_limit: int
+        self, path: Path, name: str, busy_timeout_ms: int, wal_limit: int, *, migrate_with: str = ""
     ) -> None:
-        # Connections with the same number belong to this file.
-        self.generation = generation
-        # See Connection.counts.
-        self.counts: dict[object, tuple[int, Any]] = {}
-        self._path, self._name = path, name
-        self._busy_timeout_ms, self._wal_limit = busy_timeout_ms, wal_limit
-        # Bytes of the WAL above which a write calls truncate_large_wal().
-        self.truncate_above = wal_limit
+        """Open it. With a command to advise in migrate_with, refuse a file of an older schema."""
+        self._path, self._name = os.fspath(path), name
         # SQLite resolves links before it appends -wal to the name.
         self._real_path = Path(os.path.realpath(path))
         self._wal = os.fspath(wal_path(self._real_path))
         self._shm = os.fspath(shm_path(self._real_path))
-        self._id = file_id(os.fspath(path))
+        self._wal_limit = wal_limit
+        # Bytes of the WAL above which the next write truncates it.
+        self._truncate_above = wal_limit
         self._size = 0
-        self._connection = self._open()
+        # What happened to the file, once it is no longer in place.
+        self._change = ""
+        self._id = file_id(self._path)
+        self.connection = self._open(busy_timeout_ms, migrate_with)
         self._wal_id, self._shm_id = file_id(self._wal), file_id(self._shm)
 
-    def _open(self) -> Connection:
-        """Open a connection, and migrate the file to the current schema and to WAL mode."""
+    def _open(self, busy_timeout_ms: int, migrate_with: str) -> Connection:
         try:
-            check_before_opening(self._path, self._name)
-            connection = connect(self._path, "mode=rw", self._busy_timeout_ms)
-            # A backup is not in WAL mode.
-            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                connection.execute("PRAGMA journal_mode = WAL")
-            if check_schema(connection, self._name) < SCHEMA_VERSION:
-                migrate(connection, self._path)
+            check_before_opening(self._real_path, self._name)
+            connection = connect(self._real_path, "mode=rw", busy_timeout_ms)
         except sqlite3.Error as error:
-            raise cannot_open(self._path, self._name, error) from error
+            raise cannot_open(self._real_path, self._name, error) from error
+        try:
+            self._prepare(connection, migrate_with)
+        except sqlite3.Error as error:
+            connection.close()
+            raise cannot_open(self._real_path, self._name, error) from error
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def is_at_path(self, status: os.stat_result) -> bool:
-        """Return whether the status of the path is that of this file; raise if it was truncated."""
-        if (status.st_dev, status.st_ino) != self._id:
-            return False
+    def _prepare(self, connection: Connection, migrate_with: str) -> None:
+        version = check_schema(connection, self._name)
+        if version < SCHEMA_VERSION and migrate_with:
+            raise DatabaseError(
+                f"{self._name} has schema version {version}, and this release needs "
+                f"{SCHEMA_VERSION}. Run {migrate_with}, or start the service."
+            )
+        # A backup is not in WAL mode.
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            connection.execute("PRAGMA journal_mode = WAL")
+        if version < SCHEMA_VERSION:
+            migrate(connection, self._real_path)
+        # If the WAL grew beyond the limit, truncate it when it restarts.
+        connection.execute(f"PRAGMA journal_size_limit = {self._wal_limit}")
+        # This opens the WAL.
+        connection.data_version()
+
+    def check_in_place(self) -> None:
+        """Raise DatabaseGoneError unless file and WAL are at their paths; from then on, always."""
+        self._change = self._change or self._find_change()
+        if self._change:
+            raise DatabaseGoneError(self._change)
+
+    def _find_change(self) -> str:
+        """Return what happened to the file or its WAL in one sentence; empty if nothing."""
+        # Read it before the status: another thread may set it to that of a file that has grown.
         size = self._size
-        if status.st_size < size:
-            # A checkpoint may have extended the file, and another thread may have set the size,
-            # after the status was read. A status that is read now is newer than the size.
-            latest = file_status(os.fspath(self._path), self._name)
-            if latest is None or latest.st_size < size:
-                check_length(self._path, self._name)
+        try:
+            status = os.stat(self._path)
+        except FileNotFoundError:
+            return f"{self._name} was removed while it was open."
+        except OSError as error:
+            return f"{self._name} cannot be accessed any more: {error.strerror}."
+        if (status.st_dev, status.st_ino) != self._id:
+            return f"{self._name} was replaced while it was open."
+        if status.st_size < size and is_truncated(self._real_path, self._name):
+            return f"{self._name} was truncated while it was open."
         self._size = status.st_size
-        return True
+        for path, opened in ((self._wal, self._wal_id), (self._shm, self._shm_id)):
+            if file_id(path) != opened:
+                suffix = path[-len("-wal") :]
+                return f"{self._name}{suffix} was removed or replaced while it was open."
+        return ""
 
-    def wal_size(self) -> int | None:
-        """Return the bytes of the WAL; None if it or its index was removed or replaced."""
-        try:
-            status = os.stat(self._wal)
-        except OSError:
-            return None
-        is_own = (status.st_dev, status.st_ino) == self._wal_id
-        return status.st_size if is_own and file_id(self._shm) == self._shm_id else None
+    def bound_wal(self) -> None:
+        """Truncate a large WAL, which waits for reads; call it between two writes.
 
-    def truncate_large_wal(self, size: int) -> None:
-        """Truncate the WAL; if another process reads from it for long, retry when it has grown."""
-        try:
-            timeout = min(SHORT_READ_TIMEOUT_MS, self._busy_timeout_ms)
-            is_truncated = truncate_wal(self._connection, timeout)
-        except sqlite3.Error:
-            is_truncated = False
-        self.truncate_above = self._wal_limit + (0 if is_truncated else size)
-
-    def recover_wal(self) -> None:
-        """Checkpoint a WAL that was removed while open: it exists only as long as the process.
-
-        No other connection of this process may be in use.
+        SQLite can restart the WAL only while no connection reads from it. Reads that overlap would
+        leave no such moment, but a read that starts after the checkpoint needs no WAL.
         """
-        is_replaced = file_id(self._wal) not in (self._wal_id, None) and os.path.getsize(self._wal)
-        if is_replaced or file_id(self._shm) not in (self._shm_id, None):
-            raise DatabaseError(
-                f"{self._name}-wal or {self._name}-shm was removed, and another process has created"
-                " a new one. Stop all processes that use the file, then start the service again."
-            )
-        if not truncate_wal(self._connection, self._busy_timeout_ms):
-            raise DatabaseError(
-                f"{self._name}-wal was removed, and another process still reads it."
-            )
-
-    def close_replaced(self) -> None:
-        """Checkpoint and remove the WAL of a file that is no longer at the path, and close it.
-
-        SQLite would apply the WAL to the file that is at the path now.
-        """
-        try:
-            is_truncated = truncate_wal(self._connection, self._busy_timeout_ms)
-        except sqlite3.DatabaseError as error:
-            # The WAL of a damaged file cannot be saved.
-            if not is_damage(error):
-                raise
-        else:
-            if not is_truncated:
-                # Another thread reads the old file, and needs its WAL until it is done.
-                raise DatabaseError(f"{self._name} is being replaced.")
-        is_moved = file_id(os.fspath(self._real_path)) != self._id
-        if is_moved and self._wal_id == file_id(self._wal):
-            remove_wal(self._real_path)
-        self.close()
+        size = os.stat(self._wal).st_size
+        if size <= self._wal_limit:
+            self._truncate_above = self._wal_limit
+        elif size > self._truncate_above:
+            try:
+                is_truncated = truncate_wal(self.connection)
+            except sqlite3.Error:
+                is_truncated = False
+            # If another process reads for long, try again when the WAL has grown.
+            self._truncate_above = self._wal_limit + (0 if is_truncated else size)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection; first save the WAL of a file that is no longer in place."""
+        if self._change or self._find_change():
+            self._save_wal()
+        self.connection.close()
+
+    def _save_wal(self) -> None:
+        """Write the WAL into the file that was opened; SQLite does so only if both are in place."""
+        at_path = file_id(os.fspath(self._real_path))
+        if at_path == self._id and file_id(self._shm) not in (self._shm_id, None):
+            # Another process has created a new WAL index, and does not see the locks of this one.
+            # SQLite then saves the WAL when it is closed, if no other process has the file open.
+            return
+        try:
+            is_saved = truncate_wal(self.connection)
+        except sqlite3.Error as error:
+            logger.error("The last writes to %s cannot be saved: %s.", self._name, error)
+        else:
+            if not is_saved:
+                logger.error("The last writes to %s cannot be saved: it is read.", self._name)
+        if at_path not in (self._id, None) and file_id(self._wal) == self._wal_id:
+            # SQLite would apply it to the file that is at the path now.
+            remove_wal(self._real_path)
+
+
+def truncate_wal(connection: sqlite3.Connection) -> bool:
+    """Write the WAL into the file and truncate it; return False if reads prevent that."""
+    is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not is_busy
 
 
 def file_id(path: str) -> FileId | None:
     """Return what identifies the file at the path; None if there is none."""
     try:
         status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     return status.st_dev, status.st_ino
 
@@ -173,16 +190,17 @@ def check_before_opening(path: Path, name: str) -> None:
             raise
 
 
-def check_length(path: Path, name: str) -> None:
-    """Raise DatabaseError if the file is shorter than its header says.
+def is_truncated(path: Path, name: str) -> bool:
+    """Return whether a file that became shorter is shorter than its header says.
 
-    The page cache and the WAL would hide that it was truncated. A file is also shorter after a
-    smaller catalog was restored; then its header says so.
+    The page cache and the WAL would hide it. After a smaller catalog was restored, the header says
+    that it is shorter.
     """
     try:
         _check_without_wal(path, name)
-    except sqlite3.DatabaseError as error:
-        raise DatabaseError(f"{name} was truncated: {error}.") from error
+    except (DatabaseError, sqlite3.DatabaseError):
+        return True
+    return False
 
 
 def _check_without_wal(path: Path, name: str) -> None:
@@ -200,6 +218,6 @@ def missing_permission(path: Path) -> str | None:
     for file in (path, wal_path(path), shm_path(path)):
         if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
             return f"this user may not read and write {file.name}"
-    if not os.access(path.absolute().parent, os.W_OK | os.X_OK, effective_ids=True):
+    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
         return "this user may not write to its directory, where SQLite creates the WAL"
     return None

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
@@ -15,8 +14,8 @@ from catalog.store.connection.wal import remove_wal
 
 BUSY_TIMEOUT_MS = 5_000
 
-# The file cannot be read: its content is damaged, or it is truncated.
-DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ}
+# Primary result codes of a file whose content is damaged.
+DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 # Primary result codes that come from the state of the file, not from the statement.
 FILE_ERROR_CODES = {
@@ -38,6 +37,10 @@ DataVersion = tuple[int, int]
 
 class DatabaseError(Exception):
     """The file cannot be used; the message says why in one sentence."""
+
+
+class DatabaseGoneError(DatabaseError):
+    """The opened file or its WAL is no longer at its path, so nothing more may be written."""
 
 
 class ReplicaBehindError(DatabaseError):
@@ -94,22 +97,18 @@ def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> 
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows the deadline of its thread and the file it belongs to."""
+    """A connection that knows the deadline of its thread."""
 
     _numbers = itertools.count()
 
-    # The generation of the file that it belongs to; see CatalogFile.
-    generation = 0
     on_io_thread = False
-    # Whether several threads use it in turns.
-    is_shared = False
+    # The file of a node that it belongs to; see node_file.py.
+    file: tuple[int, int] | None = None
     is_past_deadline: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._number = next(self._numbers)
-        # Held by its thread while it is used. Another thread needs the lock to close it.
-        self.lock = Lock()
         # What searches have counted, each with the revision of the content that it belongs to; see
         # search.py. All connections to the same opened file share it.
         self.counts: dict[object, tuple[int, Any]] = {}
@@ -214,7 +213,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 def is_damage(error: BaseException | None) -> bool:
     """Return whether the file is damaged or truncated."""
-    return result_code(error) in DAMAGE_CODES
+    code = result_code(error)
+    return code & 0xFF in DAMAGE_CODES or code == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:

@@ -30,6 +30,7 @@ from catalog.store.connection.cluster.rqlite_http import (
     NotDoneError,
     OutcomeUnknownError,
     Revision,
+    read_revision,
 )
 from catalog.store.connection.database import COUNT_INSTALL, Database, fill_new
 from catalog.store.connection.sqlite import (
@@ -88,6 +89,7 @@ class Cluster(Database):
     """The catalog of a cluster, and the file of the node on this machine, which is only read."""
 
     pool_class = NodePool
+    _connections: NodePool
     is_cluster = True
     # A transaction delays installs by about the time that this many widgets take: 0.2 seconds.
     part_size = 100
@@ -97,7 +99,7 @@ class Cluster(Database):
     def __init__(self, path: Path, urls: Sequence[str], ca: str = "", **options: Any) -> None:
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
-        self._create_command = options.get("create_command", "flask init")
+        self._program = options.get("program", "flask")
         self._retry_time = RETRY_TIME
         # Whether the local node did not apply the last write in time.
         self._is_behind = False
@@ -216,12 +218,10 @@ class Cluster(Database):
 
     def _has_reached(self, revision: Revision) -> bool:
         try:
-            return self._local_revision().has_reached(revision)
-        except (DatabaseError, sqlite3.Error):
+            local = self._connections.revision()
+        except DatabaseError:
             return False
-
-    def _local_revision(self) -> Revision:
-        return Revision(*self.reader().execute(READ_REVISION).fetchone())
+        return local is not None and local.has_reached(revision)
 
     def exists(self) -> bool:
         """Return whether the file of the node has any table; a new node creates an empty file."""
@@ -251,7 +251,7 @@ class Cluster(Database):
                 )
             if not state.is_catalog:
                 raise DatabaseError(
-                    f"{node.url} has no catalog. Create it with: {self._create_command}"
+                    f"{node.url} has no catalog. Create it with: {self._program} init"
                 )
             if state.schema_version != SCHEMA_VERSION:
                 raise DatabaseError(
@@ -342,15 +342,6 @@ class Cluster(Database):
         self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))
         if revision and not self._wait_for(revision, LOAD_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")
-
-
-def read_revision(connection: sqlite3.Connection, schema: str = "main") -> Revision | None:
-    """Return the revision of a catalog; None if the database is not a catalog."""
-    try:
-        row = connection.execute(f"SELECT content, downloads FROM {schema}.revision").fetchone()
-        return Revision(*row)
-    except sqlite3.Error:
-        return None
 
 
 def _swap_arguments(

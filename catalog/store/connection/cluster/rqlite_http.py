@@ -62,6 +62,17 @@ class Revision(NamedTuple):
 
 
 READ_REVISION = "SELECT content, downloads FROM revision"
+
+
+def read_revision(connection: sqlite3.Connection, schema: str = "main") -> Revision | None:
+    """Return the revision of a catalog; None if the database is not a catalog."""
+    try:
+        row = connection.execute(f"SELECT content, downloads FROM {schema}.revision").fetchone()
+        return Revision(*row)
+    except sqlite3.Error:
+        return None
+
+
 # It changes nothing. Only a statement with RETURNING can return a row to /db/execute.
 RETURN_REVISION = "UPDATE revision SET id = id RETURNING content, downloads"
 READ_PRAGMAS = """

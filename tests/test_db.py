@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
+from conftest import putting
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, Statement
+from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
-from catalog.store.write import writes
 
 COUNT = "SELECT download_count FROM widget WHERE name = 'clock'"
 
 
-def put(*names: str) -> list[Statement]:
+def put(*names: str) -> Callable[[Transaction], None]:
     documents = (document(f"acme/{name}", version(), downloadCount=1) for name in names)
-    return writes.put_documents(map(check_document, documents))
+    return putting(map(check_document, documents))
 
 
 def set_count(value: str) -> Statement:
@@ -42,17 +43,34 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_write_returns_the_number_of_rows_that_each_statement_changed(database: Database) -> None:
-    assert database.write(
-        [
-            ("UPDATE widget SET icon = 'x'", {}),
-            ("UPDATE widget SET icon = 'y' WHERE name = :name", {"name": "clock"}),
-            ("DELETE FROM version WHERE version = '9.9.9'", {}),
-            *put("tasks"),
-            *put("tasks"),
-        ]
-    ) == [2, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0]
-    assert database.write([]) == []
+def write(database: Database, *statements: Statement) -> None:
+    """Run the statements in one transaction."""
+
+    def run(transaction: Transaction) -> None:
+        for sql, values in statements:
+            transaction.execute(sql, values)
+
+    database.transact(run)
+
+
+def test_transact_returns_the_result_of_the_function(database: Database) -> None:
+    rows = database.transact(lambda transaction: transaction.read(COUNT))
+    assert [tuple(row) for row in rows] == [(1,)]
+
+
+def test_dry_run_sees_its_own_changes_and_leaves_none(database: Database) -> None:
+    def change(transaction: Transaction) -> int:
+        transaction.execute(*set_count("7"))
+        return int(transaction.read(COUNT)[0][0])
+
+    assert database.transact(change, dry_run=True) == 7
+    assert read(database, COUNT) == [(1,)]
+
+
+def test_transaction_without_a_change_keeps_the_revision(database: Database) -> None:
+    before = read(database, "SELECT * FROM revision")
+    database.transact(lambda transaction: transaction.read(COUNT))
+    assert read(database, "SELECT * FROM revision") == before
 
 
 FAILURES = {
@@ -68,27 +86,27 @@ def test_failed_write_changes_nothing(
     database: Database, bad: Statement, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        database.write([set_count("7"), bad, set_count("8")])
+        write(database, set_count("7"), bad, set_count("8"))
     assert read(database, COUNT) == [(1,)]
-    assert database.write([set_count("9")]) == [1]
+    write(database, set_count("9"))
     assert read(database, COUNT) == [(9,)]
 
 
-def test_error_while_statements_are_generated_leaves_nothing_written(database: Database) -> None:
-    def statements() -> Iterator[Statement]:
-        yield set_count("7")
+def test_error_in_the_function_leaves_nothing_written(database: Database) -> None:
+    def change(transaction: Transaction) -> None:
+        transaction.execute(*set_count("7"))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        database.write(statements())
+        database.transact(change)
     assert read(database, COUNT) == [(1,)]
-    assert database.write([set_count("9")]) == [1]
+    write(database, set_count("9"))
 
 
 def test_read_sees_one_state_to_its_end(database: Database) -> None:
     with database.read() as connection:
         first = connection.execute(COUNT).fetchone()[0]
-        database.write([set_count("5")])
+        write(database, set_count("5"))
         second = connection.execute(COUNT).fetchone()[0]
     assert (first, second, read(database, COUNT)) == (1, 1, [(5,)])
 
@@ -122,7 +140,7 @@ def test_connections_have_the_pragmas_that_durability_needs(
     database: Database, pragma: str, value: object
 ) -> None:
     assert read(database, f"SELECT * FROM pragma_{pragma}") == [(value,)]
-    database.write([(f"UPDATE widget SET icon = (SELECT * FROM pragma_{pragma})", {})])
+    write(database, (f"UPDATE widget SET icon = (SELECT * FROM pragma_{pragma})", {}))
     assert set(read(database, "SELECT icon FROM widget")) == {(str(value),)}
 
 
@@ -133,7 +151,7 @@ def test_file_in_another_journal_mode_is_switched_to_wal(
     with closing(sqlite3.connect(database.path)) as connection:
         connection.execute("VACUUM INTO ?", (str(copy),))
     restored = Database(copy)
-    restored.write([set_count("2")])
+    write(restored, set_count("2"))
     assert read(restored, "SELECT * FROM pragma_journal_mode") == [("wal",)]
     restored.close()
 
@@ -201,7 +219,7 @@ REFUSED = {
 }
 USES: dict[str, Callable[[Database], object]] = {
     "check": Database.check,
-    "write": lambda database: database.write(put("clock")),
+    "write": lambda database: database.transact(put("clock")),
 }
 
 
@@ -241,8 +259,13 @@ def test_create_does_not_change_an_existing_file(
 
 def test_failed_create_leaves_no_file(tmp_path: Path) -> None:
     database = Database(tmp_path / "new.db")
+
+    def fill(transaction: Transaction) -> None:
+        put("clock")(transaction)
+        transaction.execute("UPDATE widget SET listed = 5")
+
     with pytest.raises(sqlite3.IntegrityError):
-        database.create([*put("clock"), ("UPDATE widget SET listed = 5", {})])
+        database.create(fill)
     assert not database.exists()
     database.create(put("clock"))
     assert read(database, COUNT) == [(1,)]
@@ -291,7 +314,7 @@ def test_path_may_be_a_link(database: Database, tmp_path: Path) -> None:
     linked = Database(tmp_path / "other" / "link.db")
     for count in ("2", "3"):
         # The second write finds the WAL of the first in place.
-        assert linked.write([set_count(count)]) == [1]
+        write(linked, set_count(count))
     assert read(linked, COUNT) == [(3,)]
     linked.close()
 
@@ -303,11 +326,11 @@ def test_link_that_is_changed_to_another_file_is_refused(
     other.create(put("tasks"))
     (tmp_path / "link.db").symlink_to(database.path)
     linked = Database(tmp_path / "link.db")
-    linked.write([set_count("2")])
+    write(linked, set_count("2"))
     (tmp_path / "new-link.db").symlink_to(other.path)
     (tmp_path / "new-link.db").replace(linked.path)
     with pytest.raises(DatabaseError, match="was replaced while it was open"):
-        linked.write([set_count("3")])
+        write(linked, set_count("3"))
     linked.close()
     assert read(database, COUNT) == [(2,)]
     assert read(other, "SELECT name FROM widget") == [("tasks",)]
@@ -317,7 +340,7 @@ def test_link_that_is_changed_to_another_file_is_refused(
 def test_wal_of_a_removed_file_is_not_applied_to_a_new_catalog(
     database: Database, tmp_path: Path, is_link: bool
 ) -> None:
-    database.write(put("late"))
+    database.transact(put("late"))
     wal = Path(f"{database.path}-wal").read_bytes()
     database.close()
     database.path.unlink()
@@ -334,13 +357,13 @@ def test_wal_of_a_removed_file_is_not_applied_to_a_new_catalog(
 
 
 def test_closed_database_opens_again(database: Database) -> None:
-    database.write([set_count("2")])
+    write(database, set_count("2"))
     assert read(database, COUNT) == [(2,)]
     database.close()
     database.close()
     assert [path.name for path in database.path.parent.iterdir()] == ["catalog.db"]
     assert read(database, COUNT) == [(2,)]
-    assert database.write([set_count("3")]) == [1]
+    write(database, set_count("3"))
 
 
 def test_close_closes_the_readers_of_other_threads(database: Database) -> None:
@@ -360,9 +383,9 @@ def test_close_closes_the_readers_of_other_threads(database: Database) -> None:
 
 def test_two_databases_on_one_file_see_each_other(database: Database) -> None:
     other = Database(database.path)
-    assert database.write([set_count("2")]) == [1]
+    write(database, set_count("2"))
     assert read(other, COUNT) == [(2,)]
-    assert other.write([set_count("download_count + 1")]) == [1]
+    write(other, set_count("download_count + 1"))
     assert read(database, COUNT) == [(3,)]
     other.close()
 
@@ -372,7 +395,7 @@ def test_no_increment_is_lost_between_threads(database: Database) -> None:
 
     def count(through: Database) -> None:
         for _ in range(25):
-            through.write(writes.count_install("acme", "clock"))
+            assert through.count_install("acme", "clock")
 
     threads = [threading.Thread(target=count, args=(each,)) for each in (*others, *others)]
     for thread in threads:
@@ -413,7 +436,7 @@ def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path) -> None:
         thread.start()
     sizes = []
     for _ in range(100):
-        database.write([LARGE])
+        write(database, LARGE)
         sizes.append(wal_size(database))
     stopped.set()
     for thread in threads:
@@ -431,16 +454,16 @@ def test_long_read_of_another_process_does_not_stop_writes(
         other.execute("BEGIN")
         other.execute(COUNT).fetchall()
         for _ in range(50):
-            assert database.write([LARGE]) == [1]
+            write(database, LARGE)
         assert wal_size(database) > 2 * SMALL_WAL
     for _ in range(50):
-        assert database.write([LARGE]) == [1]
+        write(database, LARGE)
     assert wal_size(database) < 2 * SMALL_WAL
     database.close()
 
 
 def test_file_in_the_middle_of_a_checkpoint_can_be_opened(database: Database) -> None:
-    database.write([("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes", {})])
+    write(database, ("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes", {}))
     database.reader().execute("PRAGMA wal_checkpoint")
     copy = database.path.with_name("copy.db")
     for suffix in ("", "-wal"):

@@ -221,23 +221,6 @@ def test_service_ends_when_its_file_is_truncated(catalog: Path, size: int) -> No
     assert run_here(catalog, "app.py").returncode == 1
 
 
-def test_restored_smaller_catalog_is_not_taken_for_a_truncated_one(
-    catalog: Path, tmp_path: Path
-) -> None:
-    small = tmp_path / "small.db"
-    flask(small, "init")
-    with Server(catalog) as server:
-        use(server)
-        size = catalog.stat().st_size
-        flask(catalog, "restore", small, "--yes")
-        assert catalog.stat().st_size < size
-        for _ in range(2):
-            assert send(server, "GET", "/api/stats")[2]["widgets"] == 0
-            assert send(server, "POST", CLOCK)[0] == 404
-            assert send(server, "GET", "/api/health")[0] == 200
-        assert server.stop() == 0
-
-
 def test_service_does_not_start_with_a_truncated_file(catalog: Path) -> None:
     os.truncate(catalog, 50_000)
     before = catalog.read_bytes()

@@ -27,6 +27,7 @@ from catalog.store.connection.sqlite import (
     DatabaseGoneError,
     WouldBlock,
     connect,
+    database_uri,
     is_busy,
     is_disk_full,
     is_file_error,
@@ -313,7 +314,7 @@ class Database:
         Tokens and the record of changes stay as they are, unless there are none.
         """
         with self._writer() as connection:
-            connection.execute("ATTACH :path AS source", {"path": os.fspath(source)})
+            connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
             try:
                 begin_write(connection, self.on_wait)
                 replace_tables(connection)

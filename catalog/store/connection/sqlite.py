@@ -139,10 +139,15 @@ class Connection(sqlite3.Connection):
             self.close()
 
 
+def database_uri(path: Path, parameters: str) -> str:
+    """Return the URI of the database at the path, with the parameters of SQLite."""
+    return f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
+
+
 def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """Open a connection to the file at the path, with the parameters of SQLite's URI."""
     connection = sqlite3.connect(
-        f"file://{quote(os.fsencode(path.absolute()))}?{parameters}",
+        database_uri(path, parameters),
         uri=True,
         timeout=busy_timeout_ms / 1000,
         factory=Connection,

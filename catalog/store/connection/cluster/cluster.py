@@ -10,7 +10,6 @@ waits until the local node has applied it too, so that the next read shows it.
 """
 
 import json
-import os
 import re
 import secrets
 import sqlite3
@@ -39,6 +38,7 @@ from catalog.store.connection.sqlite import (
     Statement,
     WouldBlock,
     connect,
+    database_uri,
 )
 from catalog.store.connection.transaction import Actor, Transaction, Values
 from catalog.store.schema.migrations import finish_replacement, keep_tables, rebuild_tables
@@ -315,7 +315,7 @@ class Cluster(Database):
         # The local file may lack that a token was revoked.
         self.check_writes()
         with closing(connect(source, "mode=rw")) as copy:
-            copy.execute("ATTACH :path AS old", {"path": os.fspath(self.path)})
+            copy.execute("ATTACH :uri AS old", {"uri": database_uri(self.path, "mode=ro")})
             with copy:
                 copy.execute("BEGIN")
                 if read_revision(copy, "old"):

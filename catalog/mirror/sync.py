@@ -34,7 +34,7 @@ from catalog.store.write.mirrored import (
     put_upstream_counts,
     put_upstream_documents,
 )
-from catalog.store.write.moderation import set_listed
+from catalog.store.write.moderation import edit_widget
 
 MAX_LIST_READS = 5
 
@@ -286,16 +286,11 @@ class WidgetSync:
         self.report.gone = [key for key in gone if str(key) not in self.report.failures]
         if self.options.dry_run:
             return
-        gone_names = [WidgetName(*key) for key in self.report.gone] if self.options.prune else []
-        optimizes = self.report.added + self.report.changed >= OPTIMIZE_AFTER
-
-        def unlist(transaction: Transaction) -> None:
-            set_listed(transaction, gone_names, False)
-            if optimizes:
-                transaction.execute(OPTIMIZE_SEARCH_INDEX)
-
-        if gone_names or optimizes:
-            self.database.transact(unlist, local_actor())
+        if self.options.prune:
+            for key in self.report.gone:
+                edit_widget(self.database, local_actor(), WidgetName(*key), {"listed": False})
+        if self.report.added + self.report.changed >= OPTIMIZE_AFTER:
+            self.database.transact(lambda transaction: transaction.execute(OPTIMIZE_SEARCH_INDEX))
 
 
 def is_count(value: object) -> TypeGuard[int | None]:

@@ -26,11 +26,13 @@ from catalog.store.connection.sqlite import (
     DatabaseError,
     DatabaseGoneError,
     WouldBlock,
+    begin_write,
     connect,
     database_uri,
     is_busy,
     is_disk_full,
     is_file_error,
+    set_busy_timeout,
     snapshot,
 )
 from catalog.store.connection.transaction import Actor, Transaction, Values
@@ -42,11 +44,6 @@ from catalog.text import path_text
 
 # While another process holds the write lock, queued writes wait one after another: keep it short.
 STALLED_BUSY_TIMEOUT_MS = 5
-# A command waits a second before it calls on_wait, and then this long.
-COMMAND_BUSY_TIMEOUT_MS = 60_000
-# The page cache of a command. With SQLite's default of 2 MB, a large import writes and reads the
-# same pages of its indexes again and again, and takes longer for each widget as the file grows.
-COMMAND_CACHE_KIB = 64_000
 
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
@@ -338,26 +335,3 @@ def fill_new(connection: sqlite3.Connection, fill: Callable[[Transaction], None]
         transaction = Transaction(connection)
         fill(transaction)
         transaction.finish()
-
-
-def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
-    """Begin a transaction that writes; with on_wait, call it if that takes over a second."""
-    if on_wait:
-        connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
-        # Every statement saves the pages that it changes, in a temporary file unless in memory.
-        connection.execute("PRAGMA temp_store = MEMORY")
-        set_busy_timeout(connection, 1000)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-        on_wait()
-        set_busy_timeout(connection, COMMAND_BUSY_TIMEOUT_MS)
-    connection.execute("BEGIN IMMEDIATE")
-
-
-def set_busy_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
-    """Set how long the connection waits for a lock of another process."""
-    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")

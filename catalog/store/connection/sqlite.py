@@ -13,6 +13,11 @@ from catalog.atomic_files import atomic_replace
 from catalog.store.connection.wal import remove_wal
 
 BUSY_TIMEOUT_MS = 5_000
+# A command waits a second before it calls on_wait, and then this long.
+COMMAND_BUSY_TIMEOUT_MS = 60_000
+# The page cache of a command. With SQLite's default of 2 MB, a large import writes and reads the
+# same pages of its indexes again and again, and takes longer for each widget as the file grows.
+COMMAND_CACHE_KIB = 64_000
 
 # Primary result codes of a file whose content is damaged.
 DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -191,6 +196,29 @@ def execute_all(
             connection.execute("ROLLBACK")
         raise
     return counts
+
+
+def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:
+    """Begin a transaction that writes; with on_wait, call it if that takes over a second."""
+    if on_wait:
+        connection.execute(f"PRAGMA cache_size = -{COMMAND_CACHE_KIB}")
+        # Every statement saves the pages that it changes, in a temporary file unless in memory.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        set_busy_timeout(connection, 1000)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+        on_wait()
+        set_busy_timeout(connection, COMMAND_BUSY_TIMEOUT_MS)
+    connection.execute("BEGIN IMMEDIATE")
+
+
+def set_busy_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
+    """Set how long the connection waits for a lock of another process."""
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
 def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:

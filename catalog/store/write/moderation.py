@@ -181,22 +181,6 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
     return database.transact(change, actor)
 
 
-SET_LISTED = """
-UPDATE widget SET listed = :listed WHERE scope = :scope AND name = :name
-"""
-
-
-def set_listed(transaction: Transaction, targets: Sequence[WidgetName], listed: bool) -> None:
-    """List or unlist the widgets that are not so, and record it."""
-    rows = [get_widget(transaction.read, target) for target in targets]
-    changed = [row for row in rows if row["listed"] != listed]
-    action = "relist" if listed else "unlist"
-    for row in changed:
-        record_listing(transaction, action, (row["scope"], row["name"], None), listed)
-    if changed:
-        transaction.execute_many(SET_LISTED, [{**row, "listed": listed} for row in changed])
-
-
 def record_listing(
     transaction: Transaction, action: str, target: tuple[str, str, str | None], listed: bool
 ) -> None:

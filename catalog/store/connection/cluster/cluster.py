@@ -9,8 +9,6 @@ waits until the local node has applied it too, so that the next read shows it.
 - `node_file`: connections to the file of a node.
 """
 
-import json
-import re
 import secrets
 import sqlite3
 import sys
@@ -22,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from catalog.store.connection.cluster.collected import CollectedTransaction
 from catalog.store.connection.cluster.node_file import READ_ONLY, NodePool
 from catalog.store.connection.cluster.rqlite_http import (
     READ_REVISION,
@@ -40,7 +39,7 @@ from catalog.store.connection.sqlite import (
     connect,
     database_uri,
 )
-from catalog.store.connection.transaction import Actor, Transaction, Values
+from catalog.store.connection.transaction import Actor, Transaction
 from catalog.store.schema.migrations import finish_replacement, keep_tables, rebuild_tables
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
 
@@ -126,7 +125,7 @@ class Cluster(Database):
         for _ in range(MAX_ATTEMPTS):
             with self.read() as connection:
                 revision = Revision(*connection.execute(READ_REVISION).fetchone())
-                transaction = ClusterTransaction(connection, actor)
+                transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
                 is_changed = transaction.finish()
             if dry_run or not is_changed:
@@ -286,7 +285,7 @@ class Cluster(Database):
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 connection.row_factory = sqlite3.Row
                 fill_new(connection, None)
-                transaction = ClusterTransaction(connection)
+                transaction = CollectedTransaction(connection)
                 fill(transaction)
                 transaction.finish()
             statements += transaction.statements
@@ -348,34 +347,3 @@ def _swap_arguments(
     function: Callable[[Transaction, P], T], part: P, transaction: Transaction
 ) -> T:
     return function(transaction, part)
-
-
-PARAMETER = re.compile(r":(\w+)")
-
-
-class ClusterTransaction(Transaction):
-    """A transaction that reads from the local file and keeps what is to be sent."""
-
-    def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
-        super().__init__(connection, actor)
-        self.statements: list[Statement] = []
-
-    def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
-        """Return the rows of a statement."""
-        if self.statements:
-            raise RuntimeError("A transaction must not read after it has written.")
-        return super().read(sql, values)
-
-    def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
-        """Keep a statement for each row, or one for all rows of an INSERT.
-
-        rqlite compiles each statement that it runs, and its triggers, which takes longer than to
-        insert a row.
-        """
-        self._is_changed = True
-        rows = list(rows)
-        if len(rows) > 1 and "WHERE true" in sql:
-            sql = PARAMETER.sub(r"json_extract(value, '$.\1')", sql)
-            sql = sql.replace("WHERE true", "FROM json_each(:rows) WHERE true")
-            rows = [{"rows": json.dumps(rows, ensure_ascii=False)}]
-        self.statements += [(sql, values) for values in rows]

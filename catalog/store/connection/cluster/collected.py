@@ -1,0 +1,39 @@
+"""A transaction on a cluster, which collects what is to be sent."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable
+
+from catalog.store.connection.sqlite import Statement
+from catalog.store.connection.transaction import Actor, Transaction, Values
+
+PARAMETER = re.compile(r":(\w+)")
+
+
+class CollectedTransaction(Transaction):
+    """A transaction that reads from the local file and keeps what is to be sent."""
+
+    def __init__(self, connection: sqlite3.Connection, actor: Actor | None = None) -> None:
+        super().__init__(connection, actor)
+        self.statements: list[Statement] = []
+
+    def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
+        """Return the rows of a statement."""
+        if self.statements:
+            raise RuntimeError("A transaction must not read after it has written.")
+        return super().read(sql, values)
+
+    def execute_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Keep a statement for each row, or one for all rows of an INSERT.
+
+        rqlite compiles each statement that it runs, and its triggers, which takes longer than to
+        insert a row.
+        """
+        self._is_changed = True
+        rows = list(rows)
+        if len(rows) > 1 and "WHERE true" in sql:
+            sql = PARAMETER.sub(r"json_extract(value, '$.\1')", sql)
+            sql = sql.replace("WHERE true", "FROM json_each(:rows) WHERE true")
+            rows = [{"rows": json.dumps(rows, ensure_ascii=False)}]
+        self.statements += [(sql, values) for values in rows]

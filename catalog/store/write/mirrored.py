@@ -82,21 +82,19 @@ def put_upstream_documents(
     """
     names = json.dumps([each.mirrored[:2] for each in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
-    copies = {f"{row['scope']}/{row['name']}": row["upstream_count"] for row in rows}
+    copies = {f"{row['scope']}/{row['name']}": MirroredWidget(*row) for row in rows}
     documents = []
-    for document, _ in widgets:
-        is_copy = document.path in copies
-        widget = {**document.widget, "listed": True, "has_download_count": not is_copy}
+    counted = []
+    for document, mirrored in widgets:
+        copy = copies.get(document.path)
+        widget = {**document.widget, "listed": True, "has_download_count": copy is None}
         documents.append(document._replace(widget=widget))
+        if copy and copy.upstream_count != mirrored.upstream_count:
+            counted.append(mirrored)
     result = put_documents(transaction, documents, "mirror", removes_versions=True)
-    counted = [
-        each.mirrored
-        for each in widgets
-        if each.document.path in copies
-        and copies[each.document.path] != each.mirrored.upstream_count
-    ]
     put_upstream_counts(transaction, counted)
-    put_mirrored(transaction, [each.mirrored for each in widgets])
+    changed = [each for _, each in widgets if copies.get(f"{each.scope}/{each.name}") != each]
+    put_mirrored(transaction, changed)
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
     only_counted = [each for each in result.unchanged if each.path in counted_paths]
     unchanged = [each for each in result.unchanged if each.path not in counted_paths]

@@ -23,7 +23,6 @@ from catalog.commands.base import (
 from catalog.documents import Document
 from catalog.files.demo import create_demo
 from catalog.files.jsonl import read_catalog
-from catalog.store.callers import CallerContext
 from catalog.store.connection.sqlite import Statement
 from catalog.store.read.export import catalog_lines
 from catalog.store.write import import_audit, writes
@@ -186,7 +185,7 @@ def open_output(file: str) -> Iterator[BinaryIO]:
         if file == "-":
             yield sys.stdout.buffer
         else:
-            with CallerContext(open_file(Path(file), database().status())) as output:
+            with open_file(Path(file), database().status()) as output:
                 yield output
     except BrokenPipeError:
         raise

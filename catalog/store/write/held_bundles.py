@@ -1,5 +1,6 @@
 """Writes about held bundles, whose files are in store/bundles.py, and the URLs of these bundles."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -70,11 +71,13 @@ def served_url_template(settings: Mapping[str, Any]) -> str:
     return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
-RELEASE_BUNDLE = """
-UPDATE version SET bundle_path = NULL WHERE sha256_hash = :sha256 AND bundle_path IS NOT NULL
+RELEASE_BUNDLES = """
+UPDATE version SET bundle_path = NULL
+WHERE bundle_path IS NOT NULL AND sha256_hash IN (SELECT value FROM json_each(:hashes))
 """
 
 
 def release_bundles(hashes: Iterable[str]) -> list[Statement]:
     """Make clients load the versions with these bundles from their published URLs again."""
-    return [(RELEASE_BUNDLE, {"sha256": sha256}) for sha256 in hashes]
+    # One statement reads all versions once.
+    return [(RELEASE_BUNDLES, {"hashes": json.dumps([*hashes])})]

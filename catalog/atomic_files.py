@@ -1,18 +1,23 @@
 """Files that are replaced as a whole or not at all, even if the process is killed."""
 
+import errno
 import fcntl
+import math
 import os
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 SCRATCH_PREFIX = ".widget-catalog-"
 SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + "[a-z0-9_]{8}")
+# A process that waits for a lock tries this often.
+LOCK_INTERVAL = 0.05  # seconds
 
 
 @contextmanager
@@ -104,15 +109,29 @@ def _is_at_path(path: Path, descriptor: int) -> bool:
 
 
 @contextmanager
-def locked_directory(directory: Path) -> Iterator[None]:
-    """Let no other process that calls this change the directory in the block."""
+def locked_directory(
+    directory: Path, timeout: float = math.inf, on_wait: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Let no other process that calls this change the directory in the block.
+
+    If another one does, call on_wait and wait; raise TimeoutError after that many seconds. Some
+    network file systems cannot lock a directory: there, nothing is locked.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Some network file systems cannot lock a directory.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        end = time.monotonic() + timeout
+        is_waiting = False
+        while _lock(descriptor) is False:
+            if not is_waiting and on_wait:
+                on_wait()
+            is_waiting = True
+            if time.monotonic() >= end:
+                reason = f"another command has locked it for {timeout:.0f} seconds; try again"
+                raise TimeoutError(errno.ETIMEDOUT, reason, str(directory))
+            time.sleep(LOCK_INTERVAL)
         yield
     finally:
+        # This releases the lock. The kernel does the same when the process ends or is killed.
         os.close(descriptor)
 
 

@@ -20,7 +20,7 @@ from catalog.store.connection.sqlite import Statement
 from catalog.store.write import tokens
 
 AppWith = Callable[..., Flask]
-USER = pwd.getpwuid(os.getuid()).pw_name
+USER = os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
 TIME = "2025-01-02T03:04:05.000Z"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from catalog.store.bundles import BundleError, Bundles
+from catalog.store.bundles import BundleError, Bundles, open_private
 
 CONTENT = b"export default () => 'tick'\n"
 SIZE = len(CONTENT)
@@ -34,11 +34,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_accepted_file_is_stored_under_its_hash_for_its_owner_only(bundles: Bundles) -> None:
-    bundles.partial(SHA256).write_bytes(CONTENT)
-    bundles.accept(SHA256, SIZE)
+def test_accepted_download_is_stored_under_its_hash_for_its_owner_only(bundles: Bundles) -> None:
+    with bundles.downloading():
+        with open(bundles.partial(SHA256), "wb", opener=open_private) as file:
+            file.write(CONTENT)
+        bundles.verify_download(SHA256, SIZE)
+        bundles.accept(SHA256)
     assert bundles.path(SHA256).read_bytes() == CONTENT
-    assert names(bundles) == [SHA256]
+    assert names(bundles) == sorted(["downloads", SHA256])
     assert (mode(bundles.directory), mode(bundles.path(SHA256))) == (0o700, 0o600)
 
 
@@ -54,11 +57,20 @@ REFUSED = {
 def test_file_with_the_wrong_content_is_refused_and_removed(
     bundles: Bundles, content: bytes, message: str
 ) -> None:
-    bundles.partial(SHA256).write_bytes(content)
-    with pytest.raises(BundleError) as error:
-        bundles.accept(SHA256, SIZE)
+    with bundles.downloading():
+        bundles.partial(SHA256).write_bytes(content)
+        with pytest.raises(BundleError) as error:
+            bundles.verify_download(SHA256, SIZE)
     assert str(error.value).startswith(message)
-    assert names(bundles) == []
+    assert not bundles.incomplete()
+
+
+def test_download_that_another_command_removed_is_refused(bundles: Bundles) -> None:
+    with bundles.downloading():
+        with pytest.raises(BundleError, match="it is not in "):
+            bundles.verify_download(SHA256, SIZE)
+        bundles.accept(SHA256)
+    assert not bundles.holds(SHA256)
 
 
 def test_refused_file_does_not_replace_the_bundle(bundles: Bundles) -> None:
@@ -95,28 +107,29 @@ def test_only_a_hash_becomes_a_path(bundles: Bundles, name: str) -> None:
 
 
 def test_partial_file_is_not_a_bundle(bundles: Bundles) -> None:
-    bundles.partial(SHA256).write_bytes(CONTENT)
+    with bundles.downloading():
+        bundles.partial(SHA256).write_bytes(CONTENT)
     assert not bundles.holds(SHA256)
-    assert (list(bundles.hashes()), list(bundles.partials())) == ([], [SHA256])
+    assert (list(bundles.hashes()), [*bundles.incomplete().values()]) == ([], [SHA256])
 
 
 def test_holds_compares_the_size_if_one_is_given(bundles: Bundles) -> None:
     bundles.add(SHA256, SIZE, [CONTENT])
     assert [bundles.holds(SHA256, size) for size in (None, SIZE, SIZE + 1)] == [True, True, False]
-    assert (list(bundles.hashes()), list(bundles.partials())) == ([SHA256], [])
+    assert (list(bundles.hashes()), bundles.incomplete()) == ([SHA256], {})
 
 
 def test_files_with_other_names_are_ignored(bundles: Bundles) -> None:
     for name in ("README", SHA256.upper(), f"{SHA256}.js", "x.partial", ".hidden"):
         (bundles.directory / name).touch()
-    assert [*bundles.hashes(), *bundles.partials()] == []
+    assert [*bundles.hashes(), *bundles.incomplete()] == []
 
 
 def test_missing_directory_is_empty_and_is_not_created(tmp_path: Path) -> None:
     bundles = Bundles(tmp_path / "none")
     with bundles.locked():
         assert not bundles.holds(SHA256)
-        assert [*bundles.hashes(), *bundles.partials()] == []
+        assert [*bundles.hashes(), *bundles.incomplete()] == []
     with pytest.raises(BundleError, match=f"it is not in {tmp_path}/none"):
         bundles.open_verified(SHA256).__enter__()
     assert not bundles.directory.exists()
@@ -138,6 +151,28 @@ def test_second_writer_waits_for_the_first_and_calls_on_wait(bundles: Bundles) -
         order.append("first")
     thread.join(10)
     assert order == ["first", "second"]
+
+
+def test_wait_for_another_writer_ends_with_a_sentence(bundles: Bundles) -> None:
+    other = Bundles(bundles.directory, lock_timeout=0)
+    with bundles.writing(), pytest.raises(TimeoutError) as error, other.writing():
+        pass
+    assert (error.value.filename, error.value.strerror) == (
+        str(bundles.directory),
+        "another command has locked it for 0 seconds; try again",
+    )
+
+
+def test_file_system_without_locks_for_directories_is_used_without_them(
+    bundles: Bundles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with bundles.writing():
+        bundles.add(SHA256, SIZE, [CONTENT])
+    assert names(bundles) == [SHA256]
 
 
 LOCK_FOREVER = """

@@ -1,8 +1,11 @@
 """flask gc: removes the bundles that no version names, and no others."""
 
 import hashlib
+import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import bundled, document
@@ -67,13 +70,17 @@ def test_bundle_of_a_version_that_is_loaded_from_elsewhere_stays(app: Flask) -> 
 def test_partial_file_is_removed_unless_a_version_names_it(app: Flask) -> None:
     bundles = app.extensions["bundles"]
     bundles.remove(HASHES[NEW])
-    for sha256 in (HASHES[NEW], STRAY):
-        bundles.partial(sha256).write_bytes(b"ne")
+    with bundles.downloading():
+        for sha256 in (HASHES[NEW], STRAY):
+            bundles.partial(sha256).write_bytes(b"ne")
+    # A command that was killed while it stored the bundle has left this.
+    (directory(app) / f"{HASHES[OLD]}.partial").touch()
     assert run(app, "gc").stderr.splitlines() == [
         "Removed 0 bundles of 0 bytes that no version uses.",
-        "Removed 1 partial bundle that no version uses.",
+        "Removed 2 partial bundles that no version uses.",
     ]
-    assert names(app) == {HASHES[OLD], HASHES[HIDDEN], f"{HASHES[NEW]}.partial"}
+    assert names(app) == {HASHES[OLD], HASHES[HIDDEN], "downloads"}
+    assert [path.name for path in (directory(app) / "downloads").iterdir()] == [HASHES[NEW]]
 
 
 def test_other_files_stay(app: Flask) -> None:
@@ -108,6 +115,31 @@ def test_release_gives_a_version_without_its_bundle_its_original_url(
     ]
     assert bundle_url(app) == "https://cdn.example.com/bundles/2.0.0.js"
     assert run(app, "check").exit_code == 0
+
+
+def test_release_reads_the_versions_once_for_all_missing_bundles(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sha256 in HASHES.values():
+        app.extensions["bundles"].remove(sha256)
+    app.extensions["database"].close()
+    executed: list[str] = []
+    connect = sqlite3.connect
+
+    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)
+        connection.set_trace_callback(executed.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    result = run(app, "gc", "--release")
+    assert result.stderr.splitlines()[-1].startswith("Released 3 versions ")
+    # SQLite repeats a statement for each trigger that it fires.
+    assert len({sql for sql in executed if sql.lstrip().startswith("UPDATE version")}) == 1
+    monkeypatch.undo()
+    log = json.loads(run(app, "log", "--json").stdout)
+    released = [entry["name"] for entry in log if entry["action"] == "release"]
+    assert sorted(released) == ["clock", "clock", "notes"]
 
 
 def test_directory_of_another_catalog_is_not_changed(app: Flask, app_with: AppWith) -> None:

@@ -178,7 +178,10 @@ def test_a_body_of_another_type_is_refused(app: Flask) -> None:
     assert response.status_code == 415
 
 
-def test_publishing_waits_for_no_command_that_stores_bundles(app: Flask, send: Send) -> None:
+def test_publishing_waits_only_shortly_for_a_command_that_stores_bundles(
+    app: Flask, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.api.internal.LOCK_TIMEOUT", 0)
     with app.extensions["bundles"].writing():
         response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")

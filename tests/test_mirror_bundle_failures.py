@@ -31,7 +31,8 @@ def client(mirror_app: Flask) -> FlaskClient:
 
 
 def stored_files(tmp_path: Path) -> list[bytes]:
-    return sorted(path.read_bytes() for path in (tmp_path / "bundles").iterdir())
+    files = [path for path in (tmp_path / "bundles").rglob("*") if path.is_file()]
+    return sorted(path.read_bytes() for path in files)
 
 
 def begin_with_other_bytes(handler: Handler) -> None:
@@ -118,7 +119,7 @@ def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
 def test_next_run_continues_a_download(
     mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
 ) -> None:
-    upstream.fail(BUNDLE, truncate(1000), *[truncate(0)] * 3)
+    upstream.fail(BUNDLE, truncate(1000), *[truncate(0)] * 4)
     assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
     upstream.requests.clear()
     assert (
@@ -133,7 +134,7 @@ def test_download_starts_again_if_the_partial_file_is_wrong(
 ) -> None:
     upstream.fail(BUNDLE, truncate(100), status(403))
     assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
-    (partial,) = (tmp_path / "bundles").glob("*.partial")
+    (partial,) = (tmp_path / "bundles").glob("downloads/*")
     # As after a power failure.
     partial.write_bytes(bytes(100))
     assert (

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from mirrors import (
     put_widget_with_two_bundles,
     run_mirror,
 )
+from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from upstreams import FakeUpstream, truncate
 
+from app import create_app
 from catalog.store.write import held_bundles as bundle_writes
 
 
@@ -40,7 +43,11 @@ def directory(app: Flask) -> Path:
 
 
 def stored_files(app: Flask) -> list[bytes]:
-    return sorted(path.read_bytes() for path in directory(app).iterdir())
+    return sorted(path.read_bytes() for path in files(app))
+
+
+def files(app: Flask) -> list[Path]:
+    return [path for path in directory(app).rglob("*") if path.is_file()]
 
 
 def test_bundles_are_stored_and_served(
@@ -103,7 +110,7 @@ def test_bundle_lost_here_is_downloaded_again(
     mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
 ) -> None:
     bundle_summary(mirror_app, upstream.url)
-    for file in directory(mirror_app).iterdir():
+    for file in files(mirror_app):
         file.unlink()
     assert (
         bundle_summary(mirror_app, upstream.url) == "Bundles: 2 fetched, 0 here already, 0 failed."
@@ -115,7 +122,7 @@ def test_bundle_lost_here_and_at_the_upstream_gets_its_original_url_again(
     mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
 ) -> None:
     bundle_summary(mirror_app, upstream.url)
-    for file in directory(mirror_app).iterdir():
+    for file in files(mirror_app):
         file.unlink()
     del upstream.bundles[BUNDLE]
     assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
@@ -154,7 +161,7 @@ def test_url_of_a_bundle_never_names_a_local_file(
     traversal["bundleUrl"] = f"{upstream.url}/bundles/../../../etc/x"
     upstream.put(document("acme/traversal", traversal))
     bundle_summary(mirror_app, upstream.url)
-    names = [path.name for path in directory(mirror_app).iterdir()]
+    names = [path.name for path in files(mirror_app)]
     assert len(names) == 2
     assert all(len(name) == 64 and set(name) <= set("0123456789abcdef") for name in names)
 
@@ -168,7 +175,7 @@ def test_bundles_are_readable_only_by_their_owner(
         run_mirror(mirror_app, upstream.url, "--bundles")
     finally:
         os.umask(before)
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in directory(mirror_app).iterdir()}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in files(mirror_app)}
     assert (modes, stat.S_IMODE(directory(mirror_app).stat().st_mode)) == ({0o600}, 0o700)
 
 
@@ -177,7 +184,7 @@ def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
 ) -> None:
     bundle_summary(mirror_app, upstream.url)
     # As after a kill between the download and the write to the database.
-    hashes = [file.name for file in directory(mirror_app).iterdir()]
+    hashes = [file.name for file in files(mirror_app)]
     mirror_app.extensions["database"].write(bundle_writes.release_bundles(hashes))
     upstream.requests.clear()
     assert (
@@ -215,3 +222,54 @@ def test_dry_run_counts_bundles_and_downloads_none(
     assert result.stderr.splitlines()[-1] == "Bundles: 1 to fetch, 2 here already, 0 failed."
     assert stored_files(mirror_app) == sorted([CONTENT, OTHER])
     assert not any("bundles" in path for path in upstream.paths())
+
+
+def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    headers = bearer(create_token(mirror_app))
+    statuses = []
+
+    def publish(path: str) -> None:
+        if path == BUNDLE:
+            response = mirror_app.test_client().put(
+                "/api/widgets/acme/alarm/1.0.0",
+                data=form(manifest("acme/alarm")),
+                content_type=FORM_TYPE,
+                headers=headers,
+            )
+            statuses.append(response.status_code)
+
+    upstream.on_request = publish
+    assert (
+        bundle_summary(mirror_app, upstream.url) == "Bundles: 2 fetched, 0 here already, 0 failed."
+    )
+    assert statuses == [201]
+
+
+def test_second_mirror_does_not_touch_the_downloads_of_the_first(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    second = create_app({name: mirror_app.config[name] for name in ("DATABASE", "BUNDLES")})
+    second.extensions["bundles"].lock_timeout = 0
+    results = []
+
+    def run_second(path: str) -> None:
+        if path == BUNDLE:
+            upstream.on_request = lambda path: None
+            results.append(run_mirror(second, upstream.url, "--bundles"))
+
+    upstream.on_request = run_second
+    with closing(second.extensions["database"]):
+        summary = bundle_summary(mirror_app, upstream.url)
+    (result,) = results
+    assert (result.exit_code, result.stderr.splitlines()[-2:]) == (
+        1,
+        [
+            f"Another command writes to {directory(mirror_app)}; waiting.",
+            f"Error: {directory(mirror_app)}/downloads: another command has locked it for 0 "
+            "seconds; try again.",
+        ],
+    )
+    assert summary == "Bundles: 2 fetched, 0 here already, 0 failed."
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT

@@ -265,7 +265,7 @@ def test_upstream_with_another_response_is_mirrored_without_changes(
 def test_list_of_changes_that_does_not_end_is_given_up(
     mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.mirror.changes.MAX_WIDGETS", 100)
+    monkeypatch.setattr("catalog.mirror.fetch.MAX_WIDGETS", 100)
     upstream.put(widget("acme/clock"))
     names = [f"acme/n{number}" for number in range(20)]
     upstream.fail(CHANGES, *(changes(*names, following=f"t{n}", more=True) for n in range(20)))

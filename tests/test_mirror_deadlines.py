@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import document
 from flask import Flask
 from mirrors import run_mirror
-from ports import free_port
 from upstreams import SEARCH, FakeUpstream, status, trickle
 
 from catalog.mirror.upstream import Upstream, UpstreamError
@@ -81,6 +81,17 @@ def test_tls_handshake_without_a_reply_ends_at_the_deadline() -> None:
         assert_too_slow(f"https://127.0.0.1:{listener.getsockname()[1]}")
 
 
+def give_addresses(monkeypatch: pytest.MonkeyPatch, name: str, addresses: list[str]) -> None:
+    """Let the resolver find these addresses of a name."""
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: str, *arguments: Any, **keywords: Any) -> list[Any]:
+        found = addresses if host == name else [host]
+        return [each for one in found for each in resolve(one, *arguments, **keywords)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
 def test_all_addresses_of_a_host_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -90,21 +101,16 @@ def test_all_addresses_of_a_host_share_one_deadline(monkeypatch: pytest.MonkeyPa
             queued = stack.enter_context(socket.socket())
             queued.setblocking(False)
             queued.connect_ex(address)
-        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address)] * 10_000
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        give_addresses(monkeypatch, "many.example", ["127.0.0.1"] * 10_000)
         assert_too_slow(f"http://many.example:{address[1]}")
 
 
 def test_next_address_is_tried_if_one_refuses(
     server: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = ("127.0.0.1", free_port())
-    addresses = [
-        (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
-        for address in (closed, ("127.0.0.1", server.port))
-    ]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
-    with closing(Upstream("http://two.example", 1)) as client:
+    # The server listens on the second one only.
+    give_addresses(monkeypatch, "two.example", ["127.0.0.2", "127.0.0.1"])
+    with closing(Upstream(f"http://two.example:{server.port}", 1)) as client:
         assert client.get(CLOCK).status == 200
 
 
@@ -112,7 +118,7 @@ def test_retries_share_one_deadline(server: FakeUpstream, monkeypatch: pytest.Mo
     monkeypatch.setattr("catalog.mirror.upstream.MAX_RETRY_SECONDS", 0)
     # A retry waits until the deadline has passed.
     monkeypatch.setattr(
-        "urllib3.util.retry.time.sleep", lambda _: server.stopping.wait(2 * SECONDS)
+        "catalog.mirror.upstream.time.sleep", lambda _: server.stopping.wait(2 * SECONDS)
     )
     server.fail(CLOCK, status(503, Retry_After="1"), status(503, Retry_After="1"))
     assert_too_slow(server.url)

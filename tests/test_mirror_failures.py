@@ -21,7 +21,7 @@ from upstreams import (
 )
 
 from app import create_app
-from catalog.mirror.workers import BATCH_SIZE
+from catalog.mirror.fetch import BATCH_SIZE
 
 NOTES = document("acme/notes", version("1.0.0"))
 # More than a request is tried.

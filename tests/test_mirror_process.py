@@ -23,9 +23,9 @@ WIDGETS = 20
 # flask with small batches, so that few widgets make several.
 FLASK = """
 import sys
-from catalog.mirror import workers
+from catalog.mirror import fetch
 from flask.cli import main
-workers.BATCH_SIZE = 6
+fetch.BATCH_SIZE = 6
 sys.argv[0] = "flask"
 main()
 """
@@ -102,7 +102,7 @@ def read_mirror(app: Flask, url: str) -> list[object]:
     urls = {path: bundle_urls(client, path) for path in exported(app)}
     bundles = [held_bundle(client, each) for own in urls.values() for each in own.values()]
     directory = Path(f"{app.config['DATABASE']}-bundles")
-    files = {file.name: file.read_bytes() for file in directory.iterdir()}
+    files = {file.name: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
     return [exported(app), urls, bundles, files, mirror_summary(app, url)]
 
 

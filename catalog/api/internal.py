@@ -7,7 +7,7 @@ no CORS header and may change without notice.
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, jsonify, request
 from werkzeug.exceptions import MethodNotAllowed, ServiceUnavailable
@@ -41,6 +41,8 @@ from catalog.validators import (
 )
 
 AUDIT_LIMIT = 100
+# Changes wait for each other, so none may wait long for the directory of bundles.
+LOCK_TIMEOUT = 2  # seconds
 BUNDLE_KEYS = ("bundleUrl", "bundleSize", "sha256Hash")
 
 internal = Blueprint("internal", __name__)
@@ -100,6 +102,10 @@ def error_statuses() -> Iterator[None]:
         abort(400, str(error))
     except sqlite3.IntegrityError:
         abort(409, "The catalog was changed at the same time; try again.")
+    except TimeoutError:
+        raise ServiceUnavailable(
+            "A command on the server stores bundles now.", retry_after=10
+        ) from None
     except OSError as error:
         current_app.logger.error("A bundle cannot be stored: %s", error)
         raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error
@@ -217,14 +223,8 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
 
 
 def service_bundles() -> Bundles:
-    """Return the bundles, which do not wait for a command that writes to their directory."""
-    bundles = Bundles(current_app.extensions["bundles"].directory)
-    bundles.on_wait = refuse_to_wait
-    return bundles
-
-
-def refuse_to_wait() -> NoReturn:
-    raise ServiceUnavailable("A command on the server stores bundles now.", retry_after=10)
+    """Return the bundles, which wait only shortly for a command that writes to their directory."""
+    return Bundles(current_app.extensions["bundles"].directory, LOCK_TIMEOUT)
 
 
 _WIDGET = "/api/widgets/<scope>/<name>"

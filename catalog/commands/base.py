@@ -17,7 +17,6 @@ from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
 from catalog.semver_ranges import is_version
 from catalog.store.bundles import Bundles
-from catalog.store.callers import as_caller
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.write.lookup import ChangeError, WidgetName
@@ -47,11 +46,6 @@ class Command(click.Command):
             help="Print errors only.",
         )
         self.params.append(quiet)
-
-    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        # click opens the files to read here.
-        with as_caller():
-            return super().parse_args(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):

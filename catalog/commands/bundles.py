@@ -45,7 +45,14 @@ def gc(release: bool, dry_run: bool) -> None:
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
             held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
-        unused, unused_partials = {*bundles().hashes()} - used, {*bundles().partials()} - used
+        unused = {*bundles().hashes()} - used
+        incomplete = bundles().incomplete()
+        # A mirror continues the downloads of versions, but nobody a file of a killed command.
+        partials = [
+            path
+            for path, sha256 in incomplete.items()
+            if sha256 not in used or path != bundles().partial(sha256)
+        ]
         if unused and not used:
             raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
@@ -58,13 +65,12 @@ def gc(release: bool, dry_run: bool) -> None:
             dry_run=dry_run,
         )
         if not dry_run:
-            for sha256 in sorted(unused | unused_partials):
-                bundles().remove(sha256)
+            for path in (*map(bundles().path, unused), *partials):
+                path.unlink(missing_ok=True)
     removed = "Would remove" if dry_run else "Removed"
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
-    if unused_partials:
-        count = plural(len(unused_partials), "partial bundle")
-        print_status(f"{removed} {count} that no version uses.")
+    if partials:
+        print_status(f"{removed} {plural(len(partials), 'partial bundle')} that no version uses.")
     if release:
         print_status(
             f"{'Would release' if dry_run else 'Released'} {plural(released, 'version')} whose "
@@ -79,7 +85,8 @@ def pack(file: str, keep: int | None) -> None:
     """Write the catalog and its bundles to one file.
 
     The command unpack makes a catalog of FILE on a machine without a network. FILE is a tar
-    archive, and the same catalog gives the same bytes. With --keep, the argument is a directory,
+    archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
+    changes. With --keep, the argument is a directory,
     and the pack is read back from the disk before older ones are removed.
     """
     if keep is None:
@@ -93,7 +100,6 @@ def pack(file: str, keep: int | None) -> None:
 def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
     """Write a pack to the target, and return what it contains in words."""
     with (
-        bundles().locked(),
         database().read() as connection,
         target as output,
         progress_bar("Packing") as on_progress,
@@ -120,8 +126,9 @@ def _write_verified_pack(path: Path) -> str:
 def unpack(file: BinaryIO, yes: bool) -> None:
     """Replace the catalog with a pack.
 
-    A running service shows the unpacked catalog from the next request on. An invalid pack changes
-    nothing.
+    A running service shows the unpacked catalog from the next request on. Of the old catalog, its
+    tokens and its record of changes stay, and install counts that are higher than in the pack. An
+    invalid pack changes nothing.
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file.name}?", yes)

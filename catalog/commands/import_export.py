@@ -22,7 +22,6 @@ from catalog.commands.base import (
 from catalog.documents import Document, DocumentError
 from catalog.files.demo import create_demo
 from catalog.files.jsonl import CatalogReader, total_size
-from catalog.store.callers import CallerContext
 from catalog.store.read.export import catalog_lines
 from catalog.store.write.audit import local_actor
 from catalog.store.write.imports import import_documents
@@ -148,7 +147,7 @@ def open_output(file: str) -> Iterator[BinaryIO]:
         if file == "-":
             yield sys.stdout.buffer
         else:
-            with CallerContext(open_file(Path(file), database().status())) as output:
+            with open_file(Path(file), database().status()) as output:
                 yield output
     except BrokenPipeError:
         raise

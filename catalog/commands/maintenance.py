@@ -93,7 +93,7 @@ def restore(file: Path, yes: bool) -> None:
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    print_moved(backups.restore(database(), file, is_of_caller=True))
+    print_moved(backups.restore(database(), file))
     print_status(f"Restored {database().name} from {file}.")
 
 

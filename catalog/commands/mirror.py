@@ -65,8 +65,7 @@ def mirror_command(
     the last run is transferred. Installs counted here are added to those of the upstream.
     """
     from catalog.mirror.bundles import download_bundles
-    from catalog.mirror.fetch import MirrorError
-    from catalog.mirror.sync import MirrorOptions, mirror
+    from catalog.mirror.sync import MirrorError, MirrorOptions, mirror
     from catalog.mirror.upstream import Upstream, UpstreamError
 
     if database().exists():

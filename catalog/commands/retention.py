@@ -14,10 +14,11 @@ from catalog.commands.base import CommandError, print_status
 from catalog.text import plural
 
 T = TypeVar("T")
+EXISTING_DIRECTORY = click.Path(exists=True, file_okay=False, readable=False)
 
 
 class FileOrDirectory(click.ParamType):  # type: ignore[type-arg]
-    """The argument of a command: a file or, with --keep, a directory, which add_dated() checks."""
+    """The argument of a command: a file or, with --keep, an existing directory."""
 
     name = "file"
 
@@ -30,7 +31,11 @@ class FileOrDirectory(click.ParamType):  # type: ignore[type-arg]
         # An option that is not given has a value of click's own.
         if context is None or not isinstance(context.params.get("keep"), int):
             return self.file.convert(value, parameter, context)
-        return value
+        try:
+            return EXISTING_DIRECTORY.convert(value, parameter, context)
+        except click.BadParameter as error:
+            error.param_hint = "'DIR'"
+            raise
 
 
 # Eager: the argument is converted after it.
@@ -48,7 +53,6 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
 
     If write() raises, nothing is added.
     """
-    _check_directory(directory)
     try:
         with locked_directory(directory), scratch_directory(directory) as scratch:
             new = scratch / "new"
@@ -59,19 +63,6 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
     except OSError as error:
         raise CommandError(f"{directory} cannot be written: {error.strerror}.") from error
     return target, result
-
-
-def _check_directory(directory: Path) -> None:
-    """Raise BadParameter unless there is such a directory.
-
-    Not when the arguments are parsed, with the rights of the caller: see store/callers.py.
-    """
-    existing = click.Path(exists=True, file_okay=False, readable=False)
-    try:
-        existing.convert(directory, None, click.get_current_context())
-    except click.BadParameter as error:
-        error.param_hint = "'DIR'"
-        raise
 
 
 def remove_older(newest: Path, keep: int) -> None:

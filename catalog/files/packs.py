@@ -1,49 +1,53 @@
 """Packs: a whole catalog and its bundles in one file.
 
 A pack is a plain tar archive that begins with SHA256SUMS; the members that it names follow in the
-same order. The same catalog gives the same bytes. It contains the catalog as JSON Lines and not as
-a SQLite file, because the bytes of such a file depend on its history and on the release of SQLite,
-and because one from an unknown source can contain more than data, such as triggers.
+same order: the catalog, what a mirror knows of its widgets, the hashes of deleted versions if there
+are any, and the bundles. The same catalog gives the same bytes. It is JSON Lines and not a SQLite
+file, because the bytes of such a file depend on its history and on the release of SQLite, and
+because one from an unknown source can contain more than data, such as triggers.
 """
 
 import hashlib
 import io
+import os
 import re
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import IO, Any, BinaryIO, NamedTuple, Self, TypeVar
 
 from catalog.atomic_files import scratch_directory
-from catalog.documents import Document, parse_json
-from catalog.files.jsonl import MAX_LINE_BYTES, CatalogFileError, read_catalog
-from catalog.files.tar_reader import CHUNK_SIZE, ArchiveError, Member, NotAFileError, read_members
+from catalog.documents import Document, Row, parse_json
+from catalog.files.jsonl import MAX_LINE_BYTES, read_catalog
 from catalog.store import backups
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Transaction
 from catalog.store.read.export import catalog_lines
-from catalog.store.write import held_bundles as bundle_writes
 from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write.held_bundles import HeldBundle
+from catalog.store.write.held_bundles import held_bundles, hold_bundles
 from catalog.store.write.imports import put_documents
 from catalog.store.write.mirrored import MirroredWidget
 from catalog.text import quoted
 from catalog.validators import (
     check_http_url,
     check_identifier,
+    check_sha256,
     check_text,
+    check_version,
     check_whole_number,
 )
 
-SUMS, CATALOG, MIRRORED, BUNDLES = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "bundles/"
-SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ({CATALOG}|{MIRRORED}|{BUNDLES}[0-9a-f]{{64}})\n")
-# Enough for nearly two million bundles.
-MAX_SUMS_BYTES = 256 * 1024 * 1024
+SUMS, CATALOG, MIRRORED, DELETED = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
+BUNDLES = "bundles/"
+SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ([a-z]+\.jsonl|{BUNDLES}[0-9a-f]{{64}})\n")
+# Enough for nearly a million bundles.
+MAX_SUMS_BYTES = 128 * 1024 * 1024
+CHUNK_SIZE = 1024 * 1024
 
 T = TypeVar("T")
 
@@ -65,17 +69,24 @@ def pack(
 ) -> int:
     """Write the catalog and its held bundles; return the number of bundles.
 
-    on_progress gets the number of bundles written and their total.
+    on_progress gets the number of bundles written and their total. The bundles are not locked: one
+    whose version is deleted meanwhile, and which gc removes then, is an error.
     """
     hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES)]
+    lines = {
+        CATALOG: catalog_lines(connection),
+        MIRRORED: (f"{line}\n" for (line,) in connection.execute(MIRRORED_WIDGETS)),
+        DELETED: (f"{line}\n" for (line,) in connection.execute(DELETED_VERSIONS)),
+    }
     with ExitStack() as stack:
         files = {
-            CATALOG: stack.enter_context(_spool(catalog_lines(connection))),
-            MIRRORED: stack.enter_context(_spool(_mirrored_lines(connection))),
+            name: stack.enter_context(_spool(name, map(str.encode, each)))
+            for name, each in lines.items()
         }
-        sums = {
-            name: hashlib.file_digest(file, "sha256").hexdigest() for name, file in files.items()
-        }
+        if not files[DELETED].peek(1):
+            # Release 1.0.0 cannot unpack it.
+            del files[DELETED]
+        sums = {name: _digest(file) for name, file in files.items()}
         sums |= {BUNDLES + sha256: sha256 for sha256 in hashes}
         archive = stack.enter_context(tarfile.open(fileobj=output, mode="w|"))
         _add_member(archive, SUMS, io.BytesIO(_format_sums(sums).encode()))
@@ -97,12 +108,20 @@ def _format_sums(sums: dict[str, str]) -> str:
 
 
 @contextmanager
-def _spool(lines: Iterable[str]) -> Iterator[io.BufferedRandom]:
-    """Yield a temporary file of the lines: an archive needs the size of a member in advance."""
+def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
+    """Yield a temporary file: an archive needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
-        file.writelines(line.encode() for line in lines)
+        file.writelines(chunks)
         file.seek(0)
+        # For messages about a line.
+        file.raw.name = name  # type: ignore[attr-defined]
         yield file
+
+
+def _digest(file: io.BufferedRandom) -> str:
+    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return sha256
 
 
 def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
@@ -121,8 +140,10 @@ ORDER BY scope, name
 """
 
 
-def _mirrored_lines(connection: sqlite3.Connection) -> Iterator[str]:
-    return (f"{line}\n" for (line,) in connection.execute(MIRRORED_WIDGETS))
+DELETED_VERSIONS = """
+SELECT json_object('scope', scope, 'name', name, 'version', version, 'sha256Hash', sha256_hash)
+FROM deleted_version ORDER BY scope, name, version, sha256_hash
+"""
 
 
 class UnpackResult(NamedTuple):
@@ -141,129 +162,142 @@ def unpack(
 ) -> UnpackResult:
     """Replace the catalog with the pack in one step; raise and change nothing if it is invalid.
 
-    on_progress gets the number of bundles read and their total.
+    Of the old catalog, backups.restore() keeps tokens and record; here it also keeps the higher
+    install count of each widget, and what was deleted. on_progress gets the number of bundles read
+    and their total.
     """
-    try:
-        members = read_members(file)
-        sums = _read_sums(_next_member(members, SUMS))
-        documents = _read_verified(
-            _next_member(members, CATALOG), sums.pop(CATALOG), lambda lines: read_catalog([lines])
-        )
-        mirrored = _read_verified(
-            _next_member(members, MIRRORED), sums.pop(MIRRORED), _read_mirrored
-        )
-        versions = _bundled_versions(documents, sums.values())
-        with bundles.writing() if sums else nullcontext(), _remove_on_error(bundles) as added:
+    with _open_pack(file) as archive, ExitStack() as stack:
+        sums = _read_sums(archive)
+        documents = _read_verified(archive, CATALOG, sums, lambda lines: read_catalog([lines]))
+        mirrored = _read_verified(archive, MIRRORED, sums, partial(_read_lines, _check_mirrored))
+        deleted = []
+        if DELETED in sums:
+            deleted = _read_verified(archive, DELETED, sums, partial(_read_lines, _check_deleted))
+        if sums:
+            bundles.create()
+            new_bundles = Bundles(stack.enter_context(scratch_directory(bundles.directory)))
             for number, sha256 in enumerate(sums.values(), start=1):
-                _add_bundle(_next_member(members, BUNDLES + sha256), bundles, sha256, added)
+                _add_bundle(archive, new_bundles, sha256)
                 on_progress(number, len(sums))
-            if (member := next(members, None)) is not None:
-                raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
-            if sums:
-                bundles.sync()
-            held = [version for version in versions if bundles.holds(version.sha256, version.size)]
-            damaged = _replace_database(
-                database,
-                documents,
-                held,
-                mirrored,
-            )
-            # From here on versions use the bundles, so keep them even if an error follows.
-            added.clear()
-    except NotAFileError as error:
-        raise PackError(
-            f"The pack contains {quoted(str(error))}, which is not a regular file."
-        ) from error
-    except ArchiveError as error:
-        raise PackError(f"This is not a complete pack: {error}.") from error
+        _check_end(archive)
+        if sums:
+            stack.enter_context(bundles.writing())
+            for sha256 in sums.values():
+                os.replace(new_bundles.path(sha256), bundles.path(sha256))
+            bundles.sync()
+        packed = {*sums.values()}
+        held = [
+            version
+            for document in documents
+            for version in held_bundles(document)
+            if version.sha256 in packed and bundles.holds(version.sha256, version.size)
+        ]
+        paths = {document.path for document in documents}
+
+        def fill(transaction: Transaction) -> None:
+            put_documents(transaction, documents)
+            hold_bundles(transaction, held)
+            known = [each for each in mirrored if f"{each.scope}/{each.name}" in paths]
+            mirror_writes.put_mirrored(transaction, known)
+            if deleted:
+                transaction.execute_many(PUT_DELETED, deleted)
+
+        scratch = stack.enter_context(scratch_directory(database.scratch_parent))
+        new_database = Database(scratch / "catalog.db")
+        new_database.create(fill)
+        damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
     return UnpackResult(documents, len(sums), damaged)
 
 
 def verify(file: BinaryIO) -> None:
     """Raise PackError unless the file is a complete pack whose content matches its hashes."""
-    try:
-        members = read_members(file)
-        sums = _read_sums(_next_member(members, SUMS))
-        for name, sha256 in sums.items():
-            _read_verified(_next_member(members, name), sha256, lambda content: None)
-        for member in members:
-            raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
-    except ArchiveError as error:
-        raise PackError(f"The pack is damaged: {error}.") from error
+    with _open_pack(file) as archive:
+        sums = _read_sums(archive)
+        for name in list(sums):
+            _read_verified(archive, name, sums, lambda content: None)
+        _check_end(archive)
 
 
-def _replace_database(
-    database: Database,
-    documents: list[Document],
-    held: list[HeldBundle],
-    mirrored: list[MirroredWidget],
-) -> Path | None:
-    paths = {document.path for document in documents}
-
-    def fill(transaction: Transaction) -> None:
-        put_documents(transaction, documents)
-        bundle_writes.hold_bundles(transaction, held)
-        known = [each for each in mirrored if f"{each.scope}/{each.name}" in paths]
-        mirror_writes.put_mirrored(transaction, known)
-
-    with scratch_directory(database.scratch_parent) as directory:
-        new = Database(directory / "catalog.db")
-        new.create(fill)
-        return backups.restore(database, new.path, action="unpack")
+PUT_DELETED = """
+INSERT INTO deleted_version SELECT :scope, :name, :version, :sha256 WHERE true
+ON CONFLICT DO NOTHING
+"""
 
 
-def _next_member(members: Iterator[Member], name: str) -> Member:
-    """Return the next member; raise PackError unless it has this name."""
-    member = next(members, None)
-    if member is None or member.name != name:
-        actual = "ends" if member is None else f"has {quoted(member.name)}"
-        raise PackError(f"The pack {actual} where {name} should be.")
-    return member
+class PlainFile(tarfile.TarInfo):
+    """The header of a regular file; any other is refused before what it announces is read.
 
-
-def _read_verified(member: Member, sha256: str, read: Callable[[BinaryIO], T]) -> T:
-    """Return what read() returns for the member; raise PackError if its hash is wrong.
-
-    A wrong hash is reported instead of the problems that read() finds.
+    tarfile would read an extended header of any size into memory.
     """
-    member.digest = hashlib.sha256()
-    content = io.BufferedReader(member)
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return the header in a block of the archive."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or header.size < 0:
+            name = quoted(header.name)
+            raise PackError(f"The pack contains {name}, which is not a regular file.")
+        return header
+
+
+@contextmanager
+def _open_pack(file: BinaryIO) -> Iterator[tarfile.TarFile]:
     try:
-        result = read(content)
-    except (CatalogFileError, PackError):
-        _verify_hash(member, sha256)
-        raise
-    _verify_hash(member, sha256)
-    return result
+        with tarfile.open(fileobj=file, mode="r|", tarinfo=PlainFile) as archive:
+            yield archive
+    except tarfile.TarError as error:
+        raise PackError(f"This is not a complete pack: {error}.") from error
 
 
-def _verify_hash(member: Member, sha256: str) -> None:
-    member.skip()
-    if member.digest and member.digest.hexdigest() != sha256:
-        raise PackError(f"{member.name} in the pack does not match {SUMS}.")
+def _next_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    """Return the content of the next member; raise PackError unless it has this name."""
+    member = archive.next()
+    content = archive.extractfile(member) if member else None
+    if member is None or content is None or member.name != name:
+        actual = f"has {quoted(member.name)}" if member else "ends"
+        raise PackError(f"The pack {actual} where {name} should be.")
+    return content
 
 
-def _read_sums(member: Member) -> dict[str, str]:
+def _check_end(archive: tarfile.TarFile) -> None:
+    if member := archive.next():
+        raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
+
+
+def _chunks(content: IO[bytes]) -> Iterator[bytes]:
+    return iter(partial(content.read, CHUNK_SIZE), b"")
+
+
+def _read_verified(
+    archive: tarfile.TarFile, name: str, sums: dict[str, str], read: Callable[[BinaryIO], T]
+) -> T:
+    """Return what read() returns for the next member, and remove it from sums."""
+    with _spool(name, _chunks(_next_member(archive, name))) as file:
+        if _digest(file) != sums.pop(name):
+            raise PackError(f"{name} in the pack does not match {SUMS}.")
+        return read(file)
+
+
+def _read_sums(archive: tarfile.TarFile) -> dict[str, str]:
     """Return the hash of each member by its name, in the order of the members."""
-    content = b"" if member.size > MAX_SUMS_BYTES else member.read()
-    text = content.decode("ascii", "replace")
+    text = _next_member(archive, SUMS).read(MAX_SUMS_BYTES).decode("ascii", "replace")
     sums = {name: sha256 for sha256, name in SUMS_LINE.findall(text)}
-    bundles = list(sums)[2:]
+    files = [name for name in sums if not name.startswith(BUNDLES)]
     if not (
         text == _format_sums(sums)
-        and list(sums)[:2] == [CATALOG, MIRRORED]
-        and bundles == sorted(BUNDLES + sums[name] for name in bundles)
+        and files in ([CATALOG, MIRRORED], [CATALOG, MIRRORED, DELETED])
+        and list(sums) == files + sorted(BUNDLES + sums[name] for name in list(sums)[len(files) :])
     ):
         raise PackError(f"{SUMS} in the pack does not have the format that this release writes.")
     return sums
 
 
-def _read_mirrored(content: BinaryIO) -> list[MirroredWidget]:
+def _read_lines(check: Callable[[Any], T], content: BinaryIO) -> list[T]:
     lines = iter(partial(content.readline, MAX_LINE_BYTES), b"")
     try:
-        return [_check_mirrored(parse_json(line)) for line in lines]
+        return [check(parse_json(line)) for line in lines]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise PackError(f"{MIRRORED} in the pack cannot be read: {error}.") from error
+        raise PackError(f"{content.name} in the pack cannot be read: {error}.") from error
 
 
 def _check_mirrored(value: Any) -> MirroredWidget:
@@ -277,39 +311,18 @@ def _check_mirrored(value: Any) -> MirroredWidget:
     )
 
 
-def _bundled_versions(documents: list[Document], hashes: Collection[str]) -> list[HeldBundle]:
-    """Return the versions whose bundles are in the pack; raise PackError for an unused bundle."""
-    packed = set(hashes)
-    versions = [
-        version
-        for document in documents
-        for version in bundle_writes.held_bundles(document)
-        if version.sha256 in packed
-    ]
-    for sha256 in packed - {version.sha256 for version in versions}:
-        raise PackError(f"The pack contains the bundle {sha256}, which no version uses.")
-    return versions
+def _check_deleted(value: Any) -> Row:
+    return {
+        "scope": check_identifier(value["scope"]),
+        "name": check_identifier(value["name"]),
+        "version": check_version(value["version"]),
+        "sha256": check_sha256(value["sha256Hash"]),
+    }
 
 
-def _add_bundle(member: Member, bundles: Bundles, sha256: str, added: list[str]) -> None:
-    if not bundles.holds(sha256):
-        added.append(sha256)
+def _add_bundle(archive: tarfile.TarFile, bundles: Bundles, sha256: str) -> None:
+    content = _next_member(archive, BUNDLES + sha256)
     try:
-        bundles.add(sha256, member.size, iter(partial(member.read, CHUNK_SIZE), b""))
+        bundles.add(sha256, None, _chunks(content))
     except BundleError as error:
         raise PackError(f"The bundle {sha256} in the pack is invalid: {error}.") from error
-    except BaseException:
-        bundles.partial(sha256).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _remove_on_error(bundles: Bundles) -> Iterator[list[str]]:
-    """Yield a list; the bundles whose hashes are appended to it are removed if the block raises."""
-    added: list[str] = []
-    try:
-        yield added
-    except BaseException:
-        for sha256 in added:
-            bundles.remove(sha256)
-        raise

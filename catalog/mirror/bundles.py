@@ -1,18 +1,24 @@
 """Downloads the bundles of mirrored versions, so that this service holds and serves them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from catalog.documents import Document
+from catalog.mirror.fetch import OnProgress, batched, thread_pool
 from catalog.mirror.sync import MirrorOptions
 from catalog.mirror.upstream import Upstream, UpstreamError
-from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Transaction
 from catalog.store.write.audit import local_actor
-from catalog.store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
+from catalog.store.write.held_bundles import (
+    HeldBundle,
+    held_bundles,
+    hold_bundles,
+    release_bundles,
+)
 
 
 class MirroredVersion(NamedTuple):
@@ -51,26 +57,29 @@ def download_bundles(
 
     A dry run also counts the versions of the documents that it did not write.
     """
+    versions = [*_mirrored_versions(database, upstream), *_unwritten_versions(unwritten)]
     groups: dict[str, Group] = {}
-    for version in [*_mirrored_versions(database, upstream), *_unwritten_versions(unwritten)]:
+    for version in versions:
         if options.includes(version.bundle.scope):
             groups.setdefault(version.bundle.sha256, []).append(version)
+    present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
+    absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     if options.dry_run:
-        present, absent = _split_by_presence(bundles, groups)
         return BundleReport(fetched=len(absent), already_here=len(present))
-    with bundles.writing(), thread_pool(upstream.connections) as threads:
-        present, absent = _split_by_presence(bundles, groups)
-        report = BundleReport(already_here=len(present))
+    report = BundleReport(already_here=len(present))
+    with bundles.downloading(), thread_pool(upstream.connections) as threads:
         _update_versions(database, bundles, present, {}, report)
-        results = prefetch(
-            threads, lambda group: (group, _download_group(upstream, bundles, group)), absent
-        )
-        for batch in batched(report_progress(results, on_progress, 0, len(absent))):
-            failures = {
-                group[0].bundle.sha256: failure for group, failure in batch if failure is not None
-            }
+        done = 0
+        for batch in batched(absent):
+            failures: dict[str, str] = {}
+            results = threads.map(partial(_download_group, upstream, bundles), batch)
+            for group, failure in zip(batch, results, strict=True):
+                if failure is not None:
+                    failures[group[0].bundle.sha256] = failure
+                done += 1
+                on_progress(done, len(absent))
             report.fetched += len(batch) - len(failures)
-            _update_versions(database, bundles, [group for group, _ in batch], failures, report)
+            _update_versions(database, bundles, batch, failures, report)
     return report
 
 
@@ -92,20 +101,8 @@ def _mirrored_versions(database: Database, upstream: Upstream) -> Iterator[Mirro
 
 def _unwritten_versions(documents: Iterable[Document]) -> Iterator[MirroredVersion]:
     for document in documents:
-        scope, name = document.widget["scope"], document.widget["name"]
-        for row in document.versions:
-            bundle = HeldBundle(scope, name, row["version"], row["sha256_hash"], row["bundle_size"])
+        for bundle, row in zip(held_bundles(document), document.versions, strict=True):
             yield MirroredVersion(bundle, row["bundle_url"], is_held=False)
-
-
-def _split_by_presence(
-    bundles: Bundles, groups: dict[str, Group]
-) -> tuple[list[Group], list[Group]]:
-    present: list[Group] = []
-    absent: list[Group] = []
-    for sha256, group in groups.items():
-        (present if bundles.holds(sha256) else absent).append(group)
-    return present, absent
 
 
 def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str | None:
@@ -133,42 +130,48 @@ def _download_bundle(
     is_continued = bundles.partial(sha256).exists()
     upstream.download(url, bundles.partial(sha256), size)
     try:
-        bundles.accept(sha256, size)
+        bundles.verify_download(sha256, size)
     except BundleError:
         if not is_continued:
             raise
-        # The part from an earlier run may be wrong. accept() has removed the file: start again.
+        # The part from an earlier run may be wrong, and was removed: start again.
         upstream.download(url, bundles.partial(sha256), size)
-        bundles.accept(sha256, size)
+        bundles.verify_download(sha256, size)
 
 
 def _update_versions(
     database: Database,
     bundles: Bundles,
-    groups: list[Group],
+    groups: Sequence[Group],
     failures: dict[str, str],
     report: BundleReport,
 ) -> None:
-    """Mark the versions whose bundles are here as held, and the others as not held."""
+    """Name the downloads, and mark versions whose bundles are here as held, others as not held.
+
+    Only this locks the directory of bundles: a publication does not wait for downloads.
+    """
     new, lost = [], []
-    for version in (version for group in groups for version in group):
-        bundle = version.bundle
-        if bundles.holds(bundle.sha256, bundle.size):
-            if not version.is_held:
-                new.append(bundle)
-            continue
-        wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
-        report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
-        if version.is_held:
-            lost.append(bundle.sha256)
-    if not new and not lost:
-        return
+    with bundles.writing():
+        for version in (version for group in groups for version in group):
+            bundle = version.bundle
+            if bundle.sha256 not in failures and not bundles.holds(bundle.sha256):
+                bundles.accept(bundle.sha256)
+            if bundles.holds(bundle.sha256, bundle.size):
+                if not version.is_held:
+                    new.append(bundle)
+                continue
+            wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
+            report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
+            if version.is_held:
+                lost.append(bundle.sha256)
+        if not new and not lost:
+            return
 
-    def update(transaction: Transaction) -> None:
-        released = release_bundles(transaction, lost, "mirror")
-        hold_bundles(transaction, new)
-        after = {"bundlesStored": len(new), "bundlesReleased": released}
-        transaction.record("mirror", after=after)
+        def update(transaction: Transaction) -> None:
+            released = release_bundles(transaction, lost, "mirror")
+            hold_bundles(transaction, new)
+            after = {"bundlesStored": len(new), "bundlesReleased": released}
+            transaction.record("mirror", after=after)
 
-    bundles.sync()
-    database.transact(update, local_actor())
+        bundles.sync()
+        database.transact(update, local_actor())

@@ -14,11 +14,19 @@ from functools import partial
 from typing import NamedTuple, TypeGuard
 
 from catalog.documents import Document
-from catalog.mirror.changes import UpstreamChanges, read_changes
-from catalog.mirror.fetch import FetchResult, MirrorError, fetch_widget, stop_if_unavailable
+from catalog.mirror.fetch import (
+    FetchResult,
+    OnProgress,
+    UpstreamChanges,
+    WidgetKey,
+    batched,
+    count_widgets,
+    fetch_widget,
+    list_widgets,
+    read_changes,
+    thread_pool,
+)
 from catalog.mirror.upstream import Upstream
-from catalog.mirror.widget_list import WidgetKey, count_widgets, list_widgets
-from catalog.mirror.workers import OnProgress, batched, prefetch, report_progress, thread_pool
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Transaction
@@ -37,6 +45,11 @@ from catalog.store.write.mirrored import (
 from catalog.store.write.moderation import edit_widget
 
 MAX_LIST_READS = 5
+MAX_FAILURES_IN_A_ROW = 25
+
+
+class MirrorError(Exception):
+    """The run cannot continue; the message says why, without a full stop."""
 
 
 class MirrorOptions(NamedTuple):
@@ -159,12 +172,23 @@ class WidgetSync:
         new = [
             key for key in keys if key not in self.processed and self.options.includes(key.scope)
         ]
-        done = len(self.processed)
-        results = stop_if_unavailable(prefetch(self.threads, self.fetch, new))
-        total = max(self.total, done + len(new))
-        for batch in batched(report_progress(results, self.on_progress, done, total)):
-            self.write_batch(batch)
-        self.processed.update(new)
+        total = max(self.total, len(self.processed) + len(new))
+        failures = 0
+        for batch in batched(new):
+            results: list[FetchResult] = []
+            try:
+                for result in self.threads.map(self.fetch, batch):
+                    results.append(result)
+                    self.on_progress(len(self.processed) + len(results), total)
+                    failures = failures + 1 if result.is_unavailable else 0
+                    if failures == MAX_FAILURES_IN_A_ROW:
+                        raise MirrorError(
+                            f"{failures} requests in a row failed, the last one because "
+                            f"{result.failure}"
+                        )
+            finally:
+                self.write_batch(results)
+            self.processed.update(batch)
 
     def fetch_changed(self, copies: list[WidgetKey], changes: UpstreamChanges) -> None:
         """Fetch the widgets whose copies are not current, and write the counts of the others."""

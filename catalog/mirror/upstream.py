@@ -1,37 +1,35 @@
 """HTTP client for an upstream: responses are bounded in size and time, passing faults retried."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
-from time import monotonic
 from typing import NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from urllib3 import BaseHTTPResponse, Retry, Timeout
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    MaxRetryError,
-    NameResolutionError,
-    ProtocolError,
-    ReadTimeoutError,
-    SSLError,
-)
+from urllib3 import BaseHTTPResponse, Retry
+from urllib3.exceptions import HTTPError
 
 from catalog import __version__
 from catalog.atomic_files import file_size
-from catalog.mirror.http_pool import create_pool, request_deadline
+from catalog.mirror.connections import (
+    Connections,
+    TransferError,
+    UnreachableError,
+    transfer_errors,
+)
 from catalog.store.bundles import open_private
 from catalog.text import quoted
 from catalog.validators import check_base_url, check_http_url
 
-# For one wait each; MAX_REQUEST_SECONDS is for one request with its whole response.
-TIMEOUT = Timeout(connect=10, read=30)
+# For one request with its whole response.
 MAX_REQUEST_SECONDS = 120
 # For all retries of a request together, with the waits between them.
 MAX_RETRY_SECONDS = 180
-# No wait before the second try, then 2, 4, 8... times this.
-BACKOFF = 0.5  # seconds
+MAX_TRIES = 5
+MAX_REDIRECTS = 5
+RETRIED_STATUSES = (429, 500, 502, 503, 504)
+# No wait before the second try, then this, and twice as long each time.
+BACKOFF = 1  # seconds
 # A Retry-After above this fails the request.
 MAX_RETRY_AFTER = 60  # seconds
 # A widget with ten thousand versions takes a third of this.
@@ -79,16 +77,7 @@ class Upstream:
         self.base_url = check_base_url(base_url)
         self.connections = connections
         self._max_seconds = max_seconds
-        self._pool = create_pool(connections, TIMEOUT)
-        self._retries = Retry(
-            total=10,
-            connect=4,
-            read=3,
-            redirect=5,
-            status=4,
-            status_forcelist=(429, 500, 502, 503, 504),
-            backoff_factor=BACKOFF,
-        )
+        self._connections = Connections(self.base_url, connections)
         # Messages by host, so that an unreachable host is not tried again for each bundle.
         self._unreachable: dict[str, str] = {}
 
@@ -127,7 +116,7 @@ class Upstream:
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.clear()
+        self._connections.close()
 
     def _request(
         self,
@@ -136,62 +125,51 @@ class Upstream:
         read: Callable[[BaseHTTPResponse], T],
         max_seconds: float,
     ) -> T:
-        """Send a GET, follow redirects, retry passing faults, and return what read() returns.
+        """Send a GET, retry passing faults, and return what read() returns."""
+        last_deadline = time.monotonic() + max_seconds + MAX_RETRY_SECONDS
+        for tries in range(1, MAX_TRIES + 1):
+            deadline = min(time.monotonic() + max_seconds, last_deadline)
+            try:
+                return self._follow(url, get_headers(), read, deadline)
+            except TransferError as failure:
+                error, host = failure, failure.host
+            if time.monotonic() >= deadline:
+                raise UpstreamError(
+                    f"{host} does not complete its response within {max_seconds:.0f} seconds"
+                )
+            if not error.is_temporary:
+                break
+            if tries < MAX_TRIES:
+                backoff = BACKOFF * 2 ** (tries - 2) if tries > 1 else 0
+                time.sleep(max(error.retry_after, backoff))
+        if isinstance(error, UnreachableError):
+            self._unreachable[host] = f"{host} {error}"
+        raise UpstreamError(f"{host} {error}")
 
-        Retry counts the tries and waits between them. urllib3's own retry loop is not used: it
-        reads each response that it discards to the end, and a body may have none.
-        """
-        retries = self._retries
-        last_deadline = monotonic() + max_seconds + MAX_RETRY_SECONDS
-        while True:
+    def _follow(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        read: Callable[[BaseHTTPResponse], T],
+        deadline: float,
+    ) -> T:
+        """Send a GET, follow redirects, and return what read() returns."""
+        headers = {"User-Agent": f"widget-catalog/{__version__}", **headers}
+        for _ in range(1 + MAX_REDIRECTS):
             host = _host(url)
             if host in self._unreachable:
                 raise UpstreamError(self._unreachable[host])
-            deadline = min(monotonic() + max_seconds, last_deadline)
             try:
-                with (
-                    request_deadline(deadline),
-                    closing(self._send(url, get_headers())) as response,
-                ):
+                with self._connections.get(url, headers, deadline) as response:
+                    _check_status(response)
                     target = _redirect_target(url, response)
-                    if target is None and not _is_retry(host, response, retries):
+                    if target is None:
                         return read(response)
-                retries = retries.increment("GET", url, response=response)
-                if target is None:
-                    retries.sleep(response)
-                else:
-                    url = target
-            except (ConnectTimeoutError, ReadTimeoutError, ProtocolError) as error:
-                if monotonic() >= deadline:
-                    raise UpstreamError(
-                        f"{host} does not complete its response within {max_seconds:.0f} seconds"
-                    ) from error
-                retries = self._count_failure(retries, url, error)
-                retries.sleep()
-            except MaxRetryError as error:
-                raise UpstreamError(f"{host} sends {error.reason}") from error
-            except HTTPError as error:
-                raise UpstreamError(f"{host} {_describe(error)}") from error
-
-    def _send(self, url: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
-        return self._pool.request(
-            "GET",
-            url,
-            headers={"User-Agent": f"widget-catalog/{__version__}", **headers},
-            redirect=False,
-            preload_content=False,
-        )
-
-    def _count_failure(self, retries: Retry, url: str, error: HTTPError) -> Retry:
-        """Return the retries that remain; raise UpstreamError if there are none."""
-        try:
-            return retries.increment("GET", url, error=error)
-        except MaxRetryError as last:
-            host = _host(url)
-            message = f"{host} {_describe(error)}"
-            if isinstance(error, ConnectTimeoutError):
-                self._unreachable[host] = message
-            raise UpstreamError(message) from last
+            except TransferError as error:
+                error.host = host
+                raise
+            url = target
+        raise UpstreamError(f"{host} sends too many redirects")
 
 
 def _host(url: str) -> str:
@@ -214,39 +192,22 @@ def _redirect_target(url: str, response: BaseHTTPResponse) -> str | None:
     return target
 
 
-def _is_retry(host: str, response: BaseHTTPResponse, retries: Retry) -> bool:
-    """Return whether to repeat the request; raise UpstreamError if the server asks to wait long."""
+def _check_status(response: BaseHTTPResponse) -> None:
+    """Raise TransferError if the request is to be repeated later."""
+    if response.status not in RETRIED_STATUSES:
+        return
     try:
-        seconds = retries.get_retry_after(response) or 0
+        seconds = Retry().get_retry_after(response) or 0
     except (HTTPError, ValueError, OverflowError):
-        # Not a valid time. Retry.sleep() would fail on it too.
-        del response.headers["Retry-After"]
+        # Not a valid time.
         seconds = 0
-    retry_after = response.headers.get("Retry-After")
-    if not retries.is_retry("GET", response.status, retry_after is not None):
-        return False
     if seconds > MAX_RETRY_AFTER:
-        raise UpstreamError(
-            f"{host} responds with {response.status} and asks to retry later "
-            f"(Retry-After: {quoted(retry_after)[1:-1]})"
+        raise TransferError(
+            f"responds with {response.status} and asks to retry later "
+            f"(Retry-After: {quoted(response.headers['Retry-After'])[1:-1]})",
+            is_temporary=False,
         )
-    return True
-
-
-def _describe(error: HTTPError) -> str:
-    match error:
-        case NameResolutionError():
-            return "cannot be found: its name has no address"
-        case ConnectTimeoutError():
-            return "cannot be reached"
-        case ReadTimeoutError():
-            return "does not respond in time"
-        case SSLError():
-            return f"fails the TLS handshake: {error}"
-        case ProtocolError():
-            return "closes the connection before its response is complete"
-        case _:
-            return f"sends an invalid response: {error}"
+    raise TransferError(f"sends too many {response.status} error responses", retry_after=seconds)
 
 
 def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
@@ -262,8 +223,12 @@ def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
 def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
     """Yield the decoded body as it arrives; raise BodyTooLargeError beyond the limit."""
     remaining = max_bytes
-    # Not read(): it would block until a whole chunk has arrived.
-    while chunk := response.read1(READ_SIZE, decode_content=True):
+    while True:
+        with transfer_errors():
+            # Not read(): it would block until a whole chunk has arrived.
+            chunk = response.read1(READ_SIZE, decode_content=True)
+        if not chunk:
+            return
         remaining -= len(chunk)
         if remaining < 0:
             raise BodyTooLargeError(f"the response is larger than {max_bytes} bytes")
@@ -289,7 +254,7 @@ def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             or "Content-Encoding" in response.headers
         ):
             partial.unlink(missing_ok=True)
-            raise ProtocolError("the response is not the requested range")
+            raise TransferError("sends another range than the requested one")
     else:
         raise UnexpectedStatusError(response.status)
     with open(partial, "ab" if start else "wb", opener=open_private) as file:

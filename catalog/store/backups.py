@@ -3,11 +3,10 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from catalog.atomic_files import atomic_replace, drop_from_memory, scratch_directory
-from catalog.store.callers import CallerContext, as_caller
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import (
     DatabaseError,
@@ -26,19 +25,16 @@ from catalog.text import path_text
 def backup(database: Database, target: Path) -> None:
     """Copy the current catalog to the target, which is replaced as a whole or not at all."""
     catalog = database.status()
-    with as_caller():
-        if target.exists() and not target.is_file():
-            raise DatabaseError(f"{target} is not a file.")
-        if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
-            raise DatabaseError(f"{target} is the catalog itself.")
-    _copy(database, target, target, as_caller())
+    if target.exists() and not target.is_file():
+        raise DatabaseError(f"{target} is not a file.")
+    if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
+        raise DatabaseError(f"{target} is the catalog itself.")
+    _copy(database, target, target)
 
 
-def _copy(
-    database: Database, target: Path, name: Path, rights: AbstractContextManager[None]
-) -> None:
+def _copy(database: Database, target: Path, name: Path) -> None:
     try:
-        with database.read() as connection, rights:
+        with database.read() as connection:
             copy_to_file(connection, target)
     except OSError as error:
         raise DatabaseError(f"{name} cannot be written: {error.strerror}.") from error
@@ -48,7 +44,7 @@ def _copy(
 
 def backup_verified(database: Database, target: Path, name: Path) -> None:
     """Copy the current catalog to a new file, and check what is on the disk; name is for errors."""
-    _copy(database, target, name, nullcontext())
+    _copy(database, target, name)
     with target.open("rb") as file:
         drop_from_memory(file)
     try:
@@ -63,26 +59,25 @@ def backup_verified(database: Database, target: Path, name: Path) -> None:
 
 
 def restore(
-    database: Database, source: Path, *, action: str = "restore", is_of_caller: bool = False
+    database: Database, source: Path, *, action: str = "restore", keeps_history: bool = False
 ) -> Path | None:
     """Replace the whole catalog by a backup; a running service uses it from the next request on.
 
     The catalog keeps its tokens and its record of changes, to which the action is added; one that
-    has none gets those of the backup. So no restore makes a revoked token valid again.
+    has none gets those of the backup. So no restore makes a revoked token valid again. With
+    keeps_history it also keeps install counts that are higher, and the hashes of deleted versions.
 
-    A database file that cannot be opened is renamed; return its new path. A backup of the caller is
-    opened with the rights of the caller.
+    A database file that cannot be opened is renamed; return its new path.
     """
     name = path_text(source)
-    opened = _open_backup(source)
     try:
         with (
-            CallerContext(opened) if is_of_caller else opened as connection,
+            _open_backup(source) as connection,
             scratch_directory(database.scratch_parent) as directory,
         ):
             copy = directory / "catalog.db"
             copy_to_file(connection, copy)
-            return _replace(database, copy, action)
+            return _replace(database, copy, action, keeps_history)
     except sqlite3.Error as error:
         raise DatabaseError(f"{name} cannot be restored: {error}.") from error
 
@@ -95,7 +90,7 @@ def _open_backup(source: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _replace(database: Database, copy: Path, action: str) -> Path | None:
+def _replace(database: Database, copy: Path, action: str, keeps_history: bool) -> Path | None:
     is_usable = _is_usable(database)
     with closing(connect(copy, "mode=rw")) as connection, connection:
         connection.execute("BEGIN")
@@ -104,7 +99,7 @@ def _replace(database: Database, copy: Path, action: str) -> Path | None:
         if not is_usable and not database.is_cluster:
             finish_replacement(connection, local_actor(), action)
     if is_usable or database.is_cluster:
-        database.replace_content(copy, local_actor(), action)
+        database.replace_content(copy, local_actor(), action, keeps_history=keeps_history)
         return None
     damaged, target = None, database.real_path
     if database.exists():

@@ -1,19 +1,21 @@
 """The directory of held bundles: files that are named by the SHA-256 of their content."""
 
-import fcntl
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from io import BufferedReader
+from contextlib import contextmanager, suppress
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 
-from catalog.atomic_files import sync_directory
+from catalog.atomic_files import locked_directory, sync_directory
 from catalog.text import path_text
 
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"
+DOWNLOADS = "downloads"
+# How long a command waits for others, which lock the directory while a batch of bundles gets names.
+LOCK_TIMEOUT = 60  # seconds
 
 
 class BundleError(Exception):
@@ -23,10 +25,11 @@ class BundleError(Exception):
 class Bundles:
     """The bundles that this service holds. A file gets its name after its content was verified."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.directory = directory
         # The path for messages, printable even if it is not Unicode.
         self.name = path_text(directory)
+        self.lock_timeout = lock_timeout
         # Called once before waiting for another process that writes to the directory.
         self.on_wait: Callable[[], None] | None = None
 
@@ -38,8 +41,8 @@ class Bundles:
         return self.directory / sha256
 
     def partial(self, sha256: str) -> Path:
-        """Return the path for an incomplete bundle, which one thread writes until accept()."""
-        return self.path(sha256).with_suffix(PARTIAL)
+        """Return the path for an incomplete download: see downloading()."""
+        return self.directory / DOWNLOADS / self.path(sha256).name
 
     def holds(self, sha256: str, size: int | None = None) -> bool:
         """Return whether the bundle exists, with this size if one is given."""
@@ -51,78 +54,90 @@ class Bundles:
 
     def hashes(self) -> Iterator[str]:
         """Return the hash of each bundle, sorted."""
-        return (name for name in self._names() if HASH.fullmatch(name))
+        return (name for name in _names(self.directory) if HASH.fullmatch(name))
 
-    def partials(self) -> Iterator[str]:
-        """Return the hash of each incomplete bundle, sorted."""
-        for name in self._names():
-            if name.endswith(PARTIAL) and HASH.fullmatch(name.removesuffix(PARTIAL)):
-                yield name.removesuffix(PARTIAL)
+    def incomplete(self) -> dict[Path, str]:
+        """Return the hash of each incomplete file; call it while the directory is locked.
 
-    def _names(self) -> list[str]:
-        try:
-            return sorted(os.listdir(self.directory))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        Nobody writes to those that are not downloads then: their processes were killed.
+        """
+        added = [name for name in _names(self.directory) if name.endswith(PARTIAL)]
+        downloads = [f"{DOWNLOADS}/{name}" for name in _names(self.directory / DOWNLOADS)]
+        paths = [self.directory / name for name in added + downloads]
+        return {path: path.stem for path in paths if HASH.fullmatch(path.stem)}
+
+    def create(self) -> None:
+        """Create the directory if it is missing."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the directory for the block, and create it if it is missing.
 
         Keep the lock from adding a bundle until a version names it: flask gc removes bundles that
-        no version names.
+        no version names. Others wait for it, and fail with TimeoutError.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.create()
         with self.locked():
             yield
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the directory for the block, if it exists, so that no other process writes to it."""
-        try:
-            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
+        if not self.directory.is_dir():
             yield
             return
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self.on_wait:
-                    self.on_wait()
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locked_directory(self.directory, self.lock_timeout, self.on_wait):
             yield
-        finally:
-            # This releases the lock. The kernel does the same when the process ends or is killed.
-            os.close(descriptor)
 
-    def add(self, sha256: str, size: int, chunks: Iterable[bytes], *, durable: bool = True) -> None:
-        """Store the chunks as the bundle; raise BundleError unless they have this hash and size."""
-        try:
-            with open(self.partial(sha256), "wb", opener=open_private) as file:
-                file.writelines(chunks)
-            self.accept(sha256, size, durable=durable)
-        except BaseException:
-            # The disk may be full: leave the space to others.
-            self.partial(sha256).unlink(missing_ok=True)
-            raise
+    @contextmanager
+    def downloading(self) -> Iterator[None]:
+        """Let no other process write to the incomplete downloads, which are not locked otherwise.
 
-    def accept(self, sha256: str, size: int, *, durable: bool = True) -> None:
-        """Store the partial file as the bundle; raise BundleError and remove it if it differs.
+        They stay, so that the next run can continue them.
+        """
+        downloads = self.directory / DOWNLOADS
+        self.create()
+        downloads.mkdir(mode=0o700, exist_ok=True)
+        with locked_directory(downloads, self.lock_timeout, self.on_wait):
+            yield
+
+    def add(
+        self, sha256: str, size: int | None, chunks: Iterable[bytes], *, durable: bool = True
+    ) -> None:
+        """Store the chunks as the bundle; raise BundleError unless they have this hash and size.
 
         A bundle that is not durable can be lost with the power, which saves most of the time.
         """
-        partial = self.partial(sha256)
-        with open(partial, "rb") as file:
+        new = self.path(sha256).with_suffix(PARTIAL)
+        try:
+            with open(new, "w+b", opener=open_private) as file:
+                file.writelines(chunks)
+                file.flush()
+                file.seek(0)
+                _verify(file, sha256, size)
+                if durable:
+                    os.fsync(file.fileno())
+            os.replace(new, self.path(sha256))
+        except BaseException:
+            # The disk may be full: leave the space to others.
+            new.unlink(missing_ok=True)
+            raise
+
+    def verify_download(self, sha256: str, size: int) -> None:
+        """Make a download ready for accept(); raise BundleError and remove it if it differs."""
+        with _open(self.partial(sha256)) as file:
             try:
                 _verify(file, sha256, size)
             except BundleError:
-                partial.unlink()
+                self.partial(sha256).unlink(missing_ok=True)
                 raise
-            os.fchmod(file.fileno(), 0o600)
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(partial, self.path(sha256))
+            os.fsync(file.fileno())
+
+    def accept(self, sha256: str) -> None:
+        """Store a verified download as the bundle, unless gc has removed it meanwhile."""
+        with suppress(FileNotFoundError):
+            os.replace(self.partial(sha256), self.path(sha256))
 
     def sync(self) -> None:
         """Make added bundles survive a loss of power; call it before a version names them.
@@ -134,18 +149,28 @@ class Bundles:
     @contextmanager
     def open_verified(self, sha256: str, size: int | None = None) -> Iterator[BufferedReader]:
         """Open the bundle for the block; raise BundleError unless it has this hash and size."""
-        try:
-            with open(self.path(sha256), "rb") as file:
-                _verify(file, sha256, size)
-                file.seek(0)
-                yield file
-        except (FileNotFoundError, NotADirectoryError):
-            raise BundleError(f"it is not in {self.name}") from None
+        with _open(self.path(sha256)) as file:
+            _verify(file, sha256, size)
+            file.seek(0)
+            yield file
 
     def remove(self, sha256: str) -> None:
-        """Remove the bundle and its partial file; no version may name it."""
+        """Remove the bundle, which no version may name."""
         self.path(sha256).unlink(missing_ok=True)
-        self.partial(sha256).unlink(missing_ok=True)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _open(path: Path) -> BufferedReader:
+    try:
+        return open(path, "rb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise BundleError(f"it is not in {path_text(path.parent)}") from None
 
 
 def open_private(path: str, flags: int) -> int:
@@ -153,7 +178,7 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _verify(file: BufferedReader, sha256: str, size: int | None) -> None:
+def _verify(file: BufferedReader | BufferedRandom, sha256: str, size: int | None) -> None:
     actual_size = os.fstat(file.fileno()).st_size
     if size not in (None, actual_size):
         raise BundleError(f"it has {actual_size} bytes, not {size}")

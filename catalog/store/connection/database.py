@@ -38,7 +38,7 @@ from catalog.store.connection.sqlite import (
 from catalog.store.connection.transaction import Actor, Transaction, Values
 from catalog.store.connection.wal import WAL_LIMIT, remove_wal
 from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.migrations import finish_replacement, replace_tables
+from catalog.store.schema.migrations import finish_replacement, keep_history, replace_tables
 from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
 
@@ -305,15 +305,20 @@ class Database:
         """Migrate the file to the schema of this release, and leave a copy of it beside it."""
         self._connections.open(migrate=True)
 
-    def replace_content(self, source: Path, actor: Actor, action: str) -> None:
+    def replace_content(
+        self, source: Path, actor: Actor, action: str, *, keeps_history: bool
+    ) -> None:
         """Replace the catalog by that of another database file, in one transaction; record it.
 
-        Tokens and the record of changes stay as they are, unless there are none.
+        Tokens and the record of changes stay as they are, unless there are none; with
+        keeps_history, also higher install counts and the hashes of deleted versions.
         """
         with self._writer() as connection:
-            connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
+            connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=rw")})
             try:
                 begin_write(connection, self.on_wait)
+                if keeps_history:
+                    keep_history(connection, old="main", new="source")
                 replace_tables(connection)
                 finish_replacement(connection, actor, action)
                 connection.execute("COMMIT")

@@ -164,6 +164,27 @@ def keep_tables(connection: sqlite3.Connection) -> None:
             connection.execute(sql)
 
 
+KEEP_COUNTS = """
+UPDATE {new}.widget SET download_count = old.download_count FROM {old}.widget AS old
+WHERE old.scope = widget.scope AND old.name = widget.name
+    AND old.download_count > coalesce(widget.download_count, 0)
+"""
+KEEP_DELETED = """
+INSERT INTO {new}.deleted_version SELECT * FROM {old}.deleted_version WHERE true
+ON CONFLICT DO NOTHING
+"""
+
+
+def keep_history(connection: sqlite3.Connection, *, old: str, new: str) -> None:
+    """Give the new one of two attached databases install counts of the old one that are higher.
+
+    Both have counted the same installs, up to where their ways parted. Also add the hashes of
+    versions that were deleted in the old one.
+    """
+    for statement in (KEEP_COUNTS, KEEP_DELETED):
+        connection.execute(statement.format(old=old, new=new))
+
+
 COUNT_ALL = """
 SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
 """

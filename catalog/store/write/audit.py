@@ -11,7 +11,13 @@ from catalog.store.connection.transaction import Actor
 
 
 def local_actor() -> Actor:
-    """Return the operating-system user who runs the command: the real one, see callers.py."""
+    """Return the person who runs the command: who called sudo, else the operating-system user.
+
+    deploy/widget-catalog runs commands as the user of the service, and keeps this variable. Who
+    could set it to another name may write to the database anyway.
+    """
+    if name := os.environ.get("SUDO_USER"):
+        return Actor("local", name)
     user = os.getuid()
     try:
         return Actor("local", pwd.getpwuid(user).pw_name)

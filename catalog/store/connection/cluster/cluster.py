@@ -40,7 +40,12 @@ from catalog.store.connection.sqlite import (
     database_uri,
 )
 from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.migrations import finish_replacement, keep_tables, rebuild_tables
+from catalog.store.schema.migrations import (
+    finish_replacement,
+    keep_history,
+    keep_tables,
+    rebuild_tables,
+)
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
 
 # How often a transaction is tried while others change the catalog.
@@ -306,11 +311,10 @@ class Cluster(Database):
                 rebuild_tables(copy)
             self.load(copy)
 
-    def replace_content(self, source: Path, actor: Actor, action: str) -> None:
-        """Replace the catalog by that of another database file, and record it.
-
-        Tokens and the record of changes stay as they are, unless there are none.
-        """
+    def replace_content(
+        self, source: Path, actor: Actor, action: str, *, keeps_history: bool
+    ) -> None:
+        """Replace the catalog by that of another database file, and record it; see Database."""
         # The local file may lack that a token was revoked.
         self.check_writes()
         with closing(connect(source, "mode=rw")) as copy:
@@ -319,6 +323,8 @@ class Cluster(Database):
                 copy.execute("BEGIN")
                 if read_revision(copy, "old"):
                     keep_tables(copy)
+                    if keeps_history:
+                        keep_history(copy, old="old", new="main")
                 finish_replacement(copy, actor, action)
             copy.execute("DETACH old")
             self.load(copy)

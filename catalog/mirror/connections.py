@@ -1,0 +1,212 @@
+"""HTTP connections to an upstream, and to the hosts that its responses refer to.
+
+urllib3 and http.client limit each single wait, not their sum. A server that sends a byte now and
+then, or "100 Continue" again and again, would keep its client waiting forever: a timer shuts the
+socket down at the deadline of the request.
+"""
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from http.client import HTTPException
+from threading import Lock, Timer
+from time import monotonic
+from typing import NamedTuple
+
+from urllib3 import BaseHTTPResponse
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.util import parse_url
+
+# For all addresses of a host together, and then for the TLS handshake.
+CONNECT_SECONDS = 10
+# For one wait.
+READ_SECONDS = 30
+
+
+class TransferError(Exception):
+    """A request failed; the message continues a sentence that begins with the host."""
+
+    def __init__(self, message: str, *, is_temporary: bool = True, retry_after: float = 0) -> None:
+        super().__init__(message)
+        self.is_temporary = is_temporary
+        # Seconds.
+        self.retry_after = retry_after
+        # Set by who knows it.
+        self.host = ""
+
+
+class UnreachableError(TransferError):
+    """No connection could be made."""
+
+
+@contextmanager
+def transfer_errors() -> Iterator[None]:
+    """Raise TransferError for everything that the network and the server can do wrong."""
+    try:
+        yield
+    except (TimeoutError, ReadTimeoutError) as error:
+        raise TransferError("does not respond in time") from error
+    except ssl.SSLError as error:
+        raise TransferError(f"fails the TLS handshake: {error}", is_temporary=False) from error
+    except (OSError, HTTPException, ProtocolError) as error:
+        raise TransferError("closes the connection before its response is complete") from error
+    except HTTPError as error:
+        raise TransferError(f"sends an invalid response: {error}", is_temporary=False) from error
+
+
+class Origin(NamedTuple):
+    """What a connection can be used for: scheme, host and port of a URL."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> "Origin":
+        """Return the origin of an absolute URL."""
+        parts = parse_url(url)
+        scheme, host = parts.scheme or "http", (parts.host or "").strip("[]")
+        return cls(scheme, host, parts.port or (443 if scheme == "https" else 80))
+
+    def resolve(self) -> list[str]:
+        """Return the addresses of the host; raise UnreachableError if it has none."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise UnreachableError("cannot be found: its name has no address") from error
+        return [str(address[0]) for *_, address in found]
+
+    def connect(self, address: str, timeout: float) -> HTTPConnection:
+        """Return a new connection to this address of the host."""
+        connection = HTTPConnection(address, self.port, timeout=timeout)
+        if self.scheme == "https":
+            connection = HTTPSConnection(
+                address, self.port, timeout=timeout, server_hostname=self.host
+            )
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
+        connection.timeout = READ_SECONDS
+        return connection
+
+
+class Connections:
+    """Connections that are used again, at most `size` of them at rest. Thread-safe."""
+
+    def __init__(self, base_url: str, size: int) -> None:
+        self._upstream = Origin.of(base_url)
+        self._size = size
+        # Those at rest; the one that was used last is the last.
+        self._idle: list[tuple[Origin, HTTPConnection]] = []
+        self._lock = Lock()
+
+    @contextmanager
+    def get(
+        self, url: str, headers: Mapping[str, str], deadline: float
+    ) -> Iterator[BaseHTTPResponse]:
+        """Send a GET and yield its response; raise TransferError, in any case past the deadline.
+
+        The deadline, a time of time.monotonic(), is for everything from connecting to the last byte
+        that the block reads. Only the system's resolver has limits of its own.
+        """
+        with transfer_errors():
+            origin, target = Origin.of(url), parse_url(url)
+            connection = self._take(origin) or self._connect(origin, deadline)
+        timer = Timer(deadline - monotonic(), _shut_down, [connection.sock])
+        timer.daemon = True
+        timer.start()
+        is_complete = False
+        try:
+            with transfer_errors():
+                host = {"Host": target.netloc or origin.host}
+                connection.request(
+                    "GET", target.request_uri, headers={**host, **headers}, preload_content=False
+                )
+                response = connection.getresponse()
+            with closing(response):
+                yield response
+                # A body without a length seems to be complete when the socket was shut down.
+                if monotonic() >= deadline:
+                    raise TransferError("does not respond in time")
+                is_complete = response.closed and connection.sock is not None
+        finally:
+            timer.cancel()
+            if is_complete:
+                self._keep(origin, connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Close the connections at rest."""
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    def _take(self, origin: Origin) -> HTTPConnection | None:
+        """Return a connection at rest that the server has not closed."""
+        with self._lock:
+            same = [each for each in self._idle if each[0] == origin]
+            if not same:
+                return None
+            self._idle.remove(same[-1])
+        connection = same[-1][1]
+        if connection.is_connected:
+            return connection
+        connection.close()
+        return self._take(origin)
+
+    def _keep(self, origin: Origin, connection: HTTPConnection) -> None:
+        with self._lock:
+            self._idle.append((origin, connection))
+            oldest = self._idle.pop(0)[1] if len(self._idle) > self._size else None
+        if oldest:
+            oldest.close()
+
+    def _connect(self, origin: Origin, deadline: float) -> HTTPConnection:
+        """Return a connection to the first address that accepts."""
+        end = min(deadline, monotonic() + CONNECT_SECONDS)
+        failure: HTTPError | None = None
+        for address in self._allowed_addresses(origin):
+            if (remaining := end - monotonic()) <= 0:
+                break
+            try:
+                return origin.connect(address, remaining)
+            except HTTPError as error:
+                failure = error
+        raise UnreachableError("cannot be reached") from failure
+
+    def _allowed_addresses(self, origin: Origin) -> list[str]:
+        """Return the addresses of the host; raise TransferError if it may not be asked.
+
+        A publisher at the upstream could have a mirror request something from its own network. The
+        connection is made to an address that was checked: a name could have another one later.
+        """
+        addresses = origin.resolve()
+        if self._is_local:
+            return addresses
+        allowed = [address for address in addresses if ipaddress.ip_address(address).is_global]
+        if not allowed:
+            raise TransferError(
+                f"is at {addresses[0]}, an address of the local network, which only an upstream "
+                "that is there itself may refer to",
+                is_temporary=False,
+            )
+        return allowed
+
+    @cached_property
+    def _is_local(self) -> bool:
+        """Whether the upstream itself is on the local network, by all of its addresses."""
+        addresses = self._upstream.resolve()
+        return not any(ipaddress.ip_address(address).is_global for address in addresses)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    """End every wait for the socket, in any thread."""
+    with suppress(OSError):
+        # Not the method of a TLS socket, which would also change it.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)

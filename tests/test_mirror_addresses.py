@@ -1,0 +1,140 @@
+"""flask mirror: an upstream cannot have it request something from the local network."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from builders import document
+from flask import Flask
+from mirrors import bundle_summary, run_mirror
+from upstreams import FakeUpstream, redirect
+
+# Connections to this address go to the upstream of the test, and those to others nowhere.
+PUBLIC = "198.41.0.4"
+BUNDLE = "/bundles/1.0.0.js"
+
+
+@pytest.fixture
+def internal() -> Iterator[FakeUpstream]:
+    """A service that only the local network can reach."""
+    with closing(FakeUpstream()) as running:
+        running.bundles["/secret"] = b"tick"
+        yield running
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The addresses of names; up.example is on the internet."""
+    addresses = {"up.example": [PUBLIC]}
+    resolve, connect = socket.getaddrinfo, socket.socket.connect
+
+    def getaddrinfo(host: str, *arguments: Any, **keywords: Any) -> list[Any]:
+        found = addresses.get(host, [host])
+        return [each for name in found for each in resolve(name, *arguments, **keywords)]
+
+    def connect_here(sock: socket.socket, address: tuple[str, int]) -> None:
+        host, port = address[:2]
+        if host not in (PUBLIC, "127.0.0.1"):
+            raise ConnectionRefusedError
+        connect(sock, ("127.0.0.1", port))
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket.socket, "connect", connect_here)
+    return addresses
+
+
+def public_url(upstream: FakeUpstream) -> str:
+    return f"http://up.example:{upstream.port}"
+
+
+def put_bundle(upstream: FakeUpstream, url: str) -> None:
+    """Add a widget whose bundle, with the content of /secret, is at this URL."""
+    bundle = upstream.with_bundle("1.0.0", b"tick")
+    upstream.put(document("acme/clock", {**bundle, "bundleUrl": url}))
+
+
+def assert_refused(app: Flask, upstream: FakeUpstream, internal: FakeUpstream, at: str) -> None:
+    result = run_mirror(app, public_url(upstream), "--bundles")
+    message = (
+        f"is at {at}, an address of the local network, which only an upstream that is there itself "
+        "may refer to."
+    )
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert (internal.requests, internal.connections) == ([], 0)
+
+
+def test_bundle_of_an_upstream_on_the_internet_is_downloaded(
+    mirror_app: Flask, upstream: FakeUpstream, names: dict[str, list[str]]
+) -> None:
+    url = public_url(upstream)
+    put_bundle(upstream, url + BUNDLE)
+    assert bundle_summary(mirror_app, url) == "Bundles: 1 fetched, 0 here already, 0 failed."
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "inside.example", "mixed.example"])
+def test_bundle_url_on_the_local_network_is_not_requested(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+    host: str,
+) -> None:
+    names |= {"localhost": ["127.0.0.1"], "inside.example": ["127.0.0.1"]}
+    names |= {"mixed.example": ["127.0.0.1", "::ffff:127.0.0.1"]}
+    put_bundle(upstream, f"http://{host}:{internal.port}/secret")
+    assert_refused(mirror_app, upstream, internal, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1", "192.168.1.1", "169.254.169.254", "::1", "fd00::1"]
+)
+def test_every_kind_of_local_address_is_refused(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+    address: str,
+) -> None:
+    names["inside.example"] = [address]
+    put_bundle(upstream, f"http://inside.example:{internal.port}/secret")
+    assert_refused(mirror_app, upstream, internal, address)
+
+
+def test_redirect_to_the_local_network_is_not_followed(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+) -> None:
+    put_bundle(upstream, public_url(upstream) + BUNDLE)
+    upstream.fail(BUNDLE, redirect("/moved"))
+    upstream.fail("/moved", redirect(f"{internal.url}/secret"))
+    assert_refused(mirror_app, upstream, internal, "127.0.0.1")
+
+
+def test_name_that_gets_another_address_is_checked_again(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+) -> None:
+    names["cdn.example"] = [PUBLIC]
+    put_bundle(upstream, f"http://cdn.example:{internal.port}/secret")
+
+    def rebind(path: str) -> None:
+        names["cdn.example"] = ["127.0.0.1"]
+
+    upstream.on_request = rebind
+    assert_refused(mirror_app, upstream, internal, "127.0.0.1")
+
+
+def test_upstream_on_the_local_network_may_refer_to_it(
+    mirror_app: Flask, upstream: FakeUpstream, internal: FakeUpstream
+) -> None:
+    put_bundle(upstream, f"{internal.url}/secret")
+    assert (
+        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 0 here already, 0 failed."
+    )

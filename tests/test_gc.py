@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from builders import bundled, document
-from conftest import hold, run
+from conftest import hold, run, running
 from flask import Flask
-
-from catalog.store.write import held_bundles as bundle_writes
 
 AppWith = Callable[..., Flask]
 OLD, NEW, HIDDEN = b"old", b"new!", b"hidden"
@@ -62,7 +60,11 @@ def test_bundle_of_a_deleted_version_is_removed(app: Flask) -> None:
 
 
 def test_bundle_of_a_version_that_is_loaded_from_elsewhere_stays(app: Flask) -> None:
-    app.extensions["database"].write(bundle_writes.release_bundles([HASHES[NEW]]))
+    app.extensions["database"].transact(
+        running(
+            "UPDATE version SET bundle_path = NULL WHERE sha256_hash = :hash", {"hash": HASHES[NEW]}
+        )
+    )
     run(app, "gc")
     assert names(app) == {*HASHES.values()}
 

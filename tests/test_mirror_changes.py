@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import putting, run
+from conftest import putting, run, running
 from flask import Flask
 from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
 
 from catalog.documents import check_document
-from catalog.store.write import writes
 
 CREATED = "2025-01-01T00:00:00.000Z"
 
@@ -286,11 +285,12 @@ def edit_at_random(app: Flask, rng: random.Random) -> None:
         numbers = rng.sample(["1.0.0", "2.0.0", "3.0.0"], rng.randrange(4))
         put(app, widget(path, *numbers, listed=rng.random() < 0.8))
     elif kind == 0:
-        database.write(writes.delete_widget(row["id"]))
+        database.transact(running("DELETE FROM widget WHERE id = :id", {"id": row["id"]}))
     elif kind == 1:
         app.test_client().post(f"/api/v1/widgets/{path}")
     else:
-        database.write(writes.set_listed(row["id"], kind == 2))
+        values = {"id": row["id"], "listed": kind == 2}
+        database.transact(running("UPDATE widget SET listed = :listed WHERE id = :id", values))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,6 +7,7 @@ import random
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,6 +51,12 @@ MIRRORED = [
 ]
 
 
+def record(app: Flask, widgets: list[mirror_writes.MirroredWidget]) -> None:
+    """Record where widgets were copied from."""
+    put = partial(mirror_writes.put_mirrored, widgets=widgets)
+    app.extensions["database"].transact(put)
+
+
 @pytest.fixture
 def app(app_with: AppWith) -> Flask:
     """A catalog with everything that a pack can contain."""
@@ -61,7 +68,7 @@ def app(app_with: AppWith) -> Flask:
 def fill(app: Flask) -> None:
     """Add the bundles and what a mirror has stored."""
     hold(app, TICK, TOCK)
-    app.extensions["database"].write(mirror_writes.put_mirrored(MIRRORED))
+    record(app, MIRRORED)
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +183,7 @@ def app_with_history(app_with: AppWith) -> Flask:
         assert run(app, *line.split()).exit_code == 0
     hold(app, TOCK, TICK)
     old = [each._replace(etag='"old"', upstream_count=1) for each in MIRRORED]
-    statements = mirror_writes.put_mirrored([*reversed(old), *MIRRORED])
-    app.extensions["database"].write(statements)
+    record(app, [*reversed(old), *MIRRORED])
     return app
 
 

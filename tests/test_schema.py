@@ -51,6 +51,8 @@ INVALID_VALUES: dict[str, dict[str, list[object]]] = {
         "widget_id": [None, 9],
         "yanked": [None, 2],
         "sdk_version": [None, "^9.0.0"],
+        "config_version": ["1", b"1"],
+        "permissions": [None, "", "network"],
         "bundle_path": ["", "/", "bundle.js"],
     },
     "mirrored": {"widget_id": [9], "upstream_count": [-1]},

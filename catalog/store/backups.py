@@ -70,7 +70,7 @@ def restore(
     The catalog keeps its tokens and its record of changes, to which the action is added; one that
     has none gets those of the backup. So no restore makes a revoked token valid again.
 
-    A database file that cannot be opened is renamed; return its new path. A backup of the caller is
+    A damaged database file is renamed; return its new path. A backup of the caller is
     opened with the rights of the caller.
     """
     name = path_text(source)
@@ -101,11 +101,18 @@ def _replace(database: Database, copy: Path, action: str) -> Path | None:
         connection.execute("BEGIN")
         if schema_version(connection) < SCHEMA_VERSION:
             rebuild_tables(connection)
-        if not is_usable and not database.is_cluster:
-            finish_replacement(connection, local_actor(), action)
     if is_usable or database.is_cluster:
-        database.replace_content(copy, local_actor(), action)
-        return None
+        try:
+            database.replace_content(copy, local_actor(), action)
+            return None
+        except sqlite3.DatabaseError as error:
+            # Rows of a damaged page cannot be deleted.
+            if database.is_cluster or not is_damage(error):
+                raise
+            database.close()
+    with closing(connect(copy, "mode=rw")) as connection, connection:
+        connection.execute("BEGIN")
+        finish_replacement(connection, local_actor(), action)
     damaged = None
     if database.exists():
         damaged = database.path.with_name(f"{database.path.name}.damaged")

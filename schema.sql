@@ -73,9 +73,9 @@ CREATE TABLE version (
     max_w               INTEGER NOT NULL,
     max_h               INTEGER NOT NULL,
     sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
-    config_version      ANY,
+    config_version      ANY     CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
     -- A JSON array of strings.
-    permissions         TEXT    NOT NULL,
+    permissions         TEXT    NOT NULL CHECK (json_valid(permissions)),
     license             TEXT,
     -- The URL path of a held bundle, which this service serves itself; null if it holds none.
     bundle_path         TEXT CHECK (bundle_path LIKE '/_%'),

@@ -16,7 +16,6 @@ from mirrors import mirror_summary
 from publishers import OPERATOR, bearer, create_token, manifest
 from upstreams import FakeUpstream
 
-from catalog.store.connection.sqlite import Statement
 from catalog.store.write import tokens
 
 AppWith = Callable[..., Flask]
@@ -182,25 +181,6 @@ def test_the_release_of_a_missing_bundle_is_recorded(app: Flask) -> None:
     assert (entry["action"], entry["version"], entry["after"]) == ("release", "3.0.0", None)
     path = "/api/v1/widgets/acme/clock/3.0.0/bundle.js"
     assert entry["before"] == {"bundlePath": path}
-
-
-@pytest.mark.parametrize("line", ["yank acme/clock@*", "deprecate acme/clock@* Old"])
-def test_a_change_of_many_versions_is_as_many_statements_as_of_one(
-    app_with: AppWith, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    # A cluster runs up to 999 statements in one transaction.
-    app = app_with(document("acme/clock", *(version(f"1.{minor}.0") for minor in range(30))))
-    database = app.extensions["database"]
-    write, written = database.write, list[int]()
-
-    def count_and_write(statements: list[Statement]) -> list[int]:
-        written.append(len(statements))
-        return write(statements)
-
-    monkeypatch.setattr(database, "write", count_and_write)
-    assert run_line(app, line).exit_code == 0
-    assert (len(written), max(written)) == (1, 2)
-    assert len(log(app)) == 30
 
 
 def test_an_install_is_not_recorded(app: Flask) -> None:

@@ -1,5 +1,6 @@
 """flask backup and flask restore, also while the service runs."""
 
+import json
 import os
 import pty
 import select
@@ -22,13 +23,15 @@ from conftest import (
     error_message,
     putting,
     run_on,
+    running,
     start_command,
 )
+from publishers import OPERATOR
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
+from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
-from catalog.store.write import writes
 
 
 def run_successfully(path: Path, *arguments: object) -> bytes:
@@ -108,11 +111,11 @@ def test_restored_demo_catalog_is_identical(tmp_path: Path) -> None:
 def installing(path: Path) -> Iterator[list[int]]:
     """Install two widgets at a time, again and again; yield how often, in a list."""
     database, counted, stop = Database(path), [0], threading.Event()
-    both = [*writes.count_install("acme", "a"), *writes.count_install("acme", "b")]
+    both = running("UPDATE widget SET download_count = download_count + 1 WHERE name < 'c'")
 
     def count() -> None:
         while not stop.is_set():
-            database.write(both)
+            database.transact(both)
             counted[0] += 1
 
     thread = threading.Thread(target=count)
@@ -127,7 +130,8 @@ def installing(path: Path) -> Iterator[list[int]]:
 
 def test_backup_during_installs_is_consistent(tmp_path: Path) -> None:
     filler = [document(f"acme/w{n}", version(releaseNotes="x" * 5000)) for n in range(200)]
-    busy = create_catalog(tmp_path / "busy.db", document("acme/a"), document("acme/b"), *filler)
+    both = [document(f"acme/{name}", downloadCount=0) for name in "ab"]
+    busy = create_catalog(tmp_path / "busy.db", *both, *filler)
     copy = tmp_path / "copy.db"
     with installing(busy) as counted:
         minimum = counted[0]
@@ -135,7 +139,7 @@ def test_backup_during_installs_is_consistent(tmp_path: Path) -> None:
             assert running.communicate(timeout=30)[1] == f"Backed up {busy} to {copy}.\n"
         # One install may be committed but not yet counted.
         maximum = counted[0] + 1
-    counts = "SELECT coalesce(download_count, 0) FROM widget WHERE name IN ('a', 'b')"
+    counts = "SELECT download_count FROM widget WHERE name < 'c'"
     with closing(sqlite3.connect(copy)) as connection:
         (a,), (b,) = connection.execute(counts).fetchall()
     assert minimum <= a == b <= maximum
@@ -230,12 +234,7 @@ def test_restore_without_a_catalog_does_not_ask(other: Path, backup: Path, tmp_p
     assert files(backup.parent) == before
 
 
-@pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
-def test_restore_replaces_the_whole_catalog(
-    catalog: Path, other: Path, backup: Path, damaged: bool
-) -> None:
-    if damaged:
-        overwrite_an_index(catalog)
+def test_restore_replaces_the_whole_catalog(catalog: Path, other: Path, backup: Path) -> None:
     before = files(backup.parent)
     assert (
         run_on(catalog, "restore", backup, "--yes").output == f"Restored {catalog} from {backup}.\n"
@@ -335,18 +334,34 @@ def test_wal_of_a_removed_catalog_is_not_applied_to_the_restored_one(
     assert run_successfully(catalog, "export") == run_successfully(backup, "export")
 
 
-def test_restore_reports_that_it_waits_for_a_locked_catalog(catalog: Path, backup: Path) -> None:
-    with closing(sqlite3.connect(catalog, isolation_level=None)) as busy:
-        busy.execute("BEGIN IMMEDIATE")
-        with start_command(catalog, "restore", backup, "--yes") as restore:
-            try:
-                assert restore.stderr is not None
-                assert select.select([restore.stderr], [], [], 10)[0], "no message"
-                assert restore.stderr.readline() == "The database is busy; waiting.\n"
-                busy.execute("ROLLBACK")
-                assert restore.communicate(timeout=30)[1] == f"Restored {catalog} from {backup}.\n"
-            finally:
-                restore.kill()
+def test_restore_waits_for_a_locked_catalog_and_keeps_what_it_did_to_tokens(
+    catalog: Path, backup: Path
+) -> None:
+    run_successfully(catalog, "token", "create", "ci", "--scope", "acme")
+    # The backup has a valid token of the same name.
+    run_successfully(backup, "token", "create", "ci", "--scope", "lab")
+    database, commands = Database(catalog), []
+
+    def start_and_revoke(transaction: Transaction) -> None:
+        restore = start_command(catalog, "restore", backup, "--yes")
+        commands.append(restore)
+        assert restore.stderr is not None
+        assert select.select([restore.stderr], [], [], 20)[0], "no message"
+        assert restore.stderr.readline() == "The database is busy; waiting.\n"
+        transaction.execute("UPDATE token SET revoked_at = :at", {"at": "2025-01-02T03:04:05.000Z"})
+        transaction.record("revoke token")
+
+    try:
+        database.transact(start_and_revoke, OPERATOR)
+        assert commands[0].communicate(timeout=30)[1] == f"Restored {catalog} from {backup}.\n"
+    finally:
+        for command in commands:
+            command.kill()
+        database.close()
+    (token,) = json.loads(run_successfully(catalog, "token", "list", "--json"))
+    assert (token["scopes"], token["status"]) == (["acme"], "revoked")
+    actions = [each["action"] for each in json.loads(run_successfully(catalog, "log", "--json"))]
+    assert actions == ["create token", "revoke token", "restore"]
 
 
 def test_running_service_serves_the_restored_catalog(catalog: Path, tmp_path: Path) -> None:
@@ -385,16 +400,29 @@ def test_wal_of_a_replaced_file_is_not_applied_to_the_backup(catalog: Path, tmp_
     assert run_successfully(target, "export") == run_successfully(catalog, "export")
 
 
-def test_restore_renames_a_catalog_that_cannot_be_opened(catalog: Path, backup: Path) -> None:
-    catalog.write_bytes(b"scratched " * 1000)
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"scratched " * 1000)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20_000])
+
+
+@pytest.mark.parametrize("damage", [overwrite, truncate, overwrite_an_index])
+def test_restore_renames_a_damaged_catalog(
+    catalog: Path, other: Path, backup: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(catalog)
+    before = catalog.read_bytes()
     result = run_on(catalog, "restore", backup, "--yes")
     damaged = catalog.with_name(catalog.name + ".damaged")
     assert (result.exit_code, result.stderr) == (
         0,
-        f"The old database could not be opened; it was moved to {damaged}.\n"
+        f"The old database is damaged; it was moved to {damaged}.\n"
         f"Restored {catalog} from {backup}.\n",
     )
-    assert damaged.read_bytes() == b"scratched " * 1000
+    assert damaged.read_bytes() == before
+    assert run_successfully(catalog, "export") == run_successfully(other, "export")
     assert run_on(catalog, "check").exit_code == 0
 
 
@@ -424,10 +452,3 @@ def test_restore_over_the_file_of_another_program_is_refused(tmp_path: Path, bac
     )
     assert other.read_bytes() == before
     assert not other.with_name("bookmarks.db.damaged").exists()
-
-
-def test_restore_renames_a_truncated_catalog(catalog: Path, backup: Path) -> None:
-    catalog.write_bytes(catalog.read_bytes()[:20_000])
-    assert run_on(catalog, "restore", backup, "--yes").exit_code == 0
-    assert catalog.with_name(catalog.name + ".damaged").stat().st_size == 20_000
-    assert run_on(catalog, "check").exit_code == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from builders import bundled, document, version
 from click.testing import Result
-from conftest import hold
+from conftest import hold, running
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -72,7 +72,7 @@ def test_partial_bundle_is_not_a_finding(app: Flask) -> None:
 
 def test_wrong_bundle_path_is_reported(app: Flask) -> None:
     move = "UPDATE version SET bundle_path = '/x' WHERE sha256_hash = :sha256"
-    app.extensions["database"].write([(move, {"sha256": TOCK_HASH})])
+    app.extensions["database"].transact(running(move, {"sha256": TOCK_HASH}))
     assert check(app).stdout == (
         "acme/clock: version 2.0.0: bundle_path is '/x', where its bundle is not served.\n"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import bundled, document, version
-from conftest import hold, putting, run, running
+from conftest import hold, putting, run
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -249,12 +249,3 @@ def test_token_of_another_catalog_or_beyond_the_end_is_410(client_with: ClientWi
     history = read(client)["next"].split("-")[0]
     for since in (token, f"{history}-99"):
         assert client.get(f"{CHANGES}?since={since}").status_code == 410
-
-
-def test_renamed_widget_begins_a_new_history_without_the_old_name(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", version()), document("acme/hidden", listed=False))
-    client = app.test_client()
-    since = read(client)["next"]
-    app.extensions["database"].transact(running("UPDATE widget SET name = name || '-2'"))
-    assert client.get(f"{CHANGES}?since={since}").status_code == 410
-    assert names(read(client)) == ["acme/clock-2 changed"]

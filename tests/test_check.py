@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import DEMO, create_demo, putting, run_here, run_on
+from conftest import DEMO, create_catalog, create_demo, run, run_here, run_on
 from flask import Flask
-
-from catalog.documents import check_document
-from catalog.store.connection.database import Database
 
 AppWith = Callable[..., Flask]
 
@@ -21,9 +18,7 @@ def catalog(tmp_path: Path) -> Path:
     """A listed widget with two versions, and an unlisted one."""
     clock = document("acme/clock", version("1.0.0"), version("1.10.0"), description="Time")
     notes = document("acme/notes", version("1.9.0"), listed=False)
-    statements = putting(map(check_document, (clock, notes)))
-    Database(tmp_path / "catalog.db").create(statements)
-    return tmp_path / "catalog.db"
+    return create_catalog(tmp_path / "catalog.db", clock, notes)
 
 
 def damage(path: Path, *statements: str) -> None:
@@ -106,15 +101,13 @@ def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> 
 
 
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
-CONSTRAINT = "The file is damaged: CHECK constraint failed in version."
 WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."
 CHANGE = "its last change does not say whether it is listed."
 INTERVALS = "SDK range '^1.0.0': its stored intervals do not match the range."
 ANY_RANGE = "acme/notes: version 1.9.0: sdkVersion 'any' is not an npm range; no SDK will match it."
 ANY = "INSERT INTO sdk_range (range, intervals) VALUES ('any', '[]')"
-STALE = "acme/clock: its text for search differs from its name and description."
-DAMAGES = {
+DERIVED_FAULTS = {
     "listing row missing": (["DELETE FROM listing"], [f"acme/clock: {WRONG_LISTING}"]),
     "listing row wrong": (["UPDATE listing SET downloads = 5"], [f"acme/clock: {WRONG_LISTING}"]),
     "listing row with a wrong date": (
@@ -153,21 +146,18 @@ DAMAGES = {
         [f"acme/clock: {CHANGE}"],
     ),
     "change of an unlisted widget": (
-        ["INSERT INTO change (widget_id, sequence, listed) VALUES (2, 99, 1)"],
+        ["INSERT INTO change VALUES ('acme', 'notes', 99, 1)"],
         [f"acme/notes: {CHANGE}"],
     ),
     "change of no widget": (
-        ["INSERT INTO change (widget_id, sequence, listed) VALUES (9, 99, 0)"],
-        ["There is a change of widget 9, which does not exist."],
+        ["INSERT INTO change VALUES ('acme', 'gone', 99, 1)"],
+        [f"acme/gone: {CHANGE}"],
     ),
+}
+FAULTS = {
     "range missing": (
-        ["UPDATE sdk_range SET range = '^1'"],
-        [
-            "acme/clock: version 1.0.0: its sdkVersion is not in sdk_range.",
-            "acme/clock: version 1.10.0: its sdkVersion is not in sdk_range.",
-            "acme/notes: version 1.9.0: its sdkVersion is not in sdk_range.",
-            SUMMARY,
-        ],
+        ["UPDATE sdk_range SET range = '^1' WHERE id = 1", "DELETE FROM version WHERE id < 3"],
+        ["Row 3 of version refers to no sdk_range."],
     ),
     "intervals missing": (["DELETE FROM sdk_interval"], [INTERVALS]),
     "intervals wrong": (["UPDATE sdk_interval SET high = 'r0019.0010.0010~'"], [INTERVALS]),
@@ -176,15 +166,24 @@ DAMAGES = {
         ["INSERT INTO sdk_interval VALUES (9, 'r', 's')"],
         ["A row of sdk_interval refers to no sdk_range."],
     ),
-    "folded name stale": (["UPDATE widget SET display_name = 'Watch' WHERE id = 1"], [STALE]),
-    "folded text stale": (["UPDATE widget SET description = 'Hours' WHERE id = 1"], [STALE]),
+    "folded text stale": (
+        ["UPDATE widget SET display_name = 'Watch' WHERE id = 1"],
+        ["acme/clock: an import would store another folded_name, folded_text."],
+    ),
     "precedence wrong": (
         ["UPDATE version SET precedence = '1.10.0' WHERE version = '1.10.0'"],
-        ["acme/clock: version 1.10.0 has the wrong precedence for sorting."],
+        ["acme/clock: version 1.10.0: an import would store another precedence."],
+    ),
+    "hash in capitals and time in seconds": (
+        [
+            "UPDATE version SET sha256_hash = upper(sha256_hash),"
+            " published_at = replace(published_at, '.000', '') WHERE id = 3"
+        ],
+        ["acme/notes: version 1.9.0: an import would store another sha256_hash, published_at."],
     ),
     "script for a URL": (
         ["UPDATE version SET bundle_url = 'javascript:x()' WHERE version = '1.10.0'"],
-        [CONSTRAINT, f"{NO_URL} 'javascript:x()'."],
+        [f"{NO_URL} 'javascript:x()'."],
     ),
     "URL without a host": (
         ["UPDATE version SET bundle_url = 'https:///x.js' WHERE version = '1.10.0'"],
@@ -195,6 +194,13 @@ DAMAGES = {
         [
             "acme/clock: version 1.10.0: permissions must be an array of strings, "
             'not ["network", 1].'
+        ],
+    ),
+    "yanked neither 0 nor 1": (
+        ["UPDATE version SET yanked = 2 WHERE id = 3"],
+        [
+            "The file is damaged: CHECK constraint failed in version.",
+            "acme/notes: version 1.9.0: an import would store another yanked.",
         ],
     ),
     "version not SemVer": (
@@ -208,7 +214,6 @@ DAMAGES = {
             "not 9007199254740992."
         ],
     ),
-    "hash in capitals": (["UPDATE version SET sha256_hash = upper(sha256_hash)"], [CONSTRAINT] * 3),
     "versions without a widget": (
         ["DELETE FROM widget WHERE id = 1"],
         ["Row 1 of version refers to no widget.", "Row 2 of version refers to no widget."],
@@ -216,15 +221,48 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize(("statements", "lines"), DAMAGES.values(), ids=DAMAGES)
+def check_findings(catalog: Path, lines: list[str], *options: str) -> None:
+    result = run_on(catalog, "check", *options)
+    assert result.stdout.splitlines() == lines
+    findings = "1 finding" if len(lines) == 1 else f"{len(lines)} findings"
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"Error: {findings} in {catalog}.\n")
+
+
+@pytest.mark.parametrize(("statements", "lines"), FAULTS.values(), ids=FAULTS)
 def test_each_fault_is_reported_in_a_line(
     catalog: Path, statements: list[str], lines: list[str]
 ) -> None:
     damage(catalog, *statements)
-    result = run_on(catalog, "check")
-    assert result.stdout.splitlines() == lines
-    findings = "1 finding" if len(lines) == 1 else f"{len(lines)} findings"
-    assert (result.exit_code, result.stderr) == (1, f"Error: {findings} in {catalog}.\n")
+    check_findings(catalog, lines, "--repair")
+
+
+@pytest.mark.parametrize(("statements", "lines"), DERIVED_FAULTS.values(), ids=DERIVED_FAULTS)
+def test_each_fault_of_derived_rows_is_reported_and_repaired(
+    catalog: Path, statements: list[str], lines: list[str]
+) -> None:
+    damage(catalog, *statements)
+    check_findings(catalog, lines)
+    check_repaired(catalog)
+
+
+def check_repaired(catalog: Path) -> None:
+    result = run_on(catalog, "check", "--repair")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.splitlines() == [
+        "Wrote the search tables and the list of changes again.",
+        f"{catalog} is in order.",
+    ]
+    assert run_on(catalog, "check").exit_code == 0
+
+
+def test_after_a_repair_mirrors_compare_every_widget(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version()))
+    client, path = app.test_client(), "/api/v1/widgets/changes"
+    since = client.get(path).json["next"]
+    assert run(app, "check", "--repair").exit_code == 0
+    assert client.get(f"{path}?since={since}").status_code == 410
+    assert [each["name"] for each in client.get(path).json["changes"]] == ["clock"]
 
 
 INDEX_FAULTS = {
@@ -243,6 +281,7 @@ def test_text_index_that_differs_from_the_widgets_is_reported(
     (line,) = result.stdout.splitlines()
     assert line.startswith("The search index does not match the widgets: ")
     assert result.exit_code == 1
+    check_repaired(catalog)
 
 
 @pytest.mark.parametrize(
@@ -274,22 +313,22 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
     result = run_on(catalog, "check")
     *lines, index, warning = result.stdout.splitlines()
     assert lines == [
-        CONSTRAINT,
         "Row 4 of version refers to no widget.",
         f"acme/clock: {WRONG_LISTING}",
         INTERVALS,
         SUMMARY,
         f"{NO_URL} 'ftp://x'.",
         "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
-        "acme/notes: version 1.9.0 has the wrong precedence for sorting.",
+        "acme/notes: version 1.9.0: an import would store another precedence.",
     ]
     assert index.startswith("The search index does not match the widgets: ")
     assert warning == f"Warning: {ANY_RANGE}"
-    assert (result.exit_code, result.stderr) == (1, f"Error: 9 findings in {catalog}.\n")
+    assert (result.exit_code, result.stderr) == (1, f"Error: 8 findings in {catalog}.\n")
 
 
 def test_finding_is_one_line_without_control_characters(catalog: Path) -> None:
-    damage(catalog, "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 1")
+    rename = "UPDATE widget SET name = 'a' || char(10, 27) || '[2J' WHERE id = 2"
+    damage(catalog, "DROP TRIGGER widget_renamed", rename)
     (line,) = run_on(catalog, "check").stdout.splitlines()
     assert line.isprintable()
 
@@ -299,15 +338,9 @@ UNREADABLE = {"no JSON": "network", "nested too deep to read": "[" * 1500 + "]" 
 
 @pytest.mark.parametrize("permissions", UNREADABLE.values(), ids=UNREADABLE)
 def test_permissions_that_cannot_be_parsed_are_reported(catalog: Path, permissions: str) -> None:
-    damage(
-        catalog,
-        # The trigger would fail on them.
-        "DROP TRIGGER summary_version_changed",
-        f"UPDATE version SET permissions = '{permissions}' WHERE id = 2",
-    )
+    damage(catalog, f"UPDATE version SET permissions = '{permissions}' WHERE id = 2")
     result = run_on(catalog, "check")
-    line = result.stdout.splitlines()[-1]
-    assert line.startswith("acme/clock: version 1.10.0: permissions ")
+    assert "\nacme/clock: version 1.10.0: permissions " in result.stdout
     assert isinstance(result.exception, SystemExit)
 
 

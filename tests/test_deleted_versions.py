@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,12 +12,11 @@ from pathlib import Path
 import pytest
 from builders import Json, bundled, document, version
 from click.testing import Result
-from conftest import ROOT, hold, putting, run
+from conftest import ROOT, hold, putting, run, running
 from flask import Flask
+from upstreams import FakeUpstream
 
 from catalog.documents import check_document
-from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write import writes
 
 AppWith = Callable[..., Flask]
 FIRST, OTHER = b"export default 1\n", b"export default 2\n"
@@ -112,12 +110,10 @@ def test_versions_pruned_by_an_import_count_as_deleted(app: Flask, remaining: Js
     assert_refused(app, publish(app, OTHER), exported(app))
 
 
-def test_versions_removed_by_a_mirror_count_as_deleted(app: Flask) -> None:
+def test_versions_removed_by_a_mirror_count_as_deleted(app: Flask, upstream: FakeUpstream) -> None:
     publish(app, FIRST)
-    statements = mirror_writes.put_upstream_document(
-        check_document(document("acme/clock")), replaces=True
-    )
-    app.extensions["database"].write(statements)
+    upstream.put(document("acme/clock"))
+    run_successfully(app, "mirror", upstream.url, "--adopt")
     assert_refused(app, publish(app, OTHER), exported(app))
 
 
@@ -164,17 +160,6 @@ def test_delete_says_that_the_number_is_reserved(app: Flask) -> None:
     ]
 
 
-@pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
-def test_database_refuses_another_bundle_and_changes_nothing(app: Flask, target: str) -> None:
-    publish(app, FIRST)
-    run_successfully(app, "delete", target, "--yes")
-    before = exported(app)
-    other = check_document(document("acme/clock", bundled("1.0.0", OTHER)))
-    with pytest.raises(sqlite3.IntegrityError):
-        app.extensions["database"].write(writes.publish(other))
-    assert exported(app) == before
-
-
 def test_number_that_is_deleted_while_a_bundle_is_stored_is_refused(app: Flask) -> None:
     directory: Path = app.extensions["bundles"].directory
     directory.mkdir()
@@ -210,8 +195,8 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
     hold(app, FIRST)
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    mirrored = mirror_writes.MirroredWidget("acme", "clock", "https://upstream.example", None, None)
-    app.extensions["database"].write(mirror_writes.put_mirrored([mirrored]))
+    mirrored = "INSERT INTO mirrored VALUES (1, 'https://upstream.example', NULL, NULL)"
+    app.extensions["database"].transact(running(mirrored))
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers.getlist("Cache-Control") == ["no-cache"]
         assert "Expires" not in response.headers

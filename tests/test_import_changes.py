@@ -133,7 +133,7 @@ def test_prune_removes_widgets_and_versions_that_the_file_lacks(app_with: AppWit
     app = app_with(CLOCK, NOTES, *others)
     clock = document("acme/clock", version("2.0.0"))
     assert import_(app, clock, NOTES, "--prune") == [
-        "Imported 2 widgets and 2 versions: 0 added, 0 changed, 2 unchanged.",
+        "Imported 2 widgets and 2 versions: 0 added, 1 changed, 1 unchanged.",
         "Removed 2 widgets and 1 version of the others.",
     ]
     assert versions_by_widget(app) == {"acme/clock": ["2.0.0"], "acme/notes": ["1.0.0"]}

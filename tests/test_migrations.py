@@ -15,6 +15,7 @@ from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.schema.schema import SCHEMA_VERSION
 
+TIME = "2025-01-02T03:04:05.000Z"
 DATA = Path(__file__).parent / "data"
 PATHS = [
     "/api/v1/widgets/search?limit=100",
@@ -34,7 +35,9 @@ def old(request: pytest.FixtureRequest, tmp_path: Path, imported_demo: Path) -> 
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((DATA / f"schema-{request.param}.sql").read_text())
         connection.execute("ATTACH ? AS demo", (str(imported_demo),))
-        for table in ("widget", "version"):
+        # The first two schemas have no sdk_range.
+        found = connection.execute("SELECT name FROM main.sqlite_schema WHERE name = 'sdk_range'")
+        for table in (*(name for (name,) in found.fetchall()), "widget", "version"):
             columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
             names = ", ".join(columns)
             connection.execute(
@@ -128,37 +131,40 @@ def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
     assert findings[0] == findings[1]
 
 
-def test_migration_keeps_bundle_paths_and_mirrored_widgets(
-    tmp_path: Path, imported_demo: Path
-) -> None:
-    path = tmp_path / "catalog.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript((DATA / "schema-2.sql").read_text())
-        connection.execute("ATTACH ? AS demo", (str(imported_demo),))
-        connection.execute("INSERT INTO main.widget SELECT * FROM demo.widget")
-        connection.execute("INSERT INTO main.version SELECT * FROM demo.version")
-        connection.execute("UPDATE version SET bundle_path = '/x/' || id")
-        connection.execute(
-            "INSERT INTO mirrored SELECT id, 'https://a.example', '\"e\"', 5 FROM widget"
-        )
-    queries = ("SELECT id, bundle_path FROM version ORDER BY id", "SELECT * FROM mirrored")
+STATES = {
+    "bundle_path": "UPDATE version SET bundle_path = '/x/' || id",
+    "mirrored": "INSERT INTO mirrored SELECT id, 'https://a.example', '\"e\"', 5 FROM widget",
+    "mirror_position": "INSERT INTO mirror_position VALUES ('https://a.example', '[]', 'x')",
+    "deleted_version": "DELETE FROM version WHERE id = 1",
+    "token": "INSERT INTO token VALUES"
+    f" ('x', 'ci', '{'0' * 64}', '[\"acme\"]', '[\"yank\"]', '{TIME}', NULL, '{TIME}', NULL)",
+    "audit": "INSERT INTO audit VALUES"
+    f" (7, '{TIME}', 'local', 'ann', 'yank', 'acme', 'clock', '1.0.0', NULL, '{{}}')",
+}
+
+
+@pytest.mark.parametrize("old", [SCHEMA_VERSION - 1], indirect=True)
+def test_migration_keeps_what_is_not_in_documents(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        for statement in STATES.values():
+            connection.execute(statement)
+    tables = [name for name in STATES if name != "bundle_path"]
+    queries = ["SELECT id, bundle_path FROM version ORDER BY id"]
+    queries += [f"SELECT * FROM {table}" for table in tables]
     states = []
     for _ in range(2):
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(sqlite3.connect(old)) as connection:
             states.append([connection.execute(query).fetchall() for query in queries])
-        Database(path).migrate()
+        Database(old).migrate()
+    assert all(states[0])
     assert states[0] == states[1]
-    app = create_app({"DATABASE": path})
-    entry = app.test_client().get(PATHS[0]).json["widgets"][0]["latestVersion"]
-    app.extensions["database"].close()
-    assert entry["bundleUrl"].startswith("http://localhost/x/")
 
 
 def test_ids_of_deleted_rows_are_not_used_again(old: Path) -> None:
     Database(old).migrate()
     with closing(sqlite3.connect(old)) as connection:
         sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
-    assert sequences == {"widget": 5000, "version": 5000}
+    assert (sequences["widget"], sequences["version"]) == (5000, 5000)
 
 
 def test_old_file_is_copied_for_its_owner_only(old: Path) -> None:

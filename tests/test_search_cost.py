@@ -8,14 +8,13 @@ from contextlib import suppress
 
 import pytest
 from builders import Json, document, version
-from conftest import putting
+from conftest import create_catalog
 from flask import Flask
 
 from app import create_app
-from catalog.documents import check_document
-from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DeadlineExceeded
-from catalog.store.write import writes
+from catalog.store.connection.transaction import Transaction
+from catalog.store.schema.derived import add_ranges
 
 SEARCH = "/api/v1/widgets/search"
 # The deadline of a request on the I/O thread.
@@ -57,10 +56,14 @@ def app(
     documents = [first, *(document(f"acme/w{number}") for number in range(1, widgets))]
     ranges = [range_(number) for number in range(widgets * versions)]
     values = {"ranges": json.dumps(ranges), "widgets": widgets}
-    database = Database(tmp_path_factory.mktemp("cost") / "catalog.db")
-    statements = putting(map(check_document, documents))
-    database.create([*statements, writes.add_ranges(ranges), (ADD_VERSIONS, values)])
-    app = create_app({"DATABASE": database.path})
+
+    def add_versions(transaction: Transaction) -> None:
+        transaction.execute(*add_ranges(ranges))
+        transaction.execute(ADD_VERSIONS, values)
+
+    path = create_catalog(tmp_path_factory.mktemp("cost") / "catalog.db", *documents)
+    app = create_app({"DATABASE": path})
+    app.extensions["database"].transact(add_versions)
     yield app
     app.extensions["database"].close()
 

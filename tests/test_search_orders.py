@@ -267,8 +267,8 @@ def test_later_release_moves_a_widget_to_the_front(app_with: Callable[..., Flask
     newer = document("a/four", version(publishedAt=on(20)), displayName="eclair")
     app.extensions["database"].transact(putting([check_document(newer)]))
     assert names(client, sort="updated")[0] == "four"
-    app.extensions["database"].write(
-        [("UPDATE version SET yanked = 1 WHERE version = '1.0.0'", {})]
+    app.extensions["database"].transact(
+        running("UPDATE version SET yanked = 1 WHERE version = '1.0.0'")
     )
     assert names(client, sort="updated") == ["three", "four", "two", "one"]
 

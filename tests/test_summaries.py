@@ -2,18 +2,16 @@
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
-from builders import document, version
-from conftest import hold, putting
+from builders import Json, document, version
+from conftest import exported, hold, putting, run
 from flask import Flask
 
 from catalog.documents import check_document
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Statement
-from catalog.store.read.export import catalog_lines
-from catalog.store.write import writes
 
 SEARCH = "/api/v1/widgets/search"
 OLD = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")
@@ -27,46 +25,39 @@ CATALOG = [
 ]
 
 
-def put(*documents: dict[str, object]) -> list[Statement]:
-    return putting(map(check_document, documents))
-
-
-CHANGES: dict[str, list[Statement]] = {
-    "newer version": put(document("acme/clock", NEWEST, displayName="Clock")),
-    "newer version, yanked": put(document("acme/clock", {**NEWEST, "yanked": True})),
-    "older version": put(document("acme/clock", {**NEWEST, "publishedAt": "2023-01-01T00:00:00Z"})),
-    "version between": put(document("acme/clock", {**NEWEST, "publishedAt": "2024-06-01T00:00Z"})),
-    "first version": put(document("acme/bell", OLD)),
-    "latest version, other fields": put(document("acme/clock", {**NEW, "license": "MIT"})),
-    "latest version, other range": put(document("acme/clock", {**NEW, "sdkVersion": "*"})),
-    "latest version, older than before": put(
-        document("acme/clock", {**NEW, "publishedAt": "2020-01-01T00:00:00Z"})
+PUBLICATIONS: dict[str, Json] = {
+    "newer version": document("acme/clock", NEWEST, displayName="Clock"),
+    "newer version, yanked": document("acme/clock", {**NEWEST, "yanked": True}),
+    "older version": document("acme/clock", {**NEWEST, "publishedAt": "2023-01-01T00:00:00Z"}),
+    "version between": document("acme/clock", {**NEWEST, "publishedAt": "2024-06-01T00:00Z"}),
+    "first version": document("acme/bell", OLD),
+    "latest version, other fields": document("acme/clock", {**NEW, "license": "MIT"}),
+    "latest version, other range": document("acme/clock", {**NEW, "sdkVersion": "*"}),
+    "latest version, older than before": document(
+        "acme/clock", {**NEW, "publishedAt": "2020-01-01T00:00:00Z"}
     ),
-    "widget, other fields": put(document("acme/clock", displayName="Watch", icon="mdi:watch")),
-    "widget, official": put(document("acme/clock", displayName="Clock", isOfficial=True)),
-    "new widget": put(document("acme/new", OLD, NEWEST, NEW)),
-    "new widget, unlisted": put(document("acme/new", OLD, listed=False)),
-    "installed": writes.count_install("acme", "clock"),
-    "count reset": put(document("acme/clock", displayName="Clock", downloadCount=0)),
-    "pruned": writes.remove_all_but([check_document(document("acme/clock", OLD))]),
-    **{
-        name: [(sql, {})]
-        for name, sql in {
-            "latest yanked": "UPDATE version SET yanked = 1 WHERE version = '2.0.0'",
-            "all yanked": "UPDATE version SET yanked = 1",
-            "latest deleted": "DELETE FROM version WHERE version = '2.0.0'",
-            "older deleted": "DELETE FROM version WHERE version = '1.0.0'",
-            "all deleted": "DELETE FROM version",
-            "deprecated": "UPDATE version SET deprecation_message = 'Old.'",
-            "unlisted": "UPDATE widget SET listed = 0 WHERE name = 'clock'",
-            "listed": "UPDATE widget SET listed = 1",
-            "renamed": "UPDATE widget SET name = name || '-2'",
-            "moved": "UPDATE widget SET scope = 'beta'",
-            "version moved": "UPDATE version SET widget_id = 3 WHERE id IN (1, 2)",
-            "widget deleted": "DELETE FROM widget WHERE name = 'clock'",
-            "all widgets deleted": "DELETE FROM widget",
-        }.items()
-    },
+    "widget, other fields": document("acme/clock", displayName="Watch", icon="mdi:watch"),
+    "widget, official": document("acme/clock", displayName="Clock", isOfficial=True),
+    "new widget": document("acme/new", OLD, NEWEST, NEW),
+    "new widget, unlisted": document("acme/new", OLD, listed=False),
+    "count reset": document("acme/clock", displayName="Clock", downloadCount=0),
+}
+EDITS = {
+    "latest yanked": "UPDATE version SET yanked = 1 WHERE version = '2.0.0'",
+    "all yanked": "UPDATE version SET yanked = 1",
+    "latest deleted": "DELETE FROM version WHERE version = '2.0.0'",
+    "older deleted": "DELETE FROM version WHERE version = '1.0.0'",
+    "all deleted": "DELETE FROM version",
+    "deprecated": "UPDATE version SET deprecation_message = 'Old.'",
+    "installed": "UPDATE widget SET download_count = 1 WHERE name = 'clock'",
+    "other count": "UPDATE widget SET download_count = 9",
+    "unlisted": "UPDATE widget SET listed = 0 WHERE name = 'clock'",
+    "listed": "UPDATE widget SET listed = 1",
+    "exchanged": "UPDATE widget SET listed = 1 - listed, icon = 'mdi:x', download_count = 7",
+    "unlisted and listed": "UPDATE widget SET listed = 0; UPDATE widget SET listed = 1",
+    "widget deleted": "DELETE FROM widget WHERE name = 'clock'",
+    "unlisted widget deleted": "DELETE FROM widget WHERE NOT listed",
+    "all widgets deleted": "DELETE FROM widget",
 }
 
 
@@ -76,17 +67,32 @@ def pages(app: Flask) -> list[bytes]:
     return [client.get(SEARCH, query_string=query).data for query in queries]
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_search_after_a_change_is_that_of_the_exported_and_imported_catalog(
-    app_with: Callable[..., Flask], change: list[Statement]
+def check_search(app: Flask, app_with: Callable[..., Flask]) -> None:
+    """Compare the responses with those of the exported and imported catalog."""
+    documents = map(json.loads, exported(app).splitlines())
+    assert pages(app) == pages(app_with(*documents))
+    assert run(app, "check").exit_code == 0
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS.values(), ids=PUBLICATIONS)
+def test_search_shows_a_change(app_with: Callable[..., Flask], publication: Json) -> None:
+    app = app_with(*CATALOG)
+    pages(app)
+    app.extensions["database"].transact(putting([check_document(publication)]))
+    check_search(app, app_with)
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_search_shows_an_edit_with_another_program_after_the_next_change(
+    app_with: Callable[..., Flask], edit: str
 ) -> None:
     app = app_with(*CATALOG)
     pages(app)
-    database: Database = app.extensions["database"]
-    database.write(change)
-    with database.read() as connection:
-        exported = [json.loads(line) for line in catalog_lines(connection)]
-    assert pages(app) == pages(app_with(*exported))
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.executescript(edit)
+    app.extensions["database"].transact(putting([check_document(document("lab/other"))]))
+    check_search(app, app_with)
 
 
 def test_each_host_gets_its_own_bundle_url(app_with: Callable[..., Flask]) -> None:

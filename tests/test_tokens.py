@@ -11,9 +11,8 @@ import pytest
 from builders import document
 from conftest import error_message, run_line
 from flask import Flask
-from publishers import OPERATOR, bearer
+from publishers import bearer
 
-from catalog.store.connection.database import Database
 from catalog.store.write import tokens
 
 AppWith = Callable[..., Flask]
@@ -102,47 +101,6 @@ def test_a_rotated_token_has_another_secret_and_the_same_rights(app: Flask) -> N
     assert (shown["scopes"], shown["permissions"]) == (["acme"], ["describe"])
 
 
-@pytest.fixture
-def rotated(app: Flask, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have another command rotate the token ci when a command has read it; return its text."""
-    read, texts = tokens.get_token, list[str]()
-
-    def read_and_rotate(database: Database, name: str) -> tokens.Token:
-        found = read(database, name)
-        monkeypatch.setattr(tokens, "get_token", read)
-        texts.append(tokens.rotate_token(database, OPERATOR, name, None)[1])
-        return found
-
-    create(app)
-    monkeypatch.setattr(tokens, "get_token", read_and_rotate)
-    return texts
-
-
-def actions(app: Flask) -> list[str]:
-    return [entry["action"] for entry in json.loads(run_line(app, "log --json").stdout)]
-
-
-def test_a_token_that_is_rotated_while_it_is_revoked_is_revoked(
-    app: Flask, rotated: list[str]
-) -> None:
-    assert run_line(app, "token revoke ci").stderr == "The token ci is revoked.\n"
-    assert session(app, *rotated) == 401
-    assert actions(app) == ["create token", "rotate token", "revoke token"]
-
-
-def test_a_token_that_cannot_be_revoked_is_not_reported_as_revoked(
-    app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = create(app)
-    # As in a cluster whose local file stays behind.
-    old = tokens.get_token(app.extensions["database"], "ci")._replace(id="other")
-    monkeypatch.setattr(tokens, "get_token", lambda database, name: old)
-    message = "The token 'ci' was changed at the same time; try again."
-    assert error_message(run_line(app, "token revoke ci")) == message
-    assert session(app, text) == 200
-    assert actions(app) == ["create token"]
-
-
 def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flask) -> None:
     text = create(app)
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
@@ -150,17 +108,6 @@ def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flas
             "CREATE TRIGGER full BEFORE UPDATE ON token BEGIN SELECT RAISE (ABORT, 'full'); END"
         )
     assert session(app, text) == 200
-
-
-def test_the_second_of_two_rotations_at_the_same_time_prints_no_token(
-    app: Flask, rotated: list[str]
-) -> None:
-    result = run_line(app, "token rotate ci")
-    assert result.stdout == ""
-    message = "The token 'ci' was changed at the same time; try again."
-    assert error_message(result) == message
-    assert session(app, *rotated) == 200
-    assert actions(app) == ["create token", "rotate token"]
 
 
 @pytest.mark.parametrize(

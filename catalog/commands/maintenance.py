@@ -100,7 +100,7 @@ def restore(file: Path, yes: bool) -> None:
 def print_moved(damaged: Path | None) -> None:
     """Print where a damaged database was moved to, if there was one."""
     if damaged:
-        print_status(f"The old database could not be opened; it was moved to {damaged}.")
+        print_status(f"The old database is damaged; it was moved to {damaged}.")
 
 
 @command("serve")

@@ -67,7 +67,7 @@ def restore(
     has none gets those of the backup. So no restore makes a revoked token valid again. With
     keeps_history it also keeps install counts that are higher, and the hashes of deleted versions.
 
-    A database file that cannot be opened is renamed; return its new path.
+    A damaged database file is renamed; return its new path.
     """
     name = path_text(source)
     try:
@@ -96,11 +96,18 @@ def _replace(database: Database, copy: Path, action: str, keeps_history: bool) -
         connection.execute("BEGIN")
         if schema_version(connection) < SCHEMA_VERSION:
             rebuild_tables(connection)
-        if not is_usable and not database.is_cluster:
-            finish_replacement(connection, local_actor(), action)
     if is_usable or database.is_cluster:
-        database.replace_content(copy, local_actor(), action, keeps_history=keeps_history)
-        return None
+        try:
+            database.replace_content(copy, local_actor(), action, keeps_history=keeps_history)
+            return None
+        except sqlite3.DatabaseError as error:
+            # Rows of a damaged page cannot be deleted.
+            if database.is_cluster or not is_damage(error):
+                raise
+            database.close()
+    with closing(connect(copy, "mode=rw")) as connection, connection:
+        connection.execute("BEGIN")
+        finish_replacement(connection, local_actor(), action)
     damaged, target = None, database.real_path
     if database.exists():
         damaged = target.with_name(f"{target.name}.damaged")

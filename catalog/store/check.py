@@ -3,11 +3,11 @@
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from catalog.atomic_files import scratch_directory
-from catalog.documents import DocumentError, check_document, version_warnings
+from catalog.documents import DocumentError, Row, check_document, version_warnings
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import connect, copy_to_file, result_code
@@ -16,7 +16,12 @@ from catalog.store.read.export import EXPORT_WIDGETS, read_document
 from catalog.store.schema.derived import TOUCH_ALL
 from catalog.store.schema.sdk_intervals import sdk_intervals
 from catalog.store.write.held_bundles import HeldBundle, bundle_path
-from catalog.store.write.imports import version_rows, widget_row
+from catalog.store.write.imports import (
+    VERSION_COLUMNS,
+    WIDGET_COLUMNS,
+    version_rows,
+    widget_row,
+)
 from catalog.text import quoted
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
@@ -101,12 +106,6 @@ SELECT range, iif(json_valid(intervals), intervals, 'null'), (
 FROM sdk_range ORDER BY range
 """
 
-MISSING_RANGES = """
-SELECT scope || '/' || name, version FROM version JOIN widget ON widget.id = widget_id
-WHERE sdk_version NOT IN (SELECT range FROM sdk_range)
-ORDER BY scope, name, version
-"""
-
 
 def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
     """Return a sentence for each problem of the tables that only search reads."""
@@ -118,8 +117,6 @@ def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:
-    for path, version in connection.execute(MISSING_RANGES):
-        yield f"{path}: version {version}: its sdkVersion is not in sdk_range."
     for text, *stored in connection.execute(STORED_INTERVALS):
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
@@ -217,7 +214,7 @@ WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id
     IS NOT (summary.head, summary.latest, summary.sdk_range_id)
 """
 
-PRECEDENCES = "SELECT version, precedence FROM version WHERE widget_id = :id"
+VERSIONS = "SELECT * FROM version WHERE widget_id = :id"
 
 
 def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
@@ -239,10 +236,18 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
         for problem in getattr(error, "problems", [str(error)]):
             yield f"{path}: {problem}."
         return
-    expected = widget_row(checked)
-    if any(row[column] != expected[column] for column in ("folded_name", "folded_text")):
-        yield f"{path}: its text for search differs from its name and description."
-    precedences = dict(connection.execute(PRECEDENCES, {"id": row["id"]}).fetchall())
+    yield from _check_columns(path, row, widget_row(checked), WIDGET_COLUMNS)
+    stored = {each["version"]: each for each in connection.execute(VERSIONS, {"id": row["id"]})}
     for version in version_rows(checked):
-        if precedences[version["version"]] != version["precedence"]:
-            yield f"{path}: version {version['version']} has the wrong precedence for sorting."
+        number = version["version"]
+        yield from _check_columns(
+            f"{path}: version {number}", stored[number], version, VERSION_COLUMNS
+        )
+
+
+def _check_columns(
+    label: str, stored: sqlite3.Row, row: Row, columns: Iterable[str]
+) -> Iterator[str]:
+    wrong = [column for column in columns if stored[column] != row[column]]
+    if wrong:
+        yield f"{label}: an import would store another {', '.join(wrong)}."

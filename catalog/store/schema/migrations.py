@@ -56,8 +56,8 @@ ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREAT
 
 # The id of a deleted row must not be used again.
 COPY_SEQUENCE = """
-UPDATE sqlite_sequence
-SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_' || :table) WHERE name = :table
+UPDATE sqlite_sequence AS new SET seq = old.seq FROM sqlite_sequence AS old
+WHERE new.name = :table AND old.name = 'old_' || :table
 """
 
 

@@ -39,7 +39,7 @@ SDK_RANGES = (
 ICONS = "clock weather-sunny chart-line calendar map music rss home lightbulb water camera".split()
 LICENSES = ("MIT", "MIT", "MIT", "Apache-2.0", "Apache-2.0", "GPL-3.0-only", "ISC", None)
 PERMISSIONS = ("network", "storage", "geolocation", "notifications", "clipboard", "camera")
-FIRST_DAY = datetime(2022, 1, 1, tzinfo=UTC).timestamp()
+FIRST_DAY = datetime(2019, 1, 1, tzinfo=UTC).timestamp()
 DAY = 86_400.0
 
 

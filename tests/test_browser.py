@@ -210,7 +210,7 @@ def odd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     huge = version(minSize={"w": 0, "h": 0}, maxSize={"w": 1000, "h": 1})
     ages = [version(f"1.0.{n}", publishedAt=f"{1900 + n}-01-01T00:00:00Z") for n in range(99)]
     documents = [
-        document("acme/" + "long-name" * 20, long, displayName="W" * 3000, description="m" * 10**5),
+        document("acme/" + "long-name" * 20, long, displayName="W" * 3000, description="m" * 10**4),
         document("acme/hostile", hostile, displayName=HOSTILE, description=HOSTILE),
         document("acme/override", huge, displayName="abc\u202edef", description="one \u202etwo"),
         document("acme/ages", *ages, downloadCount=2**53 - 1, displayName="ערוץ 2"),

@@ -192,7 +192,8 @@ FAULTS = {
     "permission not a string": (
         ["UPDATE version SET permissions = '[\"network\", 1]' WHERE version = '1.10.0'"],
         [
-            "acme/clock: version 1.10.0: permissions must be an array of strings, "
+            "acme/clock: version 1.10.0: permissions must be an array of at most 100 strings "
+            "of at most 100 characters, "
             'not ["network", 1].'
         ],
     ),
@@ -318,7 +319,8 @@ def test_several_faults_are_reported_together(catalog: Path) -> None:
         INTERVALS,
         SUMMARY,
         f"{NO_URL} 'ftp://x'.",
-        "acme/clock: version 1.10.0: permissions must be an array of strings, not [null].",
+        "acme/clock: version 1.10.0: permissions must be an array of at most 100 strings "
+        "of at most 100 characters, not [null].",
         "acme/notes: version 1.9.0: an import would store another precedence.",
     ]
     assert index.startswith("The search index does not match the widgets: ")

@@ -221,6 +221,7 @@ def test_client_cannot_forge_log_lines(
 ) -> None:
     change(
         catalog,
+        "DROP TRIGGER widget_renamed",
         "UPDATE widget SET name = 'clock' || char(10) || 'ERROR: forged'",
         "DROP VIEW version_entry",
     )

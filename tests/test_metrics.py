@@ -13,7 +13,7 @@ from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
 import pytest
-from conftest import ROOT, Limits, create_demo, run_here
+from conftest import ROOT, Limits, create_demo, run_here, run_on
 from prepared_processes import start_python
 from prometheus_client.parser import text_string_to_metric_families
 from scrapes import MeasuredServer, documented, get, run_promtool
@@ -170,12 +170,9 @@ def test_an_open_connection_is_counted(measured: MeasuredServer) -> None:
 def test_the_size_of_the_catalog_follows_its_changes(measured: MeasuredServer) -> None:
     names = [f"widget_catalog_{name}" for name in ("revision", "widgets")]
     revision, widgets = (measured.value(name) for name in names)
-    with closing(sqlite3.connect(measured.database)) as connection:
-        connection.execute("UPDATE widget SET listed = 0 WHERE scope = 'acme' AND name = 'clock'")
-        connection.commit()
-        changed = [measured.value(name) for name in names]
-        connection.execute("UPDATE widget SET listed = 1 WHERE scope = 'acme' AND name = 'clock'")
-        connection.commit()
+    assert run_on(measured.database, "unlist", "acme/clock").exit_code == 0
+    changed = [measured.value(name) for name in names]
+    assert run_on(measured.database, "relist", "acme/clock").exit_code == 0
     assert changed[0] > revision
     assert changed[1] == widgets - 1
 

@@ -30,16 +30,16 @@ def create_demo(database: Database, bundles: Bundles) -> list[Document]:
     held = [bundle for document in documents for bundle in held_bundles(document)]
 
     def fill(transaction: Transaction) -> None:
+        # The catalog exists only with all its bundles.
+        with bundles.writing():
+            for each in held:
+                content = demo_bundle(each.scope, each.name, each.version)
+                # Syncing each of them would take a second on a slow disk.
+                bundles.add(each.sha256, each.size, [content], durable=False)
         put_documents(transaction, documents)
         hold_bundles(transaction, held)
 
-    # The catalog exists only with all its bundles.
-    with bundles.writing():
-        for each in held:
-            content = demo_bundle(each.scope, each.name, each.version)
-            # Syncing each of them would take a second on a slow disk.
-            bundles.add(each.sha256, each.size, [content], durable=False)
-        database.create(fill)
+    database.create(fill)
     return documents
 
 

@@ -17,6 +17,7 @@ from catalog.store.connection.sqlite import Connection
 from catalog.store.read.facets import Facets, find_facets
 from catalog.store.read.search_params import NONE, ParameterError, SearchQuery, parse_search
 from catalog.store.read.suggestions import Suggestion, suggest_widgets
+from catalog.validators import MAX_IDENTIFIER_LENGTH
 from catalog.web.formatting import format_count, page_numbers
 from catalog.web.forms import SDK_ERROR, read_sdk
 from catalog.web.queries import search_widgets
@@ -127,16 +128,19 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
 
 
 def with_typed_name(query: SearchQuery, arguments: Mapping[str, str]) -> SearchQuery:
-    """Return the search for widgets that have q as their name."""
-    return replace(query, name=arguments["q"].strip(), page=1) if query.q else query
+    """Return the search for widgets that have q as their name, unless no name is so long."""
+    typed = arguments["q"].strip()
+    is_name = query.q and len(typed) <= 2 * MAX_IDENTIFIER_LENGTH + len("/")
+    return replace(query, name=typed, page=1) if is_name else query
 
 
 def load_page(connection: Connection, query: SearchQuery, arguments: Mapping[str, str]) -> Json:
     """Return the results; on the first page, widgets with the typed name come before the others."""
     results = search_widgets(connection, query, public_url())
     results["last_page"] = max(-(-results["total"] // PAGE_SIZE), 1)
-    if query.q:
-        named = search_widgets(connection, with_typed_name(query, arguments), public_url())
+    typed = with_typed_name(query, arguments)
+    if typed.name is not None:
+        named = search_widgets(connection, typed, public_url())
         results["total"] += len(named["widgets"])
         if query.page == 1:
             results["widgets"] = named["widgets"] + results["widgets"]

@@ -39,7 +39,7 @@ def catalog() -> list[dict[str, Any]]:
 def test_the_catalog_is_always_the_same(tmp_path: Path) -> None:
     write_catalog(tmp_path / "catalog.jsonl", 250)
     digest = hashlib.sha256((tmp_path / "catalog.jsonl").read_bytes()).hexdigest()
-    assert digest == "be8639080176b9548d3175c8010cc365cbf68d7cb81b58f07f1ad0cdc7bccceb"
+    assert digest == "fbfbc49481fe25b63a419361289afc7f9efcd23d312668e572202df9e27a7aad"
 
 
 def test_a_smaller_catalog_is_the_beginning_of_a_larger_one(catalog: list[dict[str, Any]]) -> None:

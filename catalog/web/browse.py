@@ -129,7 +129,7 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
 
 def with_typed_name(query: SearchQuery, arguments: Mapping[str, str]) -> SearchQuery:
     """Return the search for widgets that have q as their name, unless no name is so long."""
-    typed = arguments["q"].strip()
+    typed = arguments.get("q", "").strip()
     is_name = query.q and len(typed) <= 2 * MAX_IDENTIFIER_LENGTH + len("/")
     return replace(query, name=typed, page=1) if is_name else query
 

@@ -1,6 +1,7 @@
 """The errors of requests: a line in the log for each, and those that last until a restart."""
 
 import logging
+import threading
 
 from catalog.store.connection.sqlite import DatabaseGoneError, is_damage
 
@@ -15,22 +16,24 @@ class Faults:
         # Whether a request has read a damaged part of the file. Others may still succeed.
         self.is_damaged = False
         self._is_gone = False
+        self._lock = threading.Lock()
 
     def log(self, effect: str, error: Exception) -> None:
         """Log that the error had this effect. What lasts until a restart is explained once."""
-        if isinstance(error, DatabaseGoneError):
-            if not self._is_gone:
-                logger.error("%s The service must be started again.", error)
-            self._is_gone = True
-            return
-        # Of a DatabaseError, if the file cannot be opened.
-        cause = error if error.__cause__ is None else error.__cause__
-        if (is_damage(error) or is_damage(cause)) and not self.is_damaged:
-            self.is_damaged = True
+        is_gone = isinstance(error, DatabaseGoneError)
+        # The cause is that of a DatabaseError, if the file cannot be opened.
+        is_damaged = is_damage(error) or is_damage(error.__cause__)
+        with self._lock:
+            is_known = (is_gone and self._is_gone) or (is_damaged and self.is_damaged)
+            self._is_gone |= is_gone
+            self.is_damaged |= is_damaged
+        if is_gone and not is_known:
+            logger.error("%s The service must be started again.", error)
+        elif is_damaged and not is_known:
             logger.error(
                 "The database is damaged: %s. Look at it with %s check, and replace it by a backup"
                 " with %s restore.",
                 *(error, self._program, self._program),
             )
-            return
-        logger.error("%s: %s", effect, error)
+        elif not is_gone:
+            logger.error("%s: %s", effect, error)

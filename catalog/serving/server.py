@@ -135,7 +135,6 @@ def create_listeners(
             server_name=host,
         )
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
-        app.extensions["response_cache"].run_in_worker = dispatcher.run_in_worker
         create = partial(Listener, app, sockets, dispatcher=dispatcher, adj=adjustments)
         if passed:
             listeners = [create(bound=each, is_passed=True) for each in passed]

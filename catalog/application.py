@@ -33,13 +33,7 @@ from catalog.api.v1 import v1
 from catalog.commands import commands
 from catalog.routing import ENDPOINT
 from catalog.serving.proxies import TrustedProxy
-from catalog.settings import (
-    DEFAULTS,
-    parse_settings,
-    trusted_networks,
-    trusts_unix_sockets,
-    warn_of_unknown_settings,
-)
+from catalog.settings import DEFAULTS, parse_settings, warn_of_unknown_settings
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
@@ -162,10 +156,9 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     cache = ResponseCache(app.wsgi_app, database, app.config["PUBLIC_URL"])
     app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
-    networks, unix = trusted_networks(proxies), trusts_unix_sockets(proxies)
-    if networks or unix:
+    if any(proxies):
         app.wsgi_app = TrustedProxy(  # type: ignore[method-assign]
-            app.wsgi_app, networks, trusts_unix_sockets=unix
+            app.wsgi_app, proxies.networks, trusts_unix_sockets=proxies.has_unix
         )
     return app
 

@@ -57,6 +57,7 @@ ENTRY_OVERHEAD = 4096  # bytes
 MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 # A 304 has neither the headers of a body nor, with gzip, the ETag of the plain form.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
+JSON_TYPE = "application/json"
 # In the environ of a request: what the view rendered.
 RENDERED = "catalog.rendered"
 
@@ -90,13 +91,11 @@ def respond(
         connection.check_deadline()
         pieces[index] = with_bundle_urls(piece, url)
         digest.update(pieces[index])
-    response = Response(pieces, headers={**(headers or {}), **VARY}, mimetype="application/json")
-    if has_etag:
-        response.set_etag(digest.hexdigest())
+    etag = {"ETag": f'"{digest.hexdigest()}"'} if has_etag else {}
     request.environ[RENDERED] = Rendered(
         pieces, revalidate, connection.generation, revision, data_version
     )
-    return response
+    return Response(pieces, headers={**etag, **(headers or {}), **VARY}, mimetype=JSON_TYPE)
 
 
 class Rendered(NamedTuple):

@@ -19,7 +19,7 @@ MIN_LENGTH = 1000  # bytes
 # Level 3 takes as long as level 1 and half as long as level 6, for 11 % more bytes than level 6:
 # 10 ms for a registry of 1 MB.
 FAST_LEVEL = 3
-# For what is compressed once and outside a request: 200 ms for a registry of 10 MB.
+# For what is compressed once and sent often: 200 ms for a registry of 10 MB.
 SMALL_LEVEL = 6
 # For zlib: a gzip header instead of its own. It has no time in it.
 GZIP_FORMAT = 31

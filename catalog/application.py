@@ -3,9 +3,9 @@
 import os
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flask import Flask, Request, Response, current_app, g, jsonify, request
 from flask.globals import request_ctx
@@ -13,37 +13,35 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import (
     HTTPException,
     InternalServerError,
+    MethodNotAllowed,
     NotFound,
     ServiceUnavailable,
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
 from catalog import V1_PREFIX
+
+# The module adds its routes to the blueprint internal.
+from catalog.api import internal_changes  # noqa: F401
 from catalog.api.authentication import FailedAttempts
 from catalog.api.compression import encode_response
 from catalog.api.internal import internal
 from catalog.api.operations import operations
-from catalog.api.registry import describe_registry, registry
-from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
+from catalog.api.registry import registry
+from catalog.api.response_cache import RENDERED, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
+from catalog.routing import ENDPOINT
 from catalog.serving.proxies import TrustedProxy
-from catalog.serving.request_counts import ENDPOINT
-from catalog.settings import (
-    DEFAULTS,
-    parse_settings,
-    trusted_networks,
-    trusts_unix_sockets,
-    warn_of_unknown_settings,
-)
+from catalog.settings import DEFAULTS, parse_settings, warn_of_unknown_settings
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from catalog.text import quoted
 
 # The two modules add their routes to the blueprint pages.
 from catalog.web import scope_pages, widget_pages  # noqa: F401
 from catalog.web.badge import badge
-from catalog.web.caching import PageEtags
 from catalog.web.docs import docs
 from catalog.web.feed import feed
 from catalog.web.pages import error_page, pages
@@ -54,6 +52,7 @@ from catalog.web.updates_page import updates_page
 API = (v1, registry, operations, internal)
 WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
+NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
     NotFound.description: "There is nothing at this address.",
@@ -61,13 +60,10 @@ MESSAGES: dict[str | None, str] = {
 }
 
 
-class AnyPath(BaseConverter):
-    """The rest of a path for the catch-all routes: any characters, or none."""
+class WidgetName(BaseConverter):
+    """The name of a widget in a path; registry.json is that of a scope's registry."""
 
-    regex = "(?s:.*)"
-    part_isolating = False
-    # Every other rule is tried first.
-    weight = 1000
+    regex = r"(?!registry\.json\Z)[^/]+"
 
 
 class CatalogApp(Flask):
@@ -75,11 +71,9 @@ class CatalogApp(Flask):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
-        self.url_map.converters["any_path"] = AnyPath
+        self.url_map.converters["widget_name"] = WidgetName
         # Without this, paths with several slashes would be redirected.
         self.url_map.merge_slashes = False
-        # The catch-all routes respond to OPTIONS.
-        self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """Ignore Host and Upgrade, so that unusual values do not cause errors.
@@ -95,18 +89,25 @@ class CatalogApp(Flask):
             default_method=request.method,
         )
 
-    def dispatch_request(self) -> Any:
+    def full_dispatch_request(self) -> Response:
         """Respond 503 after the final deadline; before that, another thread retries the request."""
-        if self.config["METRICS"]:
-            # Each use of a Flask proxy costs 1 µs.
-            matched = request_ctx.request
-            matched.environ[ENDPOINT] = matched.endpoint
+        # Each use of a Flask proxy costs 1 µs.
+        matched = request_ctx.request
+        matched.environ[ENDPOINT] = matched.endpoint
         try:
-            return super().dispatch_request()
+            return super().full_dispatch_request()
         except DeadlineExceeded:
             if not self.extensions["database"].deadline.is_final:
                 raise
-            raise ServiceUnavailable("The request took too long.", retry_after=5) from None
+        error = ServiceUnavailable("The request took too long.", retry_after=5)
+        return self.finalize_request(self.handle_user_exception(error))
+
+    def make_default_options_response(self) -> Response:
+        """Return the methods of the path, without the type of a body that there is not."""
+        methods = cast(MapAdapter, request_ctx.url_adapter).allowed_methods()
+        response = Response(headers={"Allow": ", ".join(in_order(methods))})
+        del response.headers["Content-Type"]
+        return response
 
     def log_exception(self, exc_info: Any) -> None:
         """Log the exception with a request id that is in the response too."""
@@ -140,10 +141,6 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.json = JsonProvider(app)
     app.jinja_options = {**app.jinja_options, "lstrip_blocks": True}
 
-    app.extensions["response_cache"] = ResponseCache()
-    # For the page of a scope: web does not import api.
-    app.extensions["describe_registry"] = describe_registry
-    app.extensions["page_etags"] = PageEtags()
     app.extensions["failed_attempts"] = FailedAttempts()
     app.extensions["database"] = database = open_database(app.config, program)
     # Each database has its own directory: flask gc removes bundles that its catalog does not name.
@@ -155,11 +152,12 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
     app.after_request(complete_response)
+    cache = ResponseCache(app.wsgi_app, database, app.config["PUBLIC_URL"])
+    app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
-    networks, unix = trusted_networks(proxies), trusts_unix_sockets(proxies)
-    if networks or unix:
+    if any(proxies):
         app.wsgi_app = TrustedProxy(  # type: ignore[method-assign]
-            app.wsgi_app, networks, trusts_unix_sockets=unix
+            app.wsgi_app, proxies.networks, trusts_unix_sockets=proxies.has_unix
         )
     return app
 
@@ -174,8 +172,18 @@ def open_database(config: Mapping[str, Any], program: str) -> Database:
     return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], program=program)
 
 
+def in_order(methods: Iterable[str]) -> list[str]:
+    """Return the methods by name, OPTIONS last."""
+    return sorted(methods, key=lambda method: (method == "OPTIONS", method))
+
+
 def error_response(error: HTTPException) -> Response:
     """Return JSON for an error of the API, else a page; keep headers such as Allow."""
+    if isinstance(error, MethodNotAllowed):
+        methods = in_order(error.valid_methods or [])
+        error = MethodNotAllowed(
+            methods, f"This path takes {', '.join(methods)}, not {quoted(request.method)}."
+        )
     response = Response(headers=error.get_headers(), status=error.code)
     description = error.description or ""
     message = MESSAGES.get(description, description)
@@ -183,6 +191,8 @@ def error_response(error: HTTPException) -> Response:
         message += f" It is in the log under {request_id}."
         response.headers["X-Request-Id"] = request_id
     if request.path.startswith(V1_PREFIX):
+        # flask-cors sees only the paths of routes.
+        response.headers["Access-Control-Allow-Origin"] = "*"
         response.headers["Cache-Control"] = "no-cache"
     if request.path.startswith("/api/"):
         response.data = jsonify(error=message).data
@@ -203,9 +213,8 @@ def database_error_response(error: Exception) -> Response:
 
 
 def complete_response(response: Response) -> Response:
-    """Compress it if possible, and forbid browsers to guess another type than the Content-Type."""
-    # A PreparedResponse is complete already.
-    if not isinstance(response, PreparedResponse):
-        response.headers.update(NOSNIFF)
+    """Forbid browsers to guess another type than the Content-Type, and encode the response."""
+    response.headers.update(NOSNIFF)
+    if RENDERED not in request.environ:
         encode_response(response)
     return response

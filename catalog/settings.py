@@ -1,4 +1,4 @@
-"""The settings of the service: one table with name, default, help and validation of each.
+"""The settings of the service: one table with name, default and validation of each.
 
 The factory reads each from the environment as CATALOG_NAME, or from its argument as NAME.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from catalog.semver_ranges import is_version
@@ -57,12 +57,20 @@ def parse_required(text: str) -> str:
     return text
 
 
-def parse_proxies(text: str) -> str:
+class TrustedProxies(NamedTuple):
+    """The networks of trusted proxies, and whether the clients of Unix sockets are trusted."""
+
+    networks: list[IPv4Network | IPv6Network]
+    has_unix: bool
+
+
+def parse_proxies(text: str) -> TrustedProxies:
+    parts = _split(text)
     try:
-        trusted_networks(text)
+        networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
         raise ValueError("addresses, networks or unix, with commas between") from None
-    return text
+    return TrustedProxies(networks, UNIX in parts)
 
 
 def parse_address(text: str) -> str:
@@ -122,7 +130,6 @@ class Setting:
 
     name: str
     default: str
-    help: str
     # None accepts any text.
     parse: Parse | None = None
     # Whether its value may contain a password, so that no message shows it.
@@ -130,91 +137,31 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("DATABASE", "catalog.db", "path of the SQLite file", parse_required),
-    Setting(
-        "RQLITE",
-        "",
-        "URLs of rqlite nodes, nearest first, with commas between; default: no cluster",
-        parse_nodes,
-        is_secret=True,
-    ),
-    Setting("RQLITE_CA", "", "PEM file of the CA of rqlite nodes with https URLs", parse_file),
-    Setting("HOST", "127.0.0.1", "address to listen on", parse_required),
-    Setting("PORT", "8080", "port to listen on; 0 picks a free one", whole_number(0, 65535)),
-    Setting(
-        "THREADS", "8", "worker threads for slow reads, pages and bundles", whole_number(1, 64)
-    ),
-    Setting("BACKLOG", "256", "connections that may wait to be accepted", whole_number(1, 65535)),
-    Setting("MAX_CONNECTIONS", "900", "open connections", whole_number(10, 100_000)),
-    Setting(
-        "MAX_CONNECTIONS_PER_CLIENT",
-        "225",
-        "open connections of one client address; 0 is no limit",
-        whole_number(0, 100_000),
-    ),
-    Setting(
-        "MAX_HEAD_BYTES",
-        "32768",
-        "bytes of request line and headers, else 414 or 431",
-        whole_number(1024, 1024 * 1024),
-    ),
-    Setting(
-        "MAX_BODY_BYTES", "4096", "bytes of a request body, else 413", whole_number(0, 1024 * 1024)
-    ),
-    Setting(
-        "MAX_BUNDLE_BYTES",
-        "33554432",
-        "bytes of a bundle that is published over HTTP, else 413",
-        whole_number(1024, 1024 * 1024 * 1024),
-    ),
-    Setting(
-        "REQUEST_TIMEOUT",
-        "20",
-        "seconds for a whole request to arrive, and for a client to fall behind in reading",
-        whole_number(1, 3600),
-    ),
-    Setting(
-        "IDLE_TIMEOUT",
-        "75",
-        "seconds of an idle connection between requests",
-        whole_number(1, 3600),
-    ),
-    Setting("STOP_TIMEOUT", "10", "seconds that a stop waits for requests", whole_number(1, 3600)),
-    Setting(
-        "TRUSTED_PROXY",
-        "",
-        "addresses, networks or unix, with commas between, whose X-Forwarded- headers are trusted",
-        parse_proxies,
-    ),
-    Setting(
-        "LOG_LEVEL",
-        "info",
-        "info: one line per request; warning: only failures; error: none",
-        one_of("info", "warning", "error"),
-    ),
-    Setting("LOG_FORMAT", "text", "format of the access log", one_of("text", "json")),
-    Setting(
-        "METRICS",
-        "",
-        "address and port of a second listener with metrics for Prometheus; default: none",
-        parse_address,
-    ),
-    Setting(
-        "MINIMUM_CLI_VERSION", "1.0.0", "the response of /api/widgets/cli-version", parse_version
-    ),
-    Setting("ICONS", "", "directory of further Iconify JSON files", parse_directory),
-    Setting("BUNDLE_URL", "", "default of flask publish --bundle-url"),
-    Setting("BUNDLES", "", "directory of held bundles; default: beside the database"),
-    Setting(
-        "PUBLIC_URL",
-        "",
-        "base URL under which clients reach the service; default: the Host of each request",
-        parse_base_url,
-    ),
-    Setting(
-        "MIRROR_WORKERS", "4", "widgets that flask mirror fetches in parallel", whole_number(1, 32)
-    ),
+    Setting("DATABASE", "catalog.db", parse_required),
+    Setting("RQLITE", "", parse_nodes, is_secret=True),
+    Setting("RQLITE_CA", "", parse_file),
+    Setting("HOST", "127.0.0.1", parse_required),
+    Setting("PORT", "8080", whole_number(0, 65535)),
+    Setting("THREADS", "8", whole_number(1, 64)),
+    Setting("MAX_CONNECTIONS", "900", whole_number(10, 100_000)),
+    Setting("MAX_CONNECTIONS_PER_CLIENT", "225", whole_number(0, 100_000)),
+    Setting("MAX_BODY_BYTES", "4096", whole_number(0, 1024 * 1024)),
+    Setting("MAX_BUNDLE_BYTES", "33554432", whole_number(1024, 1024 * 1024 * 1024)),
+    Setting("REQUEST_TIMEOUT", "20", whole_number(1, 3600)),
+    Setting("IDLE_TIMEOUT", "75", whole_number(1, 3600)),
+    Setting("STOP_TIMEOUT", "10", whole_number(1, 3600)),
+    Setting("TRUSTED_PROXY", "", parse_proxies),
+    Setting("LOG_LEVEL", "info", one_of("info", "warning", "error")),
+    Setting("LOG_FORMAT", "text", one_of("text", "json")),
+    Setting("METRICS", "", parse_address),
+    Setting("MINIMUM_CLI_VERSION", "1.0.0", parse_version),
+    Setting("ICONS", "", parse_directory),
+    Setting("BUNDLE_URL", ""),
+    Setting("BUNDLES", ""),
+    Setting("PUBLIC_URL", "", parse_base_url),
 )
+# Settings of earlier releases, which have no effect.
+FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS"}
 
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
@@ -252,7 +199,8 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
     names = (name for name in environment if name.startswith("CATALOG_"))
     known = {*DEFAULTS, TOKEN}
     for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
-        nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
+        is_former = name in FORMER_SETTINGS
+        nearest = [] if is_former else get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
 
@@ -263,16 +211,6 @@ def split_address(text: str) -> tuple[str, int]:
     if not match or int(match[3]) > 65535:
         raise ValueError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
     return match[1] or match[2], int(match[3])
-
-
-def trusted_networks(text: str) -> list[IPv4Network | IPv6Network]:
-    """Return the networks in the text of CATALOG_TRUSTED_PROXY; raise ValueError."""
-    return [ip_network(part) for part in _split(text) if part != UNIX]
-
-
-def trusts_unix_sockets(text: str) -> bool:
-    """Return whether the text of CATALOG_TRUSTED_PROXY names the clients of Unix sockets."""
-    return UNIX in _split(text)
 
 
 def _split(text: str) -> list[str]:

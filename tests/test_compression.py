@@ -1,17 +1,14 @@
 """gzip: which responses have it, the ETag of each form, and how large bodies are compressed."""
 
 import gzip
-import os
 import random
-import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import bundled, document, version
-from conftest import Limits, Server, create_catalog, headers_without_date, hold
+from conftest import headers_without_date, hold
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import example, given, settings
@@ -19,10 +16,9 @@ from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
 from app import create_app
-from catalog.api import response_cache
-from catalog.api.cached_response import CachedResponse
 from catalog.api.compression import MIN_LENGTH
-from catalog.api.response_cache import MAX_BASE_URLS, MAX_COMPRESSED_AT_ONCE, ResponseCache
+from catalog.api.response_cache import MAX_COMPRESSED_ON_IO_THREAD
+from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
 
 WEATHER = "/api/v1/widgets/acme/weather"
 REGISTRY = "/api/widgets/acme/registry.json"
@@ -188,14 +184,11 @@ def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
     assert (response.status_code, response.headers["ETag"]) == (304, etags(demo, path)["gzip"])
 
 
-def test_range_of_a_file_is_not_compressed(demo: FlaskClient) -> None:
+def test_range_of_a_file_is_ignored(demo: FlaskClient) -> None:
     path = "/static/catalog.css"
-    whole = fetch(demo, path)
-    part = fetch(demo, path, **GZIP, Range="bytes=0-1999")
-    assert (part.status_code, part.data) == (206, whole.data[:2000])
-    assert part.headers["ETag"] == whole.headers["ETag"]
-    assert part.headers.getlist("Vary") == ["Accept-Encoding"]
-    assert "Accept-Ranges" not in fetch(demo, path, **GZIP).headers
+    response = fetch(demo, path, Range="bytes=0-1999")
+    assert (response.status_code, response.data) == (200, fetch(demo, path).data)
+    assert "Accept-Ranges" not in response.headers
 
 
 @pytest.fixture
@@ -235,9 +228,7 @@ def test_head_has_the_headers_of_get_on_every_route(client: FlaskClient, accepte
         assert got.headers["Content-Length"] == str(len(got.data)), path
 
 
-@pytest.mark.parametrize(
-    "headers", [{}, {"Range": "bytes=0-1499"}, {"If-None-Match": "*"}, {"Range": "bytes=9999-"}]
-)
+@pytest.mark.parametrize("headers", [{}, {"If-None-Match": "*"}])
 def test_bundle_is_never_compressed(client: FlaskClient, headers: dict[str, str]) -> None:
     responses = [
         fetch(client, BUNDLE, **{**headers, "Accept_Encoding": accepted})
@@ -291,144 +282,49 @@ def test_compressed_body_has_the_host_of_its_request(client: FlaskClient) -> Non
     assert len(tags) == 2
 
 
-def test_only_a_few_hosts_get_compressed_bodies(client: FlaskClient) -> None:
-    path, hosts = "/api/v1/widgets/acme/clock", [f"{number}.example" for number in range(20)]
-    for _ in range(2):
-        responses = [fetch(client, path, **GZIP, Host=host) for host in hosts]
-        compressed = ["Content-Encoding" in response.headers for response in responses]
-        assert compressed == [number < MAX_BASE_URLS for number in range(20)]
-    for host, response in zip(hosts, responses, strict=True):
-        assert f"http://{host}{BUNDLE}".encode() in decoded(response)
-
-
-def test_hosts_beyond_the_limit_are_no_reason_to_compress_again(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, calls = "/api/v1/widgets/acme/clock", []
-    compress = response_cache.compress
-    monkeypatch.setattr(
-        response_cache, "compress", lambda *arguments: calls.append(1) or compress(*arguments)
-    )
-    for number in range(20):
-        fetch(client, path, **GZIP, Host=f"{number % 10}.example")
-    assert len(calls) == MAX_BASE_URLS
-
-
-def cached(length: int) -> CachedResponse:
-    """Return a response of random bytes, which gzip makes no smaller."""
-    body = random.Random(length).randbytes(length)  # noqa: S311  (no secret)
-    return CachedResponse(0, "r", (0, 0), (body,), "digest", length, held_bundles=0, size=length)
-
-
-def test_compressed_bodies_count_towards_the_limit_of_the_cache(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(response_cache, "MAX_BYTES", 10_000)
-    cache = ResponseCache()
-    entries = {name: cached(3_000) for name in "abc"}
-    for name, entry in entries.items():
-        cache.put(name, entry)
-    assert [name for name in "abc" if cache.get(name)] == ["a", "b", "c"]
-    assert cache.compress_body("c", entries["c"], "")
-    assert [name for name in "abc" if cache.get(name)] == ["b", "c"]
-    assert cache.compress_body("b", entries["b"], "")
-    assert [name for name in "abc" if cache.get(name)] == ["b"]
-
-
-def test_response_that_exceeds_the_limit_with_its_compressed_body_is_the_large_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(response_cache, "MAX_BYTES", 10_000)
-    cache, large, small = ResponseCache(), cached(6_000), cached(3_000)
-    cache.put("large", large)
-    cache.put("small", small)
-    assert cache.compress_body("large", large, "")
-    assert cache.get("small") is small
-    assert cache.get("large") is large
-    assert cache.size() == 6_000 + len(large.gzip_bodies[""]) + 3_000
-    cache.put("other", cached(5_000))
-    assert cache.get("small") is small
-
-
 # About 10 kB that gzip can halve.
 HEX = random.Random(1).randbytes(5_000).hex()  # noqa: S311  (no secret)
 LARGE = [
     document(f"acme/w{number}", version(releaseNotes=HEX))
-    for number in range(MAX_COMPRESSED_AT_ONCE // len(HEX) + 2)
+    for number in range(MAX_COMPRESSED_ON_IO_THREAD // len(HEX) + 2)
 ]
 
 
-def test_large_body_is_sent_uncompressed_until_one_worker_has_compressed_it(
+def test_large_body_is_compressed_for_the_first_client_that_prefers_it(
     client_with: Callable[..., FlaskClient],
 ) -> None:
     client = client_with(*LARGE)
-    jobs: list[Callable[[], None]] = []
-    client.application.extensions["response_cache"].run_in_worker = jobs.append
     plain = fetch(client, REGISTRY)
-    for method in ("GET", "GET", "HEAD"):
-        response = fetch(client, REGISTRY, method, **GZIP)
-        assert headers_without_date(response) == headers_without_date(plain)
-    (job,) = jobs
-    job()
     compressed = fetch(client, REGISTRY, **GZIP)
     assert decoded(compressed) == plain.data
     assert compressed.headers["ETag"] == plain.headers["ETag"][:-1] + '-gzip"'
-    # The next one is compressed once it is requested.
-    client.post("/api/v1/widgets/acme/w1")
-    search = "/api/v1/widgets/search"
-    assert "Content-Encoding" not in fetch(client, search, **GZIP).headers
-    jobs[1]()
-    assert "Content-Encoding" in fetch(client, search, **GZIP).headers
 
 
-def test_large_body_can_be_compressed_after_an_attempt_that_failed(
-    client_with: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
+def test_io_thread_does_not_compress_a_large_body_but_sends_it_compressed(
+    client_with: Callable[..., FlaskClient],
 ) -> None:
     client = client_with(*LARGE)
-    jobs: list[Callable[[], None]] = []
-    client.application.extensions["response_cache"].run_in_worker = jobs.append
-    fetch(client, REGISTRY, **GZIP)
-    with monkeypatch.context() as patch:
-        patch.setattr(zlib, "compressobj", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
-        with pytest.raises(MemoryError):
-            jobs[0]()
-    fetch(client, REGISTRY, **GZIP)
-    jobs[1]()
-    assert "Content-Encoding" in fetch(client, REGISTRY, **GZIP).headers
+    database = client.application.extensions["database"]
+    fetch(client, REGISTRY)
+    database.deadline.on_io_thread = True
+    assert fetch(client, REGISTRY).status_code == 200
+    with pytest.raises(WouldBlock):
+        fetch(client, REGISTRY, **GZIP)
+    database.deadline.on_io_thread = False
+    compressed = fetch(client, REGISTRY, **GZIP)
+    database.deadline.on_io_thread = True
+    assert fetch(client, REGISTRY, **GZIP).data == compressed.data
 
 
-# Waits for the test before it compresses a large body, and writes the name of its thread.
-HELD_COMPRESSION = """
-import threading
-import catalog.api.response_cache as cache
-compress = cache.compress
-def held(pieces, level):
-    if level == cache.SMALL_LEVEL:
-        with open({path!r}, "w") as pipe:
-            print(threading.current_thread().name, file=pipe)
-    return compress(pieces, level)
-cache.compress = held
-"""
-
-
-def test_clients_and_health_do_not_wait_for_a_body_that_is_being_compressed(
-    tmp_path: Path, limits: Limits
+def test_compression_ends_at_a_deadline_that_is_not_final(
+    client_with: Callable[..., FlaskClient],
 ) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    environment = limits.run(HELD_COMPRESSION.format(path=str(pipe)))
-    server = Server(create_catalog(tmp_path / "catalog.db", *LARGE), **environment)
-    with server, ThreadPoolExecutor(8) as clients:
-        requests = [
-            clients.submit(server.request, "GET", REGISTRY, None, **GZIP) for _ in range(24)
-        ]
-        responses = [request.result() for request in requests]
-        assert {response.getheader("Content-Encoding") for response, _ in responses} == {None}
-        assert server.request("GET", "/api/health")[0].status == 200
-        # Only now can it end.
-        assert pipe.read_text().startswith("waitress-")
-        compressed = None
-        while compressed is None:
-            response, body = server.request("GET", REGISTRY, **GZIP)
-            compressed = response.getheader("Content-Encoding")
-        assert gzip.decompress(body) == responses[0][1]
+    client = client_with(*LARGE)
+    database = client.application.extensions["database"]
+    fetch(client, REGISTRY)
+    checks = iter([False, True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database.deadline, "is_past", lambda: next(checks))
+        with pytest.raises(DeadlineExceeded):
+            fetch(client, REGISTRY, **GZIP)
+    assert "Content-Encoding" in fetch(client, REGISTRY, **GZIP).headers

@@ -188,12 +188,11 @@ def test_a_request_that_waited_too_long_is_503(database: Path, limits: Limits) -
 # A search for "slow" takes the I/O thread longer than a fast one and is then past its deadline; in
 # a pool it waits for a lock.
 MAKE_SLOW = """
-import fcntl, flask, time, catalog.api.response_cache, catalog.serving.dispatch
-render_and_cache = catalog.api.response_cache.render_and_cache
-def render_slowly(key, render):
-    if getattr(key, "q", "").startswith("slow"):
+import fcntl, flask, time, catalog.api.v1, catalog.serving.dispatch
+find_widgets = catalog.api.v1.find_widgets
+def find_slowly(connection, query):
+    if query.q.startswith("slow"):
         database = flask.current_app.extensions["database"]
-        connection = database.reader()
         with open({log!r}, "a") as log:
             log.write("io " if connection.on_io_thread else "pool ")
         if connection.on_io_thread:
@@ -202,8 +201,8 @@ def render_slowly(key, render):
             connection.check_deadline()
         with open({lock!r}) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
-    return render_and_cache(key, render)
-catalog.api.response_cache.render_and_cache = render_slowly
+    return find_widgets(connection, query)
+catalog.api.v1.find_widgets = find_slowly
 """
 
 

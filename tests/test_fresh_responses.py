@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import create_app
-from catalog.api.response_cache import ResponseCache
 
 PATHS = [
     "/api/v1/widgets/search",
@@ -120,15 +119,18 @@ class Service:
 
     def responses(self) -> list[ResponseParts]:
         """Return status, body and ETag of every path."""
-        return [self._get(path) for path in PATHS]
+        return [self._get(path, self.client) for path in PATHS]
 
     def uncached_responses(self) -> list[ResponseParts]:
         """Return what a service with an empty cache responds."""
-        self.app.extensions["response_cache"] = ResponseCache()
-        return self.responses()
+        app = create_app({"DATABASE": self.path})
+        try:
+            return [self._get(path, app.test_client()) for path in PATHS]
+        finally:
+            app.extensions["database"].close()
 
-    def _get(self, path: str) -> ResponseParts:
-        response = self.client.get(path)
+    def _get(self, path: str, client: FlaskClient) -> ResponseParts:
+        response = client.get(path)
         return response.status_code, response.data, response.headers.get("ETag")
 
     def close(self) -> None:

@@ -3,10 +3,9 @@
 import json
 import socket
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from conftest import Server, create_demo
+from conftest import Server
 
 CLOCK = b"/api/v1/widgets/acme/clock"
 HOST = b"Host: localhost\r\n"
@@ -283,17 +282,6 @@ def test_a_refusal_elsewhere_has_neither(server: Server, sent: bytes) -> None:
     parse_error(response)
     assert b"Access-Control" not in response
     assert b"Cache-Control" not in response
-
-
-def test_the_limit_of_a_head_is_a_setting_and_is_in_the_message(tmp_path: Path) -> None:
-    long = head(b"GET /" + b"a" * 1_500 + b" HTTP/1.1")
-    many = head(fields, b"X: y\r\n" * 500)
-    with Server(create_demo(tmp_path / "small.db"), CATALOG_MAX_HEAD_BYTES="1024") as small:
-        errors = [parse_error(talk(small, sent)) for sent in (long, many)]
-    assert errors == [
-        (414, "Request line too long: with the headers it may have 1024 bytes."),
-        (431, "Request headers too large: with the request line they may have 1024 bytes."),
-    ]
 
 
 UNUSUAL_BUT_VALID = {

@@ -15,12 +15,9 @@ from upstreams import (
     FakeUpstream,
     detail,
     hang_up,
-    numbered,
     status,
     truncate,
 )
-
-from app import create_app
 
 CREATED = "2025-01-01T00:00:00.000Z"
 CLOCK = document(
@@ -174,14 +171,6 @@ def test_names_with_special_characters_are_mirrored(
     assert mirror_summary(mirror_app, upstream.url).startswith("14 added, ")
     assert set(exported(mirror_app)) == set(upstream.documents)
     assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 0 changed, 14 unchanged")
-
-
-def test_one_worker_uses_one_connection(upstream: FakeUpstream, tmp_path: Path) -> None:
-    upstream.put(*numbered(50))
-    app = create_app({"DATABASE": tmp_path / "mirror.db", "MIRROR_WORKERS": "1"})
-    with closing(app.extensions["database"]):
-        mirror_summary(app, upstream.url)
-    assert upstream.connections == 1
 
 
 def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstream) -> None:

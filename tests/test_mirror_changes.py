@@ -295,11 +295,11 @@ def edit_at_random(app: Flask, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_mirror_equals_its_upstream_after_changes_while_it_runs(
-    mirror_app: Flask, original: AppServer, seed: int
+    mirror_app: Flask, original: AppServer, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)  # noqa: S311
     # One request at a time, so that the changes are the same in every run.
-    mirror_app.config["MIRROR_WORKERS"] = 1
+    monkeypatch.setattr("catalog.commands.mirror.WORKERS", 1)
     mirror_summary(mirror_app, original.url)
     for _ in range(4):
         original.on_request = lambda path: edit_at_random(original.app, rng)

@@ -24,6 +24,7 @@ import catalog
 from app import create_app
 from catalog import semver_ranges, validators
 from catalog.api import v1
+from catalog.serving.server import MAX_HEAD_BYTES
 from catalog.settings import DEFAULTS
 from catalog.store.read.search_params import (
     DEFAULT_LIMIT,
@@ -68,9 +69,7 @@ ERRORS = {
 BUNDLE = b"export default () => 'tick'\n"
 BUNDLE_REQUESTS = {
     "200": {},
-    "206": {"Range": "bytes=0-5"},
     "304": {"If-None-Match": f'"{hashlib.sha256(BUNDLE).hexdigest()}"'},
-    "416": {"Range": f"bytes={len(BUNDLE)}-"},
 }
 
 # A request for each error that no operation lists.
@@ -78,8 +77,8 @@ UNLISTED_ERRORS = {
     400: ("GET", "/api/v1/widgets/search", {"Content-Length": "x"}),
     401: ("GET", "/api/users", {}),
     405: ("DELETE", "/api/v1/widgets/acme/weather", {}),
-    414: ("GET", "/api/v1/widgets/" + "x" * int(DEFAULTS["MAX_HEAD_BYTES"]), {}),
-    431: ("GET", "/api/stats", {"X-Long": "x" * int(DEFAULTS["MAX_HEAD_BYTES"])}),
+    414: ("GET", "/api/v1/widgets/" + "x" * MAX_HEAD_BYTES, {}),
+    431: ("GET", "/api/stats", {"X-Long": "x" * MAX_HEAD_BYTES}),
 }
 
 
@@ -116,8 +115,8 @@ def test_description_has_the_paths_and_methods_of_the_routes() -> None:
     routes = {
         (rule.rule.replace("<", "{").replace(">", "}"), method)
         for rule in create_app().url_map.iter_rules()
-        if rule.rule.startswith("/api/") and rule.methods is not None
-        for method in rule.methods - {"HEAD", "OPTIONS"}
+        if rule.rule.startswith("/api/") and not rule.endpoint.startswith("internal.")
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     assert routes == {(operation.path, operation.method) for operation in OPERATIONS.values()}
     assert len(routes) == len(OPERATIONS)
@@ -283,8 +282,6 @@ def test_responses_for_a_held_bundle_match_the_description(
 def test_request_headers_match_their_schemas(status: str) -> None:
     for name, value in BUNDLE_REQUESTS[status].items():
         assert validator(parameters("getBundle")[name]).is_valid(value)
-    for value in ("bytes=0-5,7-9", "bytes=-", "bytes", "lines=0-5", ""):
-        assert not validator(parameters("getBundle")["Range"]).is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -437,7 +434,6 @@ def before_call(context, case, kwargs):
 def test_responses_to_generated_requests_match_the_description(
     imported_demo: Path, tmp_path: Path
 ) -> None:
-    # Without held bundles: an invalid Range is ignored, which schemathesis would report.
     server = Server(Path(shutil.copy(imported_demo, tmp_path / "catalog.db")))
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
     # The coverage phase tries every boundary of every parameter. The random phases add a few

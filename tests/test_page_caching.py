@@ -68,16 +68,6 @@ def test_page_is_sent_again_after_the_catalog_changed(tmp_path: Path) -> None:
     app.extensions["database"].close()
 
 
-def test_unchanged_page_is_not_rendered_again(
-    demo: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    etag = page_etag(demo, WEATHER)
-    # Without it, the page cannot be rendered.
-    monkeypatch.delitem(demo.application.config, "ICONS")
-    assert status_with(demo, WEATHER, etag) == 304
-    assert demo.get(WEATHER).status_code == 500
-
-
 def test_install_of_another_widget_does_not_change_the_etag(client_with: ClientWith) -> None:
     client = client_with(document("acme/clock", version()), document("acme/other", version()))
     etag = page_etag(client, "/widgets/acme/clock")

@@ -177,6 +177,8 @@ UNKNOWN_SETTINGS = {
     "CATALOG_PROT": "CATALOG_PROT is not a setting. Did you mean CATALOG_PORT?",
     "CATALOG_LOGLEVEL": "CATALOG_LOGLEVEL is not a setting. Did you mean CATALOG_LOG_LEVEL?",
     "CATALOG_X": "CATALOG_X is not a setting. It has no effect.",
+    # Similar to CATALOG_MAX_BODY_BYTES, but it was one.
+    "CATALOG_MAX_HEAD_BYTES": "CATALOG_MAX_HEAD_BYTES is not a setting. It has no effect.",
 }
 
 

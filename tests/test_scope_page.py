@@ -3,12 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from builders import bundled, document, version
-from conftest import hold
+from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
-
-from catalog.web import scope_pages
 
 ClientWith = Callable[..., FlaskClient]
 
@@ -50,29 +47,11 @@ def test_widgets_of_a_scope_are_paged(client_with: ClientWith) -> None:
     assert_page(client.get("/widgets/acme?page=x"), 400)
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["upstream", "held"])
-def test_scope_has_the_address_etag_and_size_of_its_registry(
-    client_with: ClientWith, is_held: bool
-) -> None:
-    content = b"export default 1"
-    client = client_with(document("ac me/clock", bundled("1.0.0", content)))
-    if is_held:
-        hold(client.application, content)
+def test_scope_has_the_address_of_its_registry(client_with: ClientWith) -> None:
+    client = client_with(document("ac me/clock", version()))
     page = client.get("/widgets/ac%20me").text
     registry = client.get(element(page, id="registry-url").text.removeprefix("http://localhost"))
     assert registry.status_code == 200
-    assert element(page, id="registry-etag").text == registry.headers["ETag"]
-    sizes = [node.attributes.get("title") for node in elements(page, "span")]
-    assert f"{len(registry.data):,} bytes" in sizes
-
-
-def test_large_registry_is_not_rendered_for_the_page(
-    client_with: ClientWith, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scope_pages, "MAX_REGISTRY_VERSIONS", 0)
-    page = client_with(document("acme/clock", version())).get("/widgets/acme").text
-    assert elements(page, id="registry-etag") == []
-    assert element(page, id="registry-url").text.endswith("/api/widgets/acme/registry.json")
 
 
 def test_scope_links_to_its_feed_and_widgets_link_to_their_scope(demo: FlaskClient) -> None:

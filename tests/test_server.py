@@ -26,7 +26,7 @@ PROGRAMS = {
 }
 
 
-TIMEOUTS_AND_LIMITS = ["BACKLOG", "MAX_CONNECTIONS", "MAX_HEAD_BYTES", "MAX_BODY_BYTES"]
+TIMEOUTS_AND_LIMITS = ["MAX_CONNECTIONS", "MAX_BODY_BYTES"]
 TIMEOUTS_AND_LIMITS += ["REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STOP_TIMEOUT"]
 
 
@@ -227,7 +227,6 @@ def test_an_invalid_setting_stops_the_start_with_one_sentence(
             for value in ("*", "proxy.example", "10.0.0.1/8", "10.0.0.0 ::1")
         ),
         *(("MINIMUM_CLI_VERSION", value) for value in ("", "1", "v1.0.0", "1.0.0 ", "latest")),
-        *(("MIRROR_WORKERS", value) for value in ("", "0", "33", "few")),
         *(
             ("PUBLIC_URL", value)
             for value in ("w.example", "//w.example", "ftp://w.example", "a b")

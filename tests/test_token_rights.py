@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
 
-from catalog.api import internal
 from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
 from catalog.store.write import tokens
 from catalog.store.write.audit import read_entries
@@ -194,17 +193,6 @@ def test_the_head_of_the_record_needs_the_same_right_as_the_record(
         for kind in ("all", "admin")
     ]
     assert statuses == [403, 200]
-
-
-def test_a_request_whose_right_is_unknown_is_not_handled(
-    app: Flask, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(internal, "required_right", lambda method, path: None)
-    client = app.test_client()
-    before = exported(app)
-    for endpoint in ENDPOINTS.keys() - {"session"}:
-        assert send(client, endpoint, "acme", texts["admin"]).status_code == 404
-    assert exported(app) == before
 
 
 def test_a_manifest_of_another_scope_than_the_path_is_refused(

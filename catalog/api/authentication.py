@@ -8,20 +8,23 @@ MAX_FAILURES of an address, or MAX_ALL_FAILURES of all, in a minute, they get 42
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
 from typing import NoReturn
 
-from flask import Response, abort, current_app, jsonify, request
-from werkzeug.exceptions import TooManyRequests
+from flask import Response, abort, current_app, g, jsonify, request
+from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
+from catalog.documents import DocumentError
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.rights import bearer_token
 from catalog.store.write import tokens
+from catalog.store.write.lookup import ChangeError, ConflictError, MissingError
 from catalog.store.write.tokens import Token
 
-# In the WSGI environment: the valid token of the request.
-TOKEN_KEY = "catalog.token"  # noqa: S105
+View = Callable[..., Response]
 
 WINDOW = 60  # seconds
 MAX_FAILURES = 30
@@ -52,8 +55,8 @@ class FailedAttempts:
             return self._window_end - now if count > MAX_FAILURES else 0
 
 
-def authenticate() -> Token | Response:
-    """Return the valid token of the request, or the response to a request without one."""
+def authenticate() -> Response | None:
+    """Put the valid token of the request into g, or return the response to one without."""
     text = bearer_token(request.headers.get("Authorization", ""))
     if text is None:
         return unauthorized()
@@ -69,8 +72,8 @@ def authenticate() -> Token | Response:
     # A full disk or a locked file must not keep an administrator from reading the record.
     with suppress(DatabaseError, sqlite3.Error):
         tokens.note_use(database, token)
-    request.environ[TOKEN_KEY] = token
-    return token
+    g.token = token
+    return None
 
 
 def unauthorized() -> Response:
@@ -81,6 +84,47 @@ def unauthorized() -> Response:
     return response
 
 
+def needs(permission: str | None) -> Callable[[View], View]:
+    """Call a view with the token of the request if it has the permission for the scope in the path.
+
+    A change that the view refuses gets the status of its reason.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(**arguments: str) -> Response:
+            token: Token = g.token
+            if permission and (missing := token.missing_right(permission, arguments.get("scope"))):
+                forbid(missing)
+            with error_statuses():
+                return view(token, **arguments)
+
+        return checked
+
+    return decorate
+
+
 def forbid(missing: str) -> NoReturn:
     """Respond 403 with what the token lacks."""
     abort(403, missing)
+
+
+@contextmanager
+def error_statuses() -> Iterator[None]:
+    """Respond to a change that is refused with the status of its reason."""
+    try:
+        yield
+    except MissingError as error:
+        abort(404, str(error))
+    except ConflictError as error:
+        abort(409, str(error))
+    except (ChangeError, DocumentError) as error:
+        abort(400, str(error))
+    except sqlite3.IntegrityError:
+        abort(409, "The catalog was changed at the same time; try again.")
+    except TimeoutError:
+        message = "A command on the server stores bundles now."
+        raise ServiceUnavailable(message, retry_after=10) from None
+    except OSError as error:
+        current_app.logger.error("A bundle cannot be stored: %s", error)
+        raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error

@@ -4,34 +4,25 @@ With a valid token, these publish and moderate. They are for the command line of
 no CORS header and may change without notice.
 """
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-from flask import Blueprint, Response, abort, current_app, jsonify, request
-from werkzeug.exceptions import MethodNotAllowed, ServiceUnavailable
-from werkzeug.routing import Map, Rule
+from flask import Blueprint, Response, abort, current_app, g, jsonify, request
+from flask.globals import request_ctx
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
 
-from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
-from catalog.api.internal_changes import database, deprecate, edit, is_dry_run, yank
-from catalog.api.uploads import UploadedVersion
-from catalog.documents import DocumentError, Json, Row
-from catalog.routing import catch_all, known_methods, options_or_405
+from catalog.api.authentication import authenticate, forbid, needs
+from catalog.api.bodies import UploadedVersion
+from catalog.documents import Json, Row
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.bundles import Bundles
+from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import WouldBlock
-from catalog.store.rights import required_right
 from catalog.store.write import publishing
 from catalog.store.write.audit import read_entries
-from catalog.store.write.lookup import (
-    ChangeError,
-    ConflictError,
-    MissingError,
-)
 from catalog.store.write.manifests import BundleSummary
 from catalog.store.write.publishing import Upload
-from catalog.store.write.tokens import ADMIN, Token, describe_token
+from catalog.store.write.tokens import ADMIN, PUBLISH, Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
     check_nonempty_text,
@@ -45,77 +36,65 @@ AUDIT_LIMIT = 100
 LOCK_TIMEOUT = 2  # seconds
 BUNDLE_KEYS = ("bundleUrl", "bundleSize", "sha256Hash")
 
-internal = Blueprint("internal", __name__)
+internal = Blueprint("internal", __name__, url_prefix="/api")
+WIDGET = "/widgets/<scope>/<widget_name:name>"
 
 
-def unmatched_internal() -> Response:
-    """Respond 401; but 405 on a public path, and 404 under /api/v1/ or for a trailing slash."""
-    methods = known_methods(request.path)
-    if methods:
-        return options_or_405(methods)
-    has_extra_slash = request.path.endswith("/") and known_methods(request.path[:-1])
-    if has_extra_slash or request.path.startswith("/api/v1/"):
-        abort(404)
-    token = authenticate()
-    return handle(token) if isinstance(token, Token) else token
+@internal.before_app_request
+def require_token() -> Response | None:
+    """Respond 401 to a request without a valid token, whether or not its path exists."""
+    path = request.path
+    if not path.startswith("/api/") or path.startswith("/api/v1/"):
+        return None
+    if request.routing_exception is None and request.blueprint != internal.name:
+        return None
+    # On a public path, a wrong method is 405 and a trailing slash 404.
+    if request.routing_exception is not None and is_public(path.removesuffix("/")):
+        return None
+    return authenticate()
 
 
-catch_all(internal, "/api/", unmatched_internal)
+def is_public(path: str) -> bool:
+    """Return whether the path is one of the public API, which all have GET."""
+    adapter = cast(MapAdapter, request_ctx.url_adapter)
+    try:
+        rule, _ = adapter.match(path, "GET", return_rule=True)
+    except HTTPException:
+        return False
+    return not rule.endpoint.startswith(f"{internal.name}.")
 
 
-@internal.after_request
+@internal.after_app_request
 def forbid_storing(response: Response) -> Response:
     """Keep caches from storing what was sent to the holder of a token."""
-    if TOKEN_KEY in request.environ:
+    if "token" in g:
         response.headers["Cache-Control"] = "no-store"
     return response
 
 
-def handle(token: Token) -> Response:
-    """Respond to a request with a valid token."""
-    try:
-        view, arguments = ROUTES.bind("").match(request.path, request.method)
-    except MethodNotAllowed as error:
-        return options_or_405(sorted(error.valid_methods or []))
-    right = required_right(request.method, request.path)
-    if right is None:
-        # No other request may be made without a right, even if rights.py does not know its path.
-        if view is not show_session:
-            abort(404)
-    elif missing := token.missing_right(right.permission, right.scope):
-        forbid(missing)
-    with error_statuses():
-        response: Response = view(token, **arguments)
-    return response
+def database() -> Database:
+    """Return the database of the catalog."""
+    catalog: Database = current_app.extensions["database"]
+    return catalog
 
 
-@contextmanager
-def error_statuses() -> Iterator[None]:
-    """Respond to a change that is refused with the status of its reason."""
-    try:
-        yield
-    except MissingError as error:
-        abort(404, str(error))
-    except ConflictError as error:
-        abort(409, str(error))
-    except (ChangeError, DocumentError) as error:
-        abort(400, str(error))
-    except sqlite3.IntegrityError:
-        abort(409, "The catalog was changed at the same time; try again.")
-    except TimeoutError:
-        raise ServiceUnavailable(
-            "A command on the server stores bundles now.", retry_after=10
-        ) from None
-    except OSError as error:
-        current_app.logger.error("A bundle cannot be stored: %s", error)
-        raise ServiceUnavailable("The bundle cannot be stored now.", retry_after=5) from error
+def is_dry_run() -> bool:
+    """Return whether the request has dryRun=true; respond 400 to a value that is no boolean."""
+    value = request.args.get("dryRun", "false").lower()
+    if value not in ("true", "false"):
+        abort(400, f"dryRun must be true or false, not {quoted(value)}.")
+    return value == "true"
 
 
+@internal.get("/session")
+@needs(None)
 def show_session(token: Token) -> Response:
     """Respond with who the token is, its rights and its expiry, and the limit of an upload."""
     return jsonify(**describe_token(token), maxBundleBytes=current_app.config["MAX_BUNDLE_BYTES"])
 
 
+@internal.get("/audit")
+@needs(ADMIN)
 def show_audit(token: Token) -> Response:
     """Respond with the record of changes, the newest first."""
     # The texts of a hundred entries may have megabytes.
@@ -126,8 +105,8 @@ def show_audit(token: Token) -> Response:
         since, widget = parameters.get("since"), parameters.get("widget")
         scope, name = widget.split("/") if widget else ("", "")
         options = {
-            "limit": min(check_number(parameters.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT),
-            "before": check_number(parameters.get("before", MAX_SAFE_INTEGER)),
+            "limit": min(parse_position(parameters.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT),
+            "before": parse_position(parameters.get("before", MAX_SAFE_INTEGER)),
         }
         since = check_timestamp(since) if since else ""
     except ValueError:
@@ -142,14 +121,16 @@ def show_audit(token: Token) -> Response:
     return jsonify(entries=entries)
 
 
-def check_number(text: Any) -> int:
-    """Return the whole number from 1; raise ValueError if it is none."""
+def parse_position(text: Any) -> int:
+    """Return a whole number from 1; raise ValueError."""
     number = int(text)
     if not 1 <= number <= MAX_SAFE_INTEGER:
         raise ValueError
     return number
 
 
+@internal.put(f"{WIDGET}/<version>")
+@needs(PUBLISH)
 def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
     with UploadedVersion() as upload:
@@ -225,21 +206,3 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
 def service_bundles() -> Bundles:
     """Return the bundles, which wait only shortly for a command that writes to their directory."""
     return Bundles(current_app.extensions["bundles"].directory, LOCK_TIMEOUT)
-
-
-_WIDGET = "/api/widgets/<scope>/<name>"
-ROUTES = Map(
-    [
-        Rule("/api/session", methods=["GET"], endpoint=show_session),
-        Rule("/api/audit", methods=["GET"], endpoint=show_audit),
-        Rule(f"{_WIDGET}/<version>", methods=["PUT"], endpoint=publish),
-        Rule(f"{_WIDGET}/<version>/<any(yank, unyank):action>", methods=["POST"], endpoint=yank),
-        Rule(
-            f"{_WIDGET}/<version>/<any(deprecate, undeprecate):action>",
-            methods=["POST"],
-            endpoint=deprecate,
-        ),
-        Rule(_WIDGET, methods=["PATCH"], endpoint=edit),
-    ],
-    merge_slashes=False,
-)

@@ -1,35 +1,23 @@
-"""Requests of the internal API that change what is published; internal.py calls them."""
+"""Requests of the internal API that change what is published."""
 
 from collections.abc import Callable
 from typing import Any
 
-from flask import Response, abort, current_app, jsonify, request
+from flask import Response, abort, jsonify
 
-from catalog.api.authentication import forbid
-from catalog.api.uploads import read_object
+from catalog.api.authentication import forbid, needs
+from catalog.api.bodies import read_object
+from catalog.api.internal import WIDGET, database, internal, is_dry_run
 from catalog.documents import Json, Row
-from catalog.store.connection.database import Database
 from catalog.store.write import moderation
 from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import ADMIN, Token
+from catalog.store.write.tokens import ADMIN, DESCRIBE, YANK, Token
 from catalog.text import quoted
 from catalog.validators import check_boolean, check_nonempty_text, check_text
 
 
-def database() -> Database:
-    """Return the database of the catalog."""
-    catalog: Database = current_app.extensions["database"]
-    return catalog
-
-
-def is_dry_run() -> bool:
-    """Return whether the request has dryRun=true; respond 400 to a value that is no boolean."""
-    value = request.args.get("dryRun", "false").lower()
-    if value not in ("true", "false"):
-        abort(400, f"dryRun must be true or false, not {quoted(value)}.")
-    return value == "true"
-
-
+@internal.post(f"{WIDGET}/<version>/<any(yank, unyank):action>")
+@needs(YANK)
 def yank(token: Token, scope: str, name: str, version: str, action: str) -> Response:
     """Yank versions, or make them available again."""
     yanked = action == "yank"
@@ -45,6 +33,8 @@ def yank(token: Token, scope: str, name: str, version: str, action: str) -> Resp
     )
 
 
+@internal.post(f"{WIDGET}/<version>/<any(deprecate, undeprecate):action>")
+@needs(YANK)
 def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
     """Set or remove the warning of versions."""
     message = None
@@ -93,6 +83,8 @@ WIDGET_KEYS: dict[str, tuple[str, Callable[[Any], object]]] = {
 }
 
 
+@internal.patch(WIDGET)
+@needs(DESCRIBE)
 def edit(token: Token, scope: str, name: str) -> Response:
     """Change the description of a widget, list or unlist it, mark it as official or not."""
     changes: Row = {}

@@ -5,7 +5,7 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from catalog import __version__
-from catalog.api.response_cache import RenderResult, respond_without_etag
+from catalog.api.response_cache import RenderResult, respond
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import (
     Connection,
@@ -68,7 +68,7 @@ def cli_version() -> Response:
 
 
 # The recursive part reads one entry of an index for each scope. The sum of all counters can exceed
-# SQLite's integers, so their upper and lower 32 bits are summed separately.
+# SQLite's integers; total() is exact up to 2^53.
 STATS = """
 WITH RECURSIVE each_scope (scope) AS (
     SELECT min(scope) FROM listing
@@ -79,8 +79,7 @@ WITH RECURSIVE each_scope (scope) AS (
 SELECT (SELECT count(scope) FROM each_scope) AS scopes,
        (SELECT count(*) FROM listing) AS widgets,
        (SELECT count(*) FROM version JOIN listing USING (widget_id)) AS versions,
-       coalesce(sum(downloads >> 32), 0) AS upper_downloads,
-       coalesce(sum(downloads & 0xffffffff), 0) AS lower_downloads,
+       CAST(total(downloads) AS INTEGER) AS downloads,
        (SELECT count(*) FROM listing WHERE official = 1) AS official
 FROM listing WHERE downloads > 0
 """
@@ -89,7 +88,7 @@ STATS_REVISION = "SELECT content, downloads FROM revision"
 
 @operations.get("/stats")
 def stats() -> Response:
-    return respond_without_etag("stats", revalidate_stats, render_stats)
+    return respond(revalidate_stats, render_stats, has_etag=False)
 
 
 def revalidate_stats(connection: Connection, revision: StatsRevision) -> StatsRevision | None:
@@ -102,14 +101,7 @@ def render_stats(connection: Connection) -> RenderResult:
     with snapshot(connection):
         revision = read_revision(connection)
         row = connection.execute(STATS).fetchone()
-    body = jsonify(
-        scopes=row["scopes"],
-        widgets=row["widgets"],
-        versions=row["versions"],
-        downloads=(row["upper_downloads"] << 32) + row["lower_downloads"],
-        official=row["official"],
-    )
-    return revision, (body.data,)
+    return revision, [jsonify(dict(row)).data]
 
 
 def read_revision(connection: Connection) -> StatsRevision:

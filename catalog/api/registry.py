@@ -3,53 +3,37 @@
 import json
 from collections.abc import Iterator
 
-from flask import Blueprint, Response, abort
+from flask import Blueprint, Response, abort, current_app
 
-from catalog.api.response_cache import RenderResult, find_valid, render_exclusively, respond
-from catalog.routing import public_url
+from catalog.api.response_cache import RenderResult, respond
+from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import Connection, snapshot
 from catalog.store.read import json_sql
+from catalog.store.read.detail import revalidate_content
 from catalog.text import quoted
 
 # Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python
 # would each hold a copy of it.
 WIDGETS_PER_PIECE = 250
+# A response as large as the catalog may take this long.
+RENDER_DEADLINE = 30  # seconds
 
 registry = Blueprint("registry", __name__)
 
 
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
-    return respond(
-        ("registry", scope),
-        revalidate_registry,
-        lambda connection: render_registry(connection, scope),
-        can_be_large=True,
-    )
-
-
-def describe_registry(scope: str) -> tuple[str, int]:
-    """Return the ETag and the length of the registry; 404 if no widget is listed."""
-    key = ("registry", scope)
-    entry = find_valid(key, revalidate_registry) or render_exclusively(
-        key, revalidate_registry, lambda connection: render_registry(connection, scope)
-    )
-    url = public_url()
-    return entry.etag_for(url), entry.length_for(url)
+    return respond(revalidate_content, lambda connection: render_registry(connection, scope))
 
 
 # The registry has no download counts, so installs do not change it.
 REGISTRY_REVISION = "SELECT content FROM revision"
 
 
-def revalidate_registry(connection: Connection, content: int) -> int | None:
-    """Return the revision if it is current, else None."""
-    (current,) = connection.execute(REGISTRY_REVISION).fetchone()
-    return content if current == content else None
-
-
 def render_registry(connection: Connection, scope: str) -> RenderResult:
     """Return the revision and the JSON of the registry; 404 if no widget is listed."""
+    database: Database = current_app.extensions["database"]
+    database.deadline.extend(RENDER_DEADLINE)
     with snapshot(connection):
         (content,) = connection.execute(REGISTRY_REVISION).fetchone()
         pieces = list(render_pieces(connection, scope))
@@ -58,7 +42,7 @@ def render_registry(connection: Connection, scope: str) -> RenderResult:
     name = json.dumps(scope, ensure_ascii=False).encode()
     pieces[0] = b'{"scope":%b,"widgets":[%b' % (name, pieces[0])
     pieces[-1] += b"]}\n"
-    return content, tuple(pieces)
+    return content, pieces
 
 
 REGISTRY_PIECE = f"""

@@ -16,7 +16,6 @@ from catalog.commands.base import (
     database,
     print_status,
     progress_bar,
-    setting,
 )
 from catalog.commands.terminal import replace_unprintable
 from catalog.documents import MAX_PROBLEMS
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from catalog.mirror.bundles import BundleReport
     from catalog.mirror.sync import MirrorOptions, MirrorReport
 
+# Widgets that are fetched in parallel.
+WORKERS = 4
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
 
@@ -73,7 +74,7 @@ def mirror_command(
     options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
     bundle_report = None
     try:
-        with closing(Upstream(url, setting("MIRROR_WORKERS"))) as upstream:
+        with closing(Upstream(url, WORKERS)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 report = mirror(database(), upstream, options, on_progress)
             if with_bundles:

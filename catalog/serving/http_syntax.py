@@ -1,6 +1,6 @@
 """Syntax of an HTTP/1 request head (RFC 9112), read in linear time.
 
-A head comes from the client and can be as long as CATALOG_MAX_HEAD_BYTES. All functions use methods
+A head comes from the client and can be as long as MAX_HEAD_BYTES. All functions use methods
 of bytes and str that pass over their input once; a regular expression that backtracks can take
 seconds for a run of spaces or digits.
 """

@@ -7,9 +7,6 @@ of a hot search.
 import threading
 from bisect import bisect_left
 
-# In the environ of a request: the name of the endpoint that Flask chose. A request has none if no
-# route matches, or if the server refuses it.
-ENDPOINT = "catalog.endpoint"
 # Upper bounds of the histogram.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)  # seconds
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})

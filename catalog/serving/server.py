@@ -29,7 +29,6 @@ from catalog.serving.metrics_server import start_metrics
 from catalog.serving.socket_activation import take_passed_sockets
 from catalog.serving.socket_files import SocketFile
 from catalog.serving.uploads import Uploads
-from catalog.settings import trusted_networks
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError, DatabaseGoneError
 from catalog.text import plural
@@ -37,6 +36,10 @@ from catalog.text import plural
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
 # back would leave a busy service waiting.
 SWITCH_INTERVAL = 0.0005  # seconds
+# Connections that may wait to be accepted.
+BACKLOG = 256
+# Request line and headers, else 414 or 431; the longest q fits.
+MAX_HEAD_BYTES = 32 * 1024
 # Between two checks of the deadlines.
 CHECK_INTERVAL = 1  # seconds
 # While the service stops, an idle connection stays open for this long: its next request may be on
@@ -129,9 +132,9 @@ def create_listeners(
     try:
         adjustments = Adjustments(
             **({"host": host, "port": port} if uses_host else {}),
-            backlog=config["BACKLOG"],
+            backlog=BACKLOG,
             connection_limit=config["MAX_CONNECTIONS"],
-            max_request_header_size=config["MAX_HEAD_BYTES"],
+            max_request_header_size=MAX_HEAD_BYTES,
             max_request_body_size=config["MAX_BODY_BYTES"] + CHUNK_OVERHEAD,
             # No thread waits until a client has read; see connections.py.
             outbuf_high_watermark=sys.maxsize,
@@ -141,7 +144,6 @@ def create_listeners(
             server_name=host,
         )
         dispatcher = Dispatcher(app.extensions["database"], config["THREADS"])
-        app.extensions["response_cache"].run_in_worker = dispatcher.run_in_worker
         create = partial(Listener, app, sockets, dispatcher=dispatcher, adj=adjustments)
         if passed:
             listeners = [create(bound=each, is_passed=True) for each in passed]
@@ -158,7 +160,7 @@ def create_listeners(
             f"{error.strerror}{advice}."
         ) from error
     limits = ConnectionLimits(
-        config["MAX_CONNECTIONS_PER_CLIENT"], trusted_networks(config["TRUSTED_PROXY"])
+        config["MAX_CONNECTIONS_PER_CLIENT"], config["TRUSTED_PROXY"].networks
     )
     uploads = Uploads(
         app.extensions["database"],

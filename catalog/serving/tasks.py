@@ -9,7 +9,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.utilities import build_http_date
 
 from catalog import V1_PREFIX
-from catalog.serving.request_counts import ENDPOINT
+from catalog.routing import ENDPOINT
 
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
 MAX_JOINED = 48 * 1024  # bytes

@@ -67,7 +67,7 @@ def badge_svg(scope: str, name: str) -> Response:
     sdk = read_sdk(request.args.get("compatSdk", ""))
     if sdk.error:
         abort(400, sdk.error)
-    response = page_response(lambda: render_badge(scope, name, sdk.sdk), mimetype="image/svg+xml")
+    response = page_response(render_badge(scope, name, sdk.sdk), mimetype="image/svg+xml")
     response.headers["Cache-Control"] = CACHE_CONTROL
     return response
 

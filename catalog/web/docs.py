@@ -50,7 +50,7 @@ def openapi_json() -> Response:
 def reference() -> Response:
     database: Database = current_app.extensions["database"]
     try:
-        return page_response(lambda: render_reference(load_examples(database.reader())))
+        return page_response(render_reference(load_examples(database.reader())))
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database: show the examples of openapi.json.
         database.faults.log("The database cannot be read", error)

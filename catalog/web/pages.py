@@ -5,12 +5,11 @@ They work without JavaScript. The modules widget_pages and scope_pages add their
 
 from typing import Any
 
-from flask import Blueprint, Response, abort, current_app, render_template, request
+from flask import Blueprint, Response, current_app, render_template, request
 from markupsafe import Markup
 
 from catalog import __version__
 from catalog.documents import Json
-from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import Connection
 from catalog.text import shorten
@@ -69,7 +68,7 @@ def icon(widget: Json) -> Markup:
 
 @pages.get("/")
 def browse() -> Response:
-    return page_response(lambda: render_browse(reader()))
+    return page_response(render_browse(reader()))
 
 
 def reader() -> Connection:
@@ -82,16 +81,6 @@ def error_page(status: int, message: str) -> str:
     """Return the page for an error; only that for 404 reads the database, for suggestions."""
     suggestions = suggest_for_path(request.path) if status == 404 else None
     return render_template("error.html", status=status, message=message, suggestions=suggestions)
-
-
-def unmatched_page() -> Response:
-    methods = known_methods(request.path)
-    if methods:
-        return options_or_405(methods)
-    abort(404)
-
-
-catch_all(pages, "/", unmatched_page)
 
 
 @pages.after_app_request

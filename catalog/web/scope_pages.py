@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from flask import Response, abort, current_app, render_template, request
+from flask import Response, abort, render_template, request
 
 from catalog.routing import public_url
 from catalog.store.connection.sqlite import Connection, snapshot
@@ -12,9 +12,6 @@ from catalog.web.caching import page_response
 from catalog.web.pages import pages, reader
 from catalog.web.queries import load_results
 from catalog.web.widget_pages import pager_links
-
-# The ETag and size of a larger registry are not shown: it would have to be rendered for the page.
-MAX_REGISTRY_VERSIONS = 5_000
 
 
 class Totals(NamedTuple):
@@ -34,7 +31,7 @@ FROM listing WHERE scope = :scope
 
 @pages.get("/widgets/<scope>")
 def scope(scope: str) -> Response:
-    return page_response(lambda: render_scope(scope))
+    return page_response(render_scope(scope))
 
 
 def render_scope(scope: str) -> tuple[str, int]:
@@ -45,9 +42,6 @@ def render_scope(scope: str) -> tuple[str, int]:
     with snapshot(connection):
         totals = load_totals(connection, scope)
         results = load_results(connection, arguments, public_url())
-    registry = None
-    if totals.versions <= MAX_REGISTRY_VERSIONS:
-        registry = current_app.extensions["describe_registry"](scope)
     connection.check_deadline()
     last = -(-totals.widgets // PAGE_SIZE)
     page = render_template(
@@ -56,7 +50,6 @@ def render_scope(scope: str) -> tuple[str, int]:
         totals=totals,
         results=results,
         links=pager_links("pages.scope", {"scope": scope}, results["page"], last),
-        registry=registry,
         errors=errors,
     )
     return page, 400 if errors else 200

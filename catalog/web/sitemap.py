@@ -39,14 +39,14 @@ def robots() -> Response:
 
 @sitemap.get("/sitemap.xml")
 def first_sitemap() -> Response:
-    return revalidated(page_response(render_first, mimetype=XML))
+    return revalidated(page_response(render_first(), mimetype=XML))
 
 
 @sitemap.get("/sitemap-<number>.xml")
 def numbered_sitemap(number: str) -> Response:
     if not NUMBER.fullmatch(number):
         abort(404)
-    return revalidated(page_response(lambda: render_part(int(number)), mimetype=XML))
+    return revalidated(page_response(render_part(int(number)), mimetype=XML))
 
 
 def revalidated(response: Response) -> Response:

@@ -8,7 +8,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from flask import Blueprint, Response, send_from_directory, url_for
+from flask import Blueprint, Response, request, send_from_directory, url_for
 
 from catalog.web.formatting import sri_hash
 
@@ -31,10 +31,12 @@ static_files = Blueprint("static_files", __name__)
 def static_file(filename: str) -> Response:
     match = HASHED_NAME.fullmatch(filename)
     plain_name = f"{match[1]}{match[3]}" if match else filename
-    response = send_from_directory(FOLDER, plain_name)
+    response = send_from_directory(FOLDER, plain_name, conditional=False)
     # With another hash, it is a page of another release that requests the file.
     if match and filename == hashed_name(plain_name):
         response.headers["Cache-Control"] = IMMUTABLE
+    # Without ranges.
+    response.make_conditional(request.environ)
     return response
 
 

@@ -33,7 +33,7 @@ class UpdatesForm(NamedTuple):
 
 @updates_page.get("/updates")
 def updates() -> Response:
-    return page_response(render_updates)
+    return page_response(render_updates())
 
 
 def render_updates() -> tuple[str, int]:

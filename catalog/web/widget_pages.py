@@ -66,7 +66,7 @@ CHECKBOXES = ("compatible", "stable")
 
 @pages.get("/widgets/<scope>/<name>")
 def widget(scope: str, name: str) -> Response:
-    return page_response(lambda: render_widget(scope, name))
+    return page_response(render_widget(scope, name))
 
 
 def render_widget(scope: str, name: str) -> tuple[str, int]:
@@ -166,7 +166,7 @@ def pager_links(
 
 @pages.get("/widgets/<scope>/<name>/<version>")
 def version(scope: str, name: str, version: str) -> Response:
-    return page_response(lambda: render_version(scope, name, version))
+    return page_response(render_version(scope, name, version))
 
 
 def render_version(scope: str, name: str, number: str) -> tuple[str, int]:
@@ -208,7 +208,7 @@ def load_numbered(connection: Connection, found: Json, number: str) -> Json | No
 
 @pages.get("/widgets/<scope>/<name>/compare")
 def compare(scope: str, name: str) -> Response:
-    return page_response(lambda: render_comparison(scope, name))
+    return page_response(render_comparison(scope, name))
 
 
 def render_comparison(scope: str, name: str) -> tuple[str, int]:

@@ -17,6 +17,8 @@ class Deadline(threading.local):
     is_final = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
+    # Whether the I/O thread has no time left in this turn for what is not cached.
+    only_cached = False
 
     def set(self, seconds: float, is_final: bool) -> None:
         """Set the deadline, in seconds from now."""

@@ -17,10 +17,9 @@ MAX_QUOTED = 100  # characters
 
 
 class Release(NamedTuple):
-    """A version; is_compatible is whether it runs on the SDK."""
+    """A version; is_compatible is whether it runs on the SDK. SQLite has 0 and 1 as booleans."""
 
     id: int
-    published_at: str
     # As precedence() in catalog/semver_ranges.py returns it.
     precedence: str
     number: str

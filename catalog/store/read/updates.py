@@ -1,14 +1,13 @@
 """Updates of installed versions: the parameters, the statements and the JSON of the response."""
 
 import json
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from catalog.documents import Json
 from catalog.semver_ranges import is_version
 from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.store.read.json_sql import VERSION_ADMITS
+from catalog.store.read.json_sql import NEWEST_FIRST, VERSION_ADMITS
 from catalog.store.read.search_params import ParameterError, parse_compat_sdk
 from catalog.store.read.update_rule import Advice, Release, advise
 from catalog.store.schema.sdk_intervals import sdk_key
@@ -67,21 +66,26 @@ def parse_installed(text: str) -> Installed:
     return Installed(scope, name, version)
 
 
-# The versions of each installed widget, as a JSON array of the fields of Release; NULL if it is not
-# listed. Without an SDK every version is compatible. One row for each widget: a row for each
-# version takes twice as long, and one row for all widgets could take too much memory.
+# The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
+# in :widgets and the fields of Release. Without an SDK every version is compatible. A row for each
+# version or widget takes longer; the text of a hundred widgets could take too much memory.
+WIDGETS_PER_TEXT = 20
 VERSIONS = f"""
-SELECT item.key, (
-    SELECT json_group_array(json_array(
-        version.id, published_at, precedence, version, json(iif(yanked, 'true', 'false')),
-        yanked_reason, deprecation_message, sdk_version,
-        json(iif(:sdk IS NULL OR {VERSION_ADMITS}, 'true', 'false'))))
-    FROM version WHERE widget_id = widget.id) AS versions,
-    widget.id IS NOT NULL AS is_listed
-FROM json_each(:installed) AS item
-LEFT JOIN widget
-    ON scope = json_extract(item.value, '$[0]') AND name = json_extract(item.value, '$[1]')
-    AND listed
+SELECT json_group_array(json_array(position, json(versions))) FROM (
+    SELECT item.key AS position, (
+        SELECT json_group_array(json_array(
+            id, precedence, version, yanked, yanked_reason, deprecation_message, sdk_version,
+            iif(:sdk IS NULL OR {VERSION_ADMITS}, 1, 0)))
+        FROM (
+            SELECT id, precedence, version, yanked, yanked_reason, deprecation_message, sdk_version
+            FROM version
+            WHERE widget_id = widget.id
+            ORDER BY {NEWEST_FIRST})
+    ) AS versions
+    FROM json_each(:widgets) AS item
+    JOIN widget
+        ON scope = json_extract(item.value, '$[0]') AND name = json_extract(item.value, '$[1]')
+    WHERE listed)
 """
 
 ENTRIES = """
@@ -94,8 +98,12 @@ def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, byte
     # Both statements must see the same versions.
     with snapshot(connection):
         (content,) = connection.execute("SELECT content FROM revision").fetchone()
-        described = dict(_read_items(connection, query))
-        items, update_ids = zip(*(described[each] for each in query.installed), strict=True)
+        releases = _read_releases(connection, query.installed, query.sdk)
+        described = []
+        for each in query.installed:
+            connection.check_deadline()
+            described.append(_describe(each, releases.get(each[:2]), query.sdk))
+        items, update_ids = zip(*described, strict=True)
         ids = json.dumps([update_id for update_id in update_ids if update_id])
         entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
     return content, _render(items, [entries.get(each, "null") for each in update_ids])
@@ -124,9 +132,7 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     Without an SDK, a version is compatible that runs on one of the SDKs of the installed one; if
     that finds none, or only a deprecated one, every version is. The reason is then not meaningful.
     """
-    values = {"installed": json.dumps([installed[:2]]), "sdk": sdk and sdk_key(sdk)}
-    _, versions, is_listed = connection.execute(VERSIONS, values).fetchone()
-    newest_first = _sort_releases(connection, json.loads(versions)) if is_listed else []
+    newest_first = _read_releases(connection, [installed], sdk).get(installed[:2], [])
     own = next((each for each in newest_first if each.number == installed.version), None)
     if own is None:
         return None
@@ -140,58 +146,50 @@ def find_advice(connection: Connection, installed: Installed, sdk: str | None) -
     return advice
 
 
-def _read_items(
-    connection: Connection, query: UpdatesQuery
-) -> Iterator[tuple[Installed, tuple[Json, int | None]]]:
-    """Yield each installed version, its JSON without the update, and the id of the update."""
+def _read_releases(
+    connection: Connection, installed: Iterable[Installed], sdk: str | None
+) -> dict[tuple[str, ...], list[Release]]:
+    """Return the versions of each listed widget, newest first, by scope and name."""
     # Each widget is read once, however many of its versions are installed.
-    widgets: dict[tuple[str, str], list[Installed]] = {}
-    for each in query.installed:
-        widgets.setdefault(each[:2], []).append(each)
-    groups = list(widgets.values())
-    values = {"installed": json.dumps(list(widgets)), "sdk": sdk_key(query.sdk)}
-    for key, versions, is_listed in connection.execute(VERSIONS, values):
-        # The deadline of the thread also bounds the work in Python.
-        connection.check_deadline()
-        releases = _sort_releases(connection, json.loads(versions)) if is_listed else None
-        for installed in groups[key]:
+    names = list(dict.fromkeys(each[:2] for each in installed))
+    releases = {}
+    for start in range(0, len(names), WIDGETS_PER_TEXT):
+        some = names[start : start + WIDGETS_PER_TEXT]
+        values = {"widgets": json.dumps(some), "sdk": sdk and sdk_key(sdk)}
+        (text,) = connection.execute(VERSIONS, values).fetchone()
+        for position, rows in json.loads(text):
+            # The deadline of the thread also bounds the work in Python.
             connection.check_deadline()
-            yield installed, _describe(installed, releases, query.sdk)
-
-
-def _sort_releases(connection: Connection, rows: list[list[Any]]) -> list[Release]:
-    """Return the versions of a widget, newest first."""
-    connection.check_deadline()
-    releases = [Release(*fields) for fields in rows]
-    connection.check_deadline()
-    releases.sort(key=attrgetter("published_at", "precedence", "number"), reverse=True)
+            releases[some[position]] = list(map(Release._make, rows))
     return releases
 
 
 def _describe(
     installed: Installed, releases: list[Release] | None, sdk: str
 ) -> tuple[Json, int | None]:
-    item: Json = {
-        **{"scope": installed.scope, "name": installed.name, "installed": installed.version},
-        **{"status": UNAVAILABLE, "yanked": None, "yankedReason": None},
-        **{"deprecationMessage": None, "compatible": None, "update": None},
-    }
+    """Return the JSON of an installed version, without the update, and the id of the update."""
+    own = next((each for each in releases or () if each.number == installed.version), None)
+    advice = Advice(None, False, "")
     if releases is None:
-        path = f"{installed.scope}/{installed.name}"
-        return {**item, "reason": f"There is no widget {quoted(path)}."}, None
-    own = next((each for each in releases if each.number == installed.version), None)
-    if own is None:
-        reason = f"There is no version {quoted(str(installed))}."
-        return {**item, "status": UNKNOWN, "reason": reason}, None
-    advice = advise(own, releases, sdk)
-    item |= {
-        "status": UPDATE if advice.update else CURRENT,
-        "yanked": own.is_yanked,
-        "yankedReason": own.yanked_reason,
-        "deprecationMessage": own.deprecation_message,
-        "compatible": own.is_compatible,
+        status = UNAVAILABLE
+        reason = f"There is no widget {quoted(f'{installed.scope}/{installed.name}')}."
+    elif own is None:
+        status, reason = UNKNOWN, f"There is no version {quoted(str(installed))}."
+    else:
+        advice = advise(own, releases, sdk)
+        status, reason = UPDATE if advice.update else CURRENT, advice.reason
+    item = {
+        "scope": installed.scope,
+        "name": installed.name,
+        "installed": installed.version,
+        "status": status,
+        "yanked": own and bool(own.is_yanked),
+        "yankedReason": own and own.yanked_reason,
+        "deprecationMessage": own and own.deprecation_message,
+        "compatible": own and bool(own.is_compatible),
+        "update": None,
         **({"downgrade": True} if advice.is_downgrade else {}),
-        "reason": advice.reason,
+        "reason": reason,
     }
     return item, advice.update.id if advice.update else None
 

@@ -52,7 +52,7 @@ def refuse_large(limit: int, subject: str = "a bundle") -> NoReturn:
 def read_object(keys: set[str]) -> Json:
     """Return the JSON object in the body, which may have these keys; an empty body is {}."""
     check_body_accepted(MAX_JSON_BYTES, "it")
-    value = parse_json(read_limited(MAX_JSON_BYTES) or b"{}", "The body")
+    value = parse_part(read_limited(MAX_JSON_BYTES) or b"{}", "The body")
     if not isinstance(value, dict):
         abort(400, "The body must be one JSON object.")
     if unknown := value.keys() - keys:
@@ -70,7 +70,7 @@ def read_limited(limit: int) -> bytes:
         refuse_large(limit, "it")
 
 
-def parse_json(text: bytes, name: str) -> Any:
+def parse_part(text: bytes, name: str) -> Any:
     """Return the JSON value; respond 400 if it is not JSON."""
     try:
         return json.loads(text)
@@ -96,7 +96,7 @@ class UploadedVersion:
 
     @property
     def manifest(self) -> Any:
-        return parse_json(self._manifest, "The manifest")
+        return parse_part(self._manifest, "The manifest")
 
     @property
     def summary(self) -> BundleSummary | None:

@@ -113,6 +113,7 @@ class Service:
     """A service with a cache, and another app on its file, as another process has it."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.app: Flask = create_app({"DATABASE": path})
         self.client: FlaskClient = self.app.test_client()
         self.other = create_app({"DATABASE": path})

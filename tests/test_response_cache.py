@@ -105,12 +105,6 @@ def test_response_that_fails_after_it_was_rendered_is_not_cached(client: FlaskCl
     assert client.get(SEARCH).status_code == 200
 
 
-def test_cached_response_needs_a_database_that_can_be_read(app: Flask, client: FlaskClient) -> None:
-    assert client.get(SEARCH).status_code == 200
-    app.extensions["database"].path.rename(app.extensions["database"].path.with_suffix(".gone"))
-    assert client.get(SEARCH).status_code == 503
-
-
 def test_deadline_ends_a_revalidation_and_the_final_one_is_503(
     app: Flask, client: FlaskClient
 ) -> None:

@@ -129,7 +129,7 @@ def test_next_run_continues_a_download(
     assert stored_files(tmp_path) == sorted([CONTENT, OTHER])
 
 
-def test_download_starts_again_if_the_partial_file_is_wrong(
+def test_download_starts_again_after_the_partial_file_was_wrong(
     mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, tmp_path: Path
 ) -> None:
     upstream.fail(BUNDLE, truncate(100), status(403))
@@ -137,6 +137,7 @@ def test_download_starts_again_if_the_partial_file_is_wrong(
     (partial,) = (tmp_path / "bundles").glob("downloads/*")
     # As after a power failure.
     partial.write_bytes(bytes(100))
+    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
     assert (
         bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 1 here already, 0 failed."
     )

@@ -68,7 +68,7 @@ def test_invalid_widget_is_reported_and_the_rest_is_copied(
     assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
 
 
-@pytest.mark.parametrize("name", ["..", "", "a/b", "line\nend", "\ud800"])
+@pytest.mark.parametrize("name", ["..", "", "a/b", "line\nend"])
 def test_invalid_name_is_reported_and_not_requested(
     mirror_app: Flask, upstream: FakeUpstream, name: str
 ) -> None:

@@ -10,6 +10,7 @@ from catalog import V1_PREFIX
 from catalog.documents import Document, DocumentError, check_document, parse_json
 from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
 from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.store.write.lookup import WidgetName
 from catalog.text import quoted
 from catalog.validators import (
     check_boolean,
@@ -28,18 +29,8 @@ Item = TypeVar("Item")
 OnProgress = Callable[[int, int], None]
 
 
-class WidgetKey(NamedTuple):
-    """The scope and the name of a widget."""
-
-    scope: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}"
-
-
 # The download count of each widget in the list.
-Counts = dict[WidgetKey, int | None]
+Counts = dict[WidgetName, int | None]
 
 
 def list_widgets(upstream: Upstream, scopes: Collection[str]) -> tuple[Counts, bool]:
@@ -93,8 +84,8 @@ def _format_errors(message: str) -> Iterator[None]:
         raise UpstreamError(message) from None
 
 
-def _check_key(entry: Any) -> WidgetKey:
-    return WidgetKey(check_text(entry["scope"]), check_text(entry["name"]))
+def _check_key(entry: Any) -> WidgetName:
+    return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
 
 
 def _check_count(entry: Any) -> int | None:
@@ -105,15 +96,15 @@ def _check_count(entry: Any) -> int | None:
 class UpstreamChanges(NamedTuple):
     """The ETag of each changed widget, None if it is no longer public, and the token after them."""
 
-    etags: dict[WidgetKey, str | None]
+    etags: dict[WidgetName, str | None]
     token: str
 
     @property
-    def changed(self) -> list[WidgetKey]:
+    def changed(self) -> list[WidgetName]:
         """The changed widgets that are public."""
         return [key for key, etag in self.etags.items() if etag is not None]
 
-    def has_current(self, key: WidgetKey, etag: str | None) -> bool:
+    def has_current(self, key: WidgetName, etag: str | None) -> bool:
         """Return whether a copy of the widget with this ETag is current.
 
         The changes have the ETags of details that are not compressed.
@@ -139,7 +130,7 @@ def read_changes(upstream: Upstream, token: str | None) -> UpstreamChanges | Non
 
 
 def _read_all_changes(upstream: Upstream, token: str | None) -> UpstreamChanges:
-    etags: dict[WidgetKey, str | None] = {}
+    etags: dict[WidgetName, str | None] = {}
     received, has_more = 0, True
     while has_more:
         query = {"limit": MAX_LIMIT} | ({} if token is None else {"since": token})
@@ -162,7 +153,7 @@ def _check_etag(entry: Any) -> str | None:
 class FetchResult(NamedTuple):
     """The outcome of fetching one widget: a document, not found, a failure, or else unchanged."""
 
-    key: WidgetKey
+    key: WidgetName
     document: Document | None = None
     etag: str | None = None
     is_not_found: bool = False
@@ -171,10 +162,10 @@ class FetchResult(NamedTuple):
     is_unavailable: bool = False
 
 
-def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchResult:
+def fetch_widget(upstream: Upstream, key: WidgetName, etag: str | None) -> FetchResult:
     """Fetch the detail of a widget, unless it still has this ETag, and validate it."""
     try:
-        path = "/".join(quote(check_identifier(part), safe="") for part in key)
+        path = "/".join(quote(check_identifier(part), safe="") for part in key[:2])
     except ValueError as rule:
         return FetchResult(key, failure=f"scope and name must be {rule}")
     try:
@@ -190,10 +181,8 @@ def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchR
     except DocumentError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return FetchResult(key, failure=f"{error.problems[0]}{more}")
-    except RecursionError:
-        return FetchResult(key, failure="the response is nested too deeply")
-    except ValueError as error:
-        return FetchResult(key, failure=f"the response is not JSON in UTF-8 ({error})")
+    except (ValueError, RecursionError) as error:
+        return FetchResult(key, failure=f"the response is not a widget in JSON ({error})")
     if document.path != str(key):
         return FetchResult(key, failure=f"the response is about {quoted(document.path)}")
     return FetchResult(key, document, response.etag)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from catalog.mirror.fetch import (
     FetchResult,
     OnProgress,
-    WidgetKey,
     batched,
     fetch_widget,
     list_widgets,
@@ -68,7 +67,7 @@ class MirrorReport:
     # Reasons, by what failed.
     failures: dict[str, str] = field(default_factory=dict)
     # Copies of widgets that the upstream no longer has.
-    gone: list[WidgetKey] = field(default_factory=list)
+    gone: list[WidgetName] = field(default_factory=list)
 
 
 class LocalWidget(NamedTuple):
@@ -131,10 +130,10 @@ ORDER BY scope, name
 """
 
 
-def find_local(database: Database) -> dict[WidgetKey, LocalWidget]:
+def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
     """Return all widgets of the local catalog."""
     rows = database.reader().execute(LOCAL_WIDGETS) if database.exists() else []
-    return {WidgetKey(*row[:2]): LocalWidget(*row[2:]) for row in rows}
+    return {WidgetName(*row[:2]): LocalWidget(*row[2:]) for row in rows}
 
 
 POSITION = "SELECT token FROM mirror_position WHERE source = :source AND scopes = :scopes"
@@ -157,14 +156,14 @@ class WidgetSync:
     upstream: Upstream
     options: MirrorOptions
     on_progress: OnProgress
-    local: dict[WidgetKey, LocalWidget]
-    not_found: list[WidgetKey] = field(default_factory=list)
+    local: dict[WidgetName, LocalWidget]
+    not_found: list[WidgetName] = field(default_factory=list)
     report: MirrorReport = field(default_factory=MirrorReport)
 
-    def write_counts(self, counts: Mapping[WidgetKey, int | None]) -> None:
+    def write_counts(self, counts: Mapping[WidgetName, int | None]) -> None:
         """Write the upstream's counts of copies that are current otherwise."""
         changed = [
-            MirroredWidget(*key, self.upstream.base_url, self.local[key].etag, count)
+            MirroredWidget(*key[:2], self.upstream.base_url, self.local[key].etag, count)
             for key, count in counts.items()
             if count != self.local[key].upstream_count
         ]
@@ -174,7 +173,7 @@ class WidgetSync:
             for batch in batched(changed):
                 self.database.transact(partial(put_upstream_counts, widgets=batch))
 
-    def fetch_and_write(self, keys: Sequence[WidgetKey], done: int) -> None:
+    def fetch_and_write(self, keys: Sequence[WidgetName], done: int) -> None:
         """Fetch the widgets, and write what changed in batches; done are those before them."""
         total = done + len(keys)
         self.on_progress(done, total)
@@ -196,7 +195,7 @@ class WidgetSync:
                 finally:
                     self.write_batch(results)
 
-    def fetch(self, key: WidgetKey) -> FetchResult:
+    def fetch(self, key: WidgetName) -> FetchResult:
         """Fetch and validate one widget. Runs in the thread pool."""
         local = self.local.get(key)
         etag = None
@@ -224,7 +223,7 @@ class WidgetSync:
                 self.report.unchanged += 1
             else:
                 upstream_count = document.widget["download_count"]
-                mirrored = MirroredWidget(*key, self.upstream.base_url, etag, upstream_count)
+                mirrored = MirroredWidget(*key[:2], self.upstream.base_url, etag, upstream_count)
                 widgets.append(UpstreamWidget(document, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
@@ -246,7 +245,7 @@ class WidgetSync:
         self.report.changed += len(result.changed)
         self.report.unchanged += len(result.unchanged)
 
-    def finish(self, copies: Collection[WidgetKey], listed: Collection[WidgetKey]) -> None:
+    def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
         """Report the copies that are gone, unlist them with --prune, and optimize the search."""
         for key in self.not_found:
             if key in listed:
@@ -257,6 +256,6 @@ class WidgetSync:
             return
         if self.options.prune:
             for key in self.report.gone:
-                edit_widget(self.database, local_actor(), WidgetName(*key), {"listed": False})
+                edit_widget(self.database, local_actor(), key, {"listed": False})
         if self.report.added + self.report.changed >= OPTIMIZE_AFTER:
             self.database.transact(lambda transaction: transaction.execute(OPTIMIZE_SEARCH_INDEX))

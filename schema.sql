@@ -123,7 +123,7 @@ CREATE TABLE mirrored (
 ) STRICT;
 
 -- How far the changes of an upstream were read: the token for its /api/v1/widgets/changes. Every copy from
--- there is at least as recent, or has no etag and is fetched by the next refresh.
+-- there is at least as recent.
 CREATE TABLE mirror_position (
     source TEXT NOT NULL,
     -- The scopes that are mirrored, sorted, as a JSON array; empty for all of them.

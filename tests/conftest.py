@@ -175,7 +175,7 @@ def client_with(app_with: Callable[..., Flask]) -> Callable[..., FlaskClient]:
 @pytest.fixture
 def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUpstream]:
     """An upstream without widgets; a mirror does not wait between its retries."""
-    monkeypatch.setattr("catalog.mirror.upstream.BACKOFF", 0)
+    monkeypatch.setattr("catalog.mirror.upstream.RETRY_WAITS", (0, 0, 0, 0))
     running = FakeUpstream()
     yield running
     running.close()

@@ -18,7 +18,7 @@ from catalog.mirror.upstream import Upstream, UpstreamError
 CLOCK = "/api/v1/widgets/acme/clock"
 BUNDLE = "/bundles/1.0.0.js"
 SECONDS = 0.1
-TOO_SLOW = "does not complete its response within 0 seconds"
+TOO_SLOW = "the server does not respond in time"
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = bytes.fromhex("1f8b08000000000000ff")
@@ -51,7 +51,7 @@ def assert_too_slow(url: str) -> None:
     """Assert that a request for the clock fails at the deadline."""
     with (
         closing(Upstream(url, 1, SECONDS)) as client,
-        pytest.raises(UpstreamError, match=rf"^[a-z0-9.]+:\d+ {TOO_SLOW}$"),
+        pytest.raises(UpstreamError, match=f"^{TOO_SLOW}$"),
     ):
         client.get(CLOCK)
 

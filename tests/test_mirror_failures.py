@@ -34,9 +34,9 @@ def three_widgets(upstream: FakeUpstream) -> None:
 
 
 INVALID = {
-    "not JSON": (body(b"<html>"), "the response is not JSON in UTF-8 ("),
-    "not UTF-8": (body(b'"\xff"'), "the response is not JSON in UTF-8 ("),
-    "nested too deeply": (body(b"[" * 100_000), "nested too deeply"),
+    "not JSON": (body(b"<html>"), "the response is not a widget in JSON ("),
+    "not UTF-8": (body(b'"\xff"'), "the response is not a widget in JSON ("),
+    "nested too deeply": (body(b"[" * 100_000), "the response is not a widget in JSON ("),
     "not a document": (body(b"[]"), "must be an object"),
     "another widget": (body(json.dumps(NOTES).encode()), "the response is about 'acme/notes'"),
     "invalid field": (
@@ -48,9 +48,9 @@ INVALID = {
         "bundleUrl must be an absolute http or https URL, not 'file:///x'",
     ),
     "403": (status(403), "the response status is 403, not 200"),
-    "500": (status(500), "sends too many 500 error responses"),
+    "500": (status(500), "the response status is 500, not 200"),
     "redirect to a file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an"),
-    "hang-up": (hang_up, "closes the connection before its response is complete"),
+    "hang-up": (hang_up, "the connection ended before the response was complete"),
 }
 
 
@@ -68,7 +68,7 @@ def test_invalid_widget_is_reported_and_the_rest_is_copied(
     assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
 
 
-@pytest.mark.parametrize("name", ["..", "", "a/b", "line\nend", "\ud800"])
+@pytest.mark.parametrize("name", ["..", "", "a/b", "line\nend"])
 def test_invalid_name_is_reported_and_not_requested(
     mirror_app: Flask, upstream: FakeUpstream, name: str
 ) -> None:

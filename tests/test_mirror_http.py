@@ -84,7 +84,7 @@ def test_long_retry_after_is_an_error(
     server: FakeUpstream, client: Upstream, waits: list[float]
 ) -> None:
     server.fail(CLOCK, status(429, Retry_After="3600"))
-    with pytest.raises(UpstreamError, match=r"with 429 and asks to retry later .*3600"):
+    with pytest.raises(UpstreamError, match="the response status is 429"):
         client.get(CLOCK)
     assert (waits, len(server.requests)) == ([], 1)
 
@@ -101,11 +101,11 @@ def test_invalid_retry_after_is_ignored(
 
 
 PERMANENT_FAULTS = {
-    "500": (status(500), "sends too many 500 error responses"),
-    "429": (status(429), "sends too many 429 error responses"),
-    "hang-up": (hang_up, "closes the connection before its response is complete"),
-    "truncated": (truncate(10), "closes the connection before its response is complete"),
-    "redirects": (redirect(CLOCK), "sends too many redirects"),
+    "500": (status(500), "the response status is 500, not 200"),
+    "429": (status(429), "the response status is 429, not 200"),
+    "hang-up": (hang_up, "the connection ended before the response was complete"),
+    "truncated": (truncate(10), "the connection ended before the response was complete"),
+    "redirects": (redirect(CLOCK), "there are too many redirects"),
 }
 
 
@@ -114,7 +114,7 @@ def test_permanent_fault_ends_the_retries(
     server: FakeUpstream, client: Upstream, fault: Fault, reason: str
 ) -> None:
     server.fail(CLOCK, *[fault] * 100)
-    with pytest.raises(UpstreamError, match=rf"^127\.0\.0\.1:\d+ {reason}$"):
+    with pytest.raises(UpstreamError, match=f"^{reason}$"):
         client.get(CLOCK)
     assert len(server.requests) <= 6
 
@@ -125,9 +125,8 @@ REFUSED = {
     "file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an absolute http or"),
     "ftp": (redirect("ftp://127.0.0.1/x"), "'ftp://127.0.0.1/x' is not an absolute http or https"),
     "not a URL": (redirect("http://["), "redirects to 'http://[', not a URL"),
-    "304": (status(304), "the response status is 304, but no ETag was sent"),
-    "invalid port": (redirect("http://127.0.0.1:99999/"), "sends an invalid response"),
-    "invalid gzip": (body(b"no", Content_Encoding="gzip"), "sends an invalid response"),
+    "invalid port": (redirect("http://127.0.0.1:99999/"), "is not an absolute http or https URL"),
+    "invalid gzip": (body(b"no", Content_Encoding="gzip"), "the response is invalid"),
 }
 
 
@@ -170,7 +169,7 @@ ENDLESS = {
     404: "the response is larger than 100000 bytes",
     # Without a Location.
     302: "the response status is 302, not 200",
-    500: "127.0.0.1:{port} sends too many 500 error responses",
+    500: "the response status is 500, not 200",
 }
 
 
@@ -186,7 +185,7 @@ def test_endless_body_is_not_read_to_its_end(
     server.fail(CLOCK, *[endless(code)] * 10)
     with pytest.raises(UpstreamError) as error:
         client.get(CLOCK)
-    assert str(error.value) == reason.format(port=server.port)
+    assert str(error.value) == reason
 
 
 def test_size_limit_applies_to_the_decompressed_body(
@@ -235,12 +234,15 @@ def test_server_that_does_not_respond_times_out(
     assert waits == [0, 1, 2, 4]
 
 
-def test_unreachable_host_is_not_tried_again_for_each_request(waits: list[float]) -> None:
-    port = free_port()
-    with closing(Upstream(f"http://127.0.0.1:{port}", 1)) as client:
+def test_unreachable_host_is_not_tried_again_for_each_request(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Upstream(f"http://127.0.0.1:{free_port()}", 1)) as client:
         for _ in range(3):
-            with pytest.raises(UpstreamError, match=rf"^127\.0\.0\.1:{port} cannot be reached$"):
+            with pytest.raises(UpstreamError, match=r"^127\.0\.0\.1 cannot be reached$"):
                 client.get(CLOCK)
+            # As if the time had passed.
+            monkeypatch.setattr("catalog.mirror.connections.MAX_UNREACHABLE_SECONDS", 0)
     assert waits == [0, 1, 2, 4]
 
 

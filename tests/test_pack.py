@@ -164,7 +164,6 @@ def test_demo_catalog_can_be_packed_and_unpacked(
     pack(demo, tmp_path / "demo.pack")
     assert run(other, "unpack", tmp_path / "demo.pack").exit_code == 0
     assert responses(other) == responses(demo)
-    assert not other.extensions["bundles"].directory.exists()
 
 
 def app_with_history(app_with: AppWith) -> Flask:
@@ -201,7 +200,8 @@ def test_pack_does_not_depend_on_the_history_of_the_catalog(
 def test_pack_is_a_tar_archive_with_sha256_sums(app: Flask, tmp_path: Path) -> None:
     members = read_members(pack(app, tmp_path / "all.pack"))
     bundles = [f"bundles/{sha256}" for sha256 in sorted(HASHES)]
-    assert list(members) == ["SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", *bundles]
+    files = ["catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"]
+    assert list(members) == ["SHA256SUMS", *files, *bundles]
     sums = dict(
         reversed(line.split("  ")) for line in members.pop("SHA256SUMS").decode().splitlines()
     )
@@ -320,7 +320,7 @@ def test_publishing_does_not_wait_for_a_pack(app: Flask) -> None:
         assert (response.status_code, writer.poll()) == (201, None)
         members = read_members(begin + writer.stdout.read())
     assert writer.returncode == 0
-    assert len(members) == 5
+    assert len(members) == 6
 
 
 def test_existing_catalog_is_replaced_only_with_yes(
@@ -400,6 +400,12 @@ def mirrored_line(**fields: object) -> bytes:
     return json.dumps({**defaults, "upstreamCount": None, **fields}).encode()
 
 
+def deleted_line(**fields: object) -> bytes:
+    """Return a line of deleted.jsonl."""
+    defaults = {"scope": "acme", "name": "clock", "version": "1.0.0", "sha256Hash": "0" * 64}
+    return json.dumps({**defaults, **fields}).encode()
+
+
 def header(kind: bytes, size: int) -> bytes:
     member = tarfile.TarInfo("extended")
     member.type, member.size = kind, size
@@ -420,12 +426,12 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
         lambda members: build_pack({"README": b"x"}),
         "The pack has 'README' where SHA256SUMS should be.",
     ),
-    "truncated in the catalog": (lambda members: build_pack(members)[:1600], INCOMPLETE),
+    "truncated in the catalog": (lambda members: build_pack(members)[:2600], INCOMPLETE),
     "truncated in a bundle": (lambda members: build_pack(members)[:-20000], INCOMPLETE),
     "no catalog": (without("catalog.jsonl"), "The pack has 'mirrored.jsonl' where catalog.jsonl"),
     "missing bundle": (without(BUNDLE), "The pack "),
     "no bundles": (
-        lambda members: build_pack(dict(list(members.items())[:3])),
+        lambda members: build_pack(dict(list(members.items())[:4])),
         f"The pack ends where bundles/{min(HASHES)} should be.",
     ),
     "additional member": (replacing("more", b"x"), "The pack has an unexpected member, 'more'."),
@@ -454,9 +460,13 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
         replacing("catalog.jsonl", b'{"widget": {}}\n', update_sums=True),
         "catalog.jsonl line 1: scope is missing\n",
     ),
-    "source that is not a URL": (
-        replacing("mirrored.jsonl", mirrored_line(source="file:///etc/passwd"), update_sums=True),
-        f"{UNREADABLE}an absolute http or https URL.",
+    "source that is not a text": (
+        replacing("mirrored.jsonl", mirrored_line(source={}), update_sums=True),
+        UNREADABLE,
+    ),
+    "hash that is not a text": (
+        replacing("deleted.jsonl", deleted_line(sha256Hash=None), update_sums=True),
+        "deleted.jsonl in the pack cannot be read: ",
     ),
     "mirrored line that is not an object": (
         replacing("mirrored.jsonl", b"[]", update_sums=True),

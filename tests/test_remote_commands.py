@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,19 +15,18 @@ import pytest
 import reverse_proxies
 from builders import Json, document, version
 from click.testing import CliRunner, Result
-from conftest import create_catalog, exported, run_at_terminal, start_command
+from conftest import create_catalog, exported, start_command
 from flask import Flask
 from mirrors import AppServer, serve
 from ports import free_port
 from publishers import bearer, create_token, manifest
 from reverse_proxies import Origin
 from upstreams import FakeUpstream
-from urllib3 import Timeout
 
 from catalog import __version__
 from catalog.__main__ import REMOTE_COMMANDS, cli
 from catalog.atomic_files import atomic_replace
-from catalog.remote import service, token_file
+from catalog.remote import token_file
 from catalog.remote.token_file import store_token
 
 AppWith = Callable[..., Flask]
@@ -245,24 +243,6 @@ def test_a_mistake_in_one_of_several_widgets_changes_none(
     assert exported(app) == before
 
 
-def test_a_failure_after_the_first_of_several_widgets_names_those_that_are_changed(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
-
-    def delete_weather(path: str) -> None:
-        # The dry run has three requests before it.
-        if path.endswith("/yank") and len(server.responses) == 4:
-            result = run_program(
-                "--database", str(app.config["DATABASE"]), "delete", "acme/weather", "--yes"
-            )
-            assert result.exit_code == 0
-
-    server.on_request = delete_weather
-    result = run_remotely(server.url, "yank acme/clock@1.0.0 acme/weather@1.0.0")
-    assert failure(result) == "There is no widget acme/weather. Changed before that: acme/clock."
-
-
 # Tokens.
 
 
@@ -313,8 +293,7 @@ def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppS
     database = str(app.config["DATABASE"])
     assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
     assert failure(run_remotely(server.url, "login", stdin=token)) == (
-        f"{server.url} refused the token: it is unknown, expired or revoked, or the service is "
-        f"too old for tokens. Use widget-catalog --server {server.url} login with a valid one."
+        f"{server.url} refused the token: it is unknown, expired or revoked."
     )
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
 
@@ -325,8 +304,7 @@ def test_a_refused_token_of_the_variable_is_named(
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci"))
     run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked, or "
-        "the service is too old for tokens."
+        f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked."
     )
 
 
@@ -516,7 +494,7 @@ def test_help_needs_no_valid_combination_of_options(line: str) -> None:
     assert (result.exit_code, result.stdout.startswith("Usage: ")) == (0, True)
 
 
-def test_a_bundle_that_is_too_large_is_not_sent(
+def test_a_bundle_that_is_too_large_is_refused(
     app_with: AppWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = app_with(MAX_BUNDLE_BYTES="1024")
@@ -524,11 +502,10 @@ def test_a_bundle_that_is_too_large_is_not_sent(
     Path("new.js").write_bytes(b"x" * 1025)
     with serve(app) as server:
         result = run_remotely(server.url, "publish new.json new.js")
-    assert failure(result) == f"The bundle new.js has 1025 bytes; {server.url} accepts 1024."
-    assert [path for path, _ in server.responses] == ["/api/widgets/cli-version", "/api/session"]
+    assert failure(result) == "The body is too large: a bundle may have 1024 bytes."
 
 
-def test_a_bundle_is_not_sent_without_the_right_to_publish(
+def test_a_bundle_is_refused_without_the_right_to_publish(
     app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, scopes, permissions, message in (
@@ -537,7 +514,6 @@ def test_a_bundle_is_not_sent_without_the_right_to_publish(
     ):
         monkeypatch.setenv("CATALOG_TOKEN", create_token(app, name, scopes, permissions))
         assert failure(run_remotely(server.url, "publish new.json new.js")) == message
-    assert {path for path, _ in server.responses} == {"/api/widgets/cli-version", "/api/session"}
 
 
 class FaultyService:
@@ -604,13 +580,6 @@ def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServic
         yield running
 
 
-SESSION = {
-    "token": "ci",
-    "permissions": ["admin"],
-    "scopes": [],
-    "expiresAt": None,
-    "maxBundleBytes": 10**6,
-}
 PUBLISHED = {
     "version": "acme/new@1.0.0",
     "published": True,
@@ -628,7 +597,7 @@ PUBLISHED = {
 def test_a_failed_upload_is_repeated_with_the_same_bytes(
     faulty: FaultyService, fault: tuple[int, Json] | None
 ) -> None:
-    faulty.prepared = [(200, SESSION), fault, (201, PUBLISHED)]
+    faulty.prepared = [fault, (201, PUBLISHED)]
     result = run_remotely(faulty.url, "publish new.json new.js")
     assert (result.exit_code, "Published acme/new@1.0.0." in result.stderr) == (0, True)
     uploads = [body for method, _, body in faulty.requests if method == "PUT"]
@@ -641,7 +610,7 @@ def test_a_failed_upload_is_repeated_with_the_same_bytes(
 def test_a_change_without_a_response_is_not_repeated(faulty: FaultyService, line: str) -> None:
     faulty.prepared = [None]
     assert failure(run_remotely(faulty.url, line)) == (
-        f"{faulty.url} closed the connection without a response, so it may have made the change; "
+        f"{faulty.url} did not respond, so it may have made the change; "
         "the same command again does no harm."
     )
     assert len(faulty.requests) == 1
@@ -661,13 +630,6 @@ def test_a_redirect_is_not_followed(faulty: FaultyService) -> None:
     )
 
 
-def test_the_limit_of_a_proxy_is_told_from_that_of_the_service(faulty: FaultyService) -> None:
-    faulty.prepared = [(200, SESSION), (413, {})]
-    assert failure(run_remotely(faulty.url, "publish new.json new.js")) == (
-        f"{faulty.url} responded 413: a proxy before it accepts no body of this size."
-    )
-
-
 def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
     faulty: FaultyService,
 ) -> None:
@@ -679,80 +641,15 @@ def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
     )
 
 
-def cannot_read(url: str) -> str:
-    return (
-        f"{url} responded 200 with content that widget-catalog {__version__} cannot read: the "
-        "service may be of another release, or a proxy responded."
+def test_a_response_that_is_not_json_is_reported(faulty: FaultyService) -> None:
+    faulty.prepared = [(200, {})]
+    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == (
+        f"{faulty.url} responded 200 with content that is not JSON; a proxy may have responded."
     )
 
 
-KEYS = [*SESSION, *PUBLISHED, "versions", "changed", "entries"]
-CONTROL = "\x1b[31m"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "publish new.json new.js",
-        "publish new.json new.js --bundle-url https://cdn.example.com/new.js",
-        "yank acme/clock@1.0.0",
-        "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
-        "unlist acme/clock",
-        "log",
-        "login",
-    ],
-)
-def test_a_response_of_another_form_is_reported(
-    app: Flask, faulty: FaultyService, line: str
-) -> None:
-    token = create_token(app, "stdin")
-    values = (None, CONTROL, 1, [{}], [[]])
-    for content in ({}, {"other": 1}, *(dict.fromkeys(KEYS, value) for value in values)):
-        faulty.prepared = [(200, content)]
-        result = run_remotely(faulty.url, line, stdin=token)
-        assert failure(result) == cannot_read(faulty.url), content
-
-
-def test_a_token_file_is_not_written_for_a_response_of_another_form(
-    app: Flask, faulty: FaultyService, tmp_path: Path
-) -> None:
-    faulty.prepared = [(200, {"token": "ci"})]
-    run_remotely(faulty.url, "login", stdin=create_token(app, "stdin"))
-    assert not (tmp_path / "config").exists()
-
-
-def test_control_characters_of_the_service_are_shown_as_escapes(
-    app: Flask, faulty: FaultyService
-) -> None:
-    published = {**PUBLISHED, "warnings": ["Odd\x07\n"]}
-    faulty.prepared = [(200, SESSION), (201, published)]
-    result = run_remotely(faulty.url, "publish new.json new.js")
-    assert result.stderr.startswith(r"Warning: Odd\x07\n." + "\nPublished acme/new@1.0.0.")
-    faulty.prepared = [(200, {**SESSION, "token": "a\x07", "permissions": []})]
-    result = run_remotely(faulty.url, "publish new.json new.js")
-    assert failure(result) == r"The token a\x07 does not have the permission publish."
-    faulty.prepared = [(200, {**SESSION, "token": "a\x07"})]
-    result = run_remotely(faulty.url, "login", stdin=create_token(app, "stdin"))
-    assert r"with the token a\x07, valid until it is revoked." in result.stderr
-
-
-def test_a_log_that_repeats_its_pages_ends(faulty: FaultyService) -> None:
-    names = ("at", "kind", "actor", "action", "scope", "name", "version", "before", "after")
-    entry = {**dict.fromkeys(names), "id": 2, "at": "", "kind": "local", "actor": "", "action": ""}
-    faulty.prepared = [(200, {"entries": [entry]}), (200, {"entries": [entry]})]
-    assert failure(run_remotely(faulty.url, "log")) == cannot_read(faulty.url)
-
-
-def test_a_response_is_read_only_up_to_a_limit(
-    faulty: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "MAX_RESPONSE_BYTES", 1000)
-    faulty.prepared = [(200, {"changed": True, "more": "x" * 1000})]
-    assert failure(run_remotely(faulty.url, "unlist acme/clock")) == cannot_read(faulty.url)
-
-
 def test_requests_share_a_connection(faulty: FaultyService) -> None:
-    faulty.prepared = [(200, SESSION), (201, PUBLISHED)]
+    faulty.prepared = [(201, PUBLISHED)]
     assert run_remotely(faulty.url, "publish new.json new.js").exit_code == 0
     assert faulty.connections == 1
 
@@ -762,9 +659,7 @@ def test_a_service_that_is_no_catalog_is_named(
 ) -> None:
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
     url = f"{server.url}/elsewhere"
-    assert failure(run_remotely(url, "unlist acme/clock")) == (
-        f"{url} is not a widget catalog: it responded 404 to /api/widgets/cli-version."
-    )
+    assert failure(run_remotely(url, "unlist acme/clock")) == (f"{url} is not a widget catalog.")
 
 
 def test_a_service_that_cannot_be_reached_is_named(
@@ -785,7 +680,7 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     monkeypatch.delenv("SSL_CERT_FILE")
     assert failure(run_remotely(upstream.url, "unlist acme/clock")) == (
         f"The certificate of {upstream.url} is not valid: self-signed certificate; "
-        "use --ca for a private authority."
+        "--ca is for a private authority."
     )
     result = run_program("--server", upstream.url, "--ca", "new.js", "unlist", "acme/clock")
     assert failure(result) == "new.js is not a PEM file of certificates."
@@ -799,30 +694,15 @@ def test_a_certificate_of_another_host_is_refused(
     url = upstream.url.replace("127.0.0.1", "localhost")
     assert failure(run_remotely(url, "unlist acme/clock")) == (
         f"The certificate of {url} is not valid: Hostname mismatch, certificate is not valid for "
-        "'localhost'."
+        "'localhost'; --ca is for a private authority."
     )
 
 
-def test_a_port_that_does_not_speak_tls_is_named(
-    app: Flask, faulty: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_does_not_speak_tls_is_named(faulty: FaultyService) -> None:
     url = faulty.url.replace("http:", "https:")
-    # Releases of OpenSSL have different words for it.
-    assert re.fullmatch(
-        rf"{url} failed the TLS handshake: [a-z ]+; is this its https port\?",
-        failure(run_remotely(url, "unlist acme/clock")),
+    assert failure(run_remotely(url, "unlist acme/clock")) == (
+        f"{url} failed the TLS handshake; is this its https port?"
     )
-    monkeypatch.setattr(service, "FIRST_TIMEOUT", Timeout(0.1))
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
-        assert failure(run_remotely(url, "unlist acme/clock")) == (
-            f"{url} did not respond in 0.1 seconds; is this its https port?"
-        )
-        # It is not asked again.
-        silent.accept()[0].close()
-        silent.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            silent.accept()
 
 
 def test_a_bundle_url_of_the_environment_is_for_the_service_only(
@@ -882,16 +762,3 @@ def test_an_author_publishes_through_a_proxy_with_tls_until_the_token_is_revoked
         assert f"{url} refused the token" in failure(run_here(f"unyank {widget}@2.0.0"))
     actions = re.findall(rf"token {name}  (\w+)  ", run_locally(f"log {widget}").stdout)
     assert actions == ["publish"] * 3 + ["yank"] * 2
-
-
-def test_a_terminal_shows_the_progress_of_an_upload(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
-    Path("new.js").write_bytes(b"x" * 1_000_000)
-    line = ("--server", server.url, "publish", "new.json", "new.js")
-    shown = run_at_terminal(Path(), *line, program="catalog")
-    percentages = [int(number) for number in re.findall(r"(\d+)%", shown)]
-    assert (percentages[0], percentages[-1]) == (0, 100)
-    assert percentages == sorted(percentages)
-    assert "Published acme/new@1.0.0." in shown

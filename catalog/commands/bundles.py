@@ -13,7 +13,6 @@ from catalog.commands.base import (
     command,
     confirm,
     database,
-    format_counts,
     print_status,
     progress_bar,
 )
@@ -136,6 +135,6 @@ def unpack(file: BinaryIO, yes: bool) -> None:
         result = packs.unpack(file, database(), bundles(), on_progress)
     print_moved(result.damaged)
     print_status(
-        f"Unpacked {format_counts(result.documents)} into {database().name}, with "
-        f"{plural(result.bundles, 'bundle')}."
+        f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "
+        f"into {database().name}, with {plural(result.bundles, 'bundle')}."
     )

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from flask import Flask
 
-from catalog.commands.base import application, bundles, database, progress_bar
+from catalog.commands.base import application, bundles, database
 from catalog.commands.lookup import get_widget
 from catalog.documents import Json, Row
 from catalog.store.write import moderation, publishing
@@ -59,7 +59,7 @@ def create_remote_app(url: str, ca: str | None, program_name: str) -> Flask:
 
     app = Flask("catalog")
     app.config["PROGRAM"] = program_name
-    app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca), progress_bar)
+    app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca))
     return app
 
 

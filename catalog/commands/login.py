@@ -9,7 +9,6 @@ from flask.cli import with_appcontext
 
 from catalog.commands.base import Command, application, print_status
 from catalog.commands.catalogs import REMOTE_CATALOG
-from catalog.remote.responses import parse_session
 from catalog.remote.token_file import VARIABLE, check_token, store_token, token_file
 
 if TYPE_CHECKING:
@@ -40,10 +39,10 @@ def login(context: click.Context) -> None:
         text = sys.stdin.readline() if sys.stdin is not None else ""
     target = service()
     target.token = check_token(text, "The input")
-    session = target.request("GET", "/api/session", parse_session)
+    session = target.request("GET", "/api/session")
     store_token(target.url, target.token)
-    validity = f"valid until {session.expires_at or 'it is revoked'}"
-    print_status(f"Logged in to {target.url} with the token {session.token}, {validity}.")
+    validity = f"valid until {session['expiresAt'] or 'it is revoked'}"
+    print_status(f"Logged in to {target.url} with the token {session['token']}, {validity}.")
     print_status(f"It is stored in {token_file()}.")
     if os.environ.get(VARIABLE):
         print_status(f"{VARIABLE} is set, and has precedence over it.")

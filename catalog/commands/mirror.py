@@ -51,7 +51,7 @@ INTERRUPTED_EXIT_CODE = 130
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would change.")
+@click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str,
     scopes: tuple[str, ...],
@@ -77,10 +77,10 @@ def mirror_command(
         with closing(Upstream(url, WORKERS)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 report = mirror(database(), upstream, options, on_progress)
-            if with_bundles:
+            if with_bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
                     bundle_report = download_bundles(
-                        database(), upstream, bundles(), options, on_progress, report.unwritten
+                        database(), upstream, bundles(), options, on_progress
                     )
     except (UpstreamError, MirrorError) as error:
         raise CommandError(
@@ -115,8 +115,8 @@ def print_report(
     if bundle_report:
         print_failures(bundle_report.failures)
         print_status(
-            f"Bundles: {bundle_report.fetched} {'to fetch' if options.dry_run else 'fetched'}, "
-            f"{bundle_report.already_here} here already, {len(bundle_report.failures)} failed."
+            f"Bundles: {bundle_report.fetched} fetched, {bundle_report.already_here} here "
+            f"already, {len(bundle_report.failures)} failed."
         )
         failed += [plural(len(bundle_report.failures), "bundle")] if bundle_report.failures else []
     if failed:

@@ -1,10 +1,10 @@
 """Packs: a whole catalog and its bundles in one file.
 
 A pack is a plain tar archive that begins with SHA256SUMS; the members that it names follow in the
-same order: the catalog, what a mirror knows of its widgets, the hashes of deleted versions if there
-are any, and the bundles. The same catalog gives the same bytes. It is JSON Lines and not a SQLite
-file, because the bytes of such a file depend on its history and on the release of SQLite, and
-because one from an unknown source can contain more than data, such as triggers.
+same order: the catalog, what a mirror knows of its widgets, the hashes of deleted versions, and the
+bundles. The same catalog gives the same bytes. It is JSON Lines and not a SQLite file, because the
+bytes of such a file depend on its history and on the release of SQLite, and because one from an
+unknown source can contain more than data, such as triggers.
 """
 
 import hashlib
@@ -15,41 +15,33 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, Self, TypeVar
+from typing import IO, BinaryIO, NamedTuple, Self, cast
 
 from catalog.atomic_files import scratch_directory
-from catalog.documents import Document, Row, parse_json
-from catalog.files.jsonl import MAX_LINE_BYTES, read_catalog
+from catalog.documents import DocumentError, Json, parse_json
+from catalog.files.jsonl import MAX_LINE_BYTES, CatalogReader
 from catalog.store import backups
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import connect
 from catalog.store.connection.transaction import Transaction
 from catalog.store.read.export import catalog_lines
-from catalog.store.write import mirrored as mirror_writes
 from catalog.store.write.held_bundles import held_bundles, hold_bundles
 from catalog.store.write.imports import put_documents
-from catalog.store.write.mirrored import MirroredWidget
 from catalog.text import quoted
-from catalog.validators import (
-    check_http_url,
-    check_identifier,
-    check_sha256,
-    check_text,
-    check_version,
-    check_whole_number,
-)
 
-SUMS, CATALOG, MIRRORED, DELETED = "SHA256SUMS", "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
+SUMS = "SHA256SUMS"
+FILES = CATALOG, MIRRORED, DELETED = "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
 BUNDLES = "bundles/"
 SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ([a-z]+\.jsonl|{BUNDLES}[0-9a-f]{{64}})\n")
 # Enough for nearly a million bundles.
 MAX_SUMS_BYTES = 128 * 1024 * 1024
 CHUNK_SIZE = 1024 * 1024
-
-T = TypeVar("T")
+# Widgets that are in memory at the same time.
+BATCH_SIZE = 1000
 
 
 class PackError(Exception):
@@ -75,17 +67,14 @@ def pack(
     hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES)]
     lines = {
         CATALOG: catalog_lines(connection),
-        MIRRORED: (f"{line}\n" for (line,) in connection.execute(MIRRORED_WIDGETS)),
-        DELETED: (f"{line}\n" for (line,) in connection.execute(DELETED_VERSIONS)),
+        MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED)),
+        DELETED: (f"{line}\n" for (line,) in connection.execute(READ_DELETED)),
     }
     with ExitStack() as stack:
         files = {
             name: stack.enter_context(_spool(name, map(str.encode, each)))
             for name, each in lines.items()
         }
-        if not files[DELETED].peek(1):
-            # Release 1.0.0 cannot unpack it.
-            del files[DELETED]
         sums = {name: _digest(file) for name, file in files.items()}
         sums |= {BUNDLES + sha256: sha256 for sha256 in hashes}
         archive = stack.enter_context(tarfile.open(fileobj=output, mode="w|"))
@@ -132,24 +121,34 @@ def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
     archive.addfile(member, file)
 
 
-MIRRORED_WIDGETS = """
+# How mirrored.jsonl is read from a database, and written to one.
+READ_MIRRORED = """
 SELECT json_object('scope', scope, 'name', name, 'source', source, 'etag', etag,
     'upstreamCount', upstream_count)
 FROM mirrored JOIN widget ON widget.id = widget_id
 ORDER BY scope, name
 """
+PUT_MIRRORED = """
+INSERT INTO mirrored (widget_id, source, etag, upstream_count)
+SELECT id, :source, :etag, :upstreamCount FROM widget WHERE scope = :scope AND name = :name
+"""
 
-
-DELETED_VERSIONS = """
+# And deleted.jsonl.
+READ_DELETED = """
 SELECT json_object('scope', scope, 'name', name, 'version', version, 'sha256Hash', sha256_hash)
 FROM deleted_version ORDER BY scope, name, version, sha256_hash
+"""
+PUT_DELETED = """
+INSERT INTO deleted_version (scope, name, version, sha256_hash)
+VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
 """
 
 
 class UnpackResult(NamedTuple):
     """The content of a pack, and where a damaged database that it replaced was moved to."""
 
-    documents: list[Document]
+    widgets: int
+    versions: int
     bundles: int
     damaged: Path | None
 
@@ -168,60 +167,60 @@ def unpack(
     """
     with _open_pack(file) as archive, ExitStack() as stack:
         sums = _read_sums(archive)
-        documents = _read_verified(archive, CATALOG, sums, lambda lines: read_catalog([lines]))
-        mirrored = _read_verified(archive, MIRRORED, sums, partial(_read_lines, _check_mirrored))
-        deleted = []
-        if DELETED in sums:
-            deleted = _read_verified(archive, DELETED, sums, partial(_read_lines, _check_deleted))
-        if sums:
-            bundles.create()
-            new_bundles = Bundles(stack.enter_context(scratch_directory(bundles.directory)))
-            for number, sha256 in enumerate(sums.values(), start=1):
-                _add_bundle(archive, new_bundles, sha256)
-                on_progress(number, len(sums))
+        files = {name: stack.enter_context(_verified(archive, name, sums)) for name in FILES}
+        hashes = [*sums.values()][len(FILES) :]
+        bundles.create()
+        new_bundles = Bundles(stack.enter_context(scratch_directory(bundles.directory)))
+        for number, sha256 in enumerate(hashes, start=1):
+            _add_bundle(archive, new_bundles, sha256)
+            on_progress(number, len(hashes))
         _check_end(archive)
-        if sums:
-            stack.enter_context(bundles.writing())
-            for sha256 in sums.values():
-                os.replace(new_bundles.path(sha256), bundles.path(sha256))
-            bundles.sync()
-        packed = {*sums.values()}
-        held = [
-            version
-            for document in documents
-            for version in held_bundles(document)
-            if version.sha256 in packed and bundles.holds(version.sha256, version.size)
-        ]
-        paths = {document.path for document in documents}
-
-        def fill(transaction: Transaction) -> None:
-            put_documents(transaction, documents)
-            hold_bundles(transaction, held)
-            known = [each for each in mirrored if f"{each.scope}/{each.name}" in paths]
-            mirror_writes.put_mirrored(transaction, known)
-            if deleted:
-                transaction.execute_many(PUT_DELETED, deleted)
-
-        scratch = stack.enter_context(scratch_directory(database.scratch_parent))
-        new_database = Database(scratch / "catalog.db")
-        new_database.create(fill)
+        new_database = Database(
+            stack.enter_context(scratch_directory(database.scratch_parent)) / "catalog.db"
+        )
+        new_database.create(partial(_fill, files=files, bundles=new_bundles))
+        with closing(connect(new_database.path, "mode=ro")) as connection:
+            widgets, versions = connection.execute(COUNT_ALL).fetchone()
+        stack.enter_context(bundles.writing())
+        for sha256 in hashes:
+            os.replace(new_bundles.path(sha256), bundles.path(sha256))
+        bundles.sync()
         damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
-    return UnpackResult(documents, len(sums), damaged)
+    return UnpackResult(widgets, versions, len(hashes), damaged)
+
+
+COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"
+
+
+def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles) -> None:
+    """Write the content of a pack into an empty database."""
+    reader = CatalogReader([files[CATALOG]])
+    try:
+        for documents in reader.batches(BATCH_SIZE):
+            put_documents(transaction, documents)
+            versions = (version for document in documents for version in held_bundles(document))
+            held = (each for each in versions if bundles.holds(each.sha256, each.size))
+            hold_bundles(transaction, held)
+    except DocumentError as error:
+        raise reader.all_problems() from error
+    for name, statement in ((MIRRORED, PUT_MIRRORED), (DELETED, PUT_DELETED)):
+        lines = iter(partial(files[name].readline, MAX_LINE_BYTES), b"")
+        rows = cast("Iterator[Json]", map(parse_json, lines))
+        try:
+            # SQLite refuses what is not an object with the right types.
+            transaction.execute_many(statement, rows)
+        except (ValueError, RecursionError, sqlite3.Error) as error:
+            raise PackError(f"{name} in the pack cannot be read: {error}.") from error
 
 
 def verify(file: BinaryIO) -> None:
     """Raise PackError unless the file is a complete pack whose content matches its hashes."""
     with _open_pack(file) as archive:
         sums = _read_sums(archive)
-        for name in list(sums):
-            _read_verified(archive, name, sums, lambda content: None)
+        for name in sums:
+            with _verified(archive, name, sums):
+                pass
         _check_end(archive)
-
-
-PUT_DELETED = """
-INSERT INTO deleted_version SELECT :scope, :name, :version, :sha256 WHERE true
-ON CONFLICT DO NOTHING
-"""
 
 
 class PlainFile(tarfile.TarInfo):
@@ -268,56 +267,23 @@ def _chunks(content: IO[bytes]) -> Iterator[bytes]:
     return iter(partial(content.read, CHUNK_SIZE), b"")
 
 
-def _read_verified(
-    archive: tarfile.TarFile, name: str, sums: dict[str, str], read: Callable[[BinaryIO], T]
-) -> T:
-    """Return what read() returns for the next member, and remove it from sums."""
+@contextmanager
+def _verified(archive: tarfile.TarFile, name: str, sums: dict[str, str]) -> Iterator[BinaryIO]:
+    """Yield the next member as a temporary file; raise PackError unless it has its hash."""
     with _spool(name, _chunks(_next_member(archive, name))) as file:
-        if _digest(file) != sums.pop(name):
+        if _digest(file) != sums[name]:
             raise PackError(f"{name} in the pack does not match {SUMS}.")
-        return read(file)
+        yield file
 
 
 def _read_sums(archive: tarfile.TarFile) -> dict[str, str]:
     """Return the hash of each member by its name, in the order of the members."""
     text = _next_member(archive, SUMS).read(MAX_SUMS_BYTES).decode("ascii", "replace")
     sums = {name: sha256 for sha256, name in SUMS_LINE.findall(text)}
-    files = [name for name in sums if not name.startswith(BUNDLES)]
-    if not (
-        text == _format_sums(sums)
-        and files in ([CATALOG, MIRRORED], [CATALOG, MIRRORED, DELETED])
-        and list(sums) == files + sorted(BUNDLES + sums[name] for name in list(sums)[len(files) :])
-    ):
+    names = [*FILES, *(BUNDLES + sha256 for sha256 in [*sums.values()][len(FILES) :])]
+    if text != _format_sums(sums) or [*sums] != names:
         raise PackError(f"{SUMS} in the pack does not have the format that this release writes.")
     return sums
-
-
-def _read_lines(check: Callable[[Any], T], content: BinaryIO) -> list[T]:
-    lines = iter(partial(content.readline, MAX_LINE_BYTES), b"")
-    try:
-        return [check(parse_json(line)) for line in lines]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise PackError(f"{content.name} in the pack cannot be read: {error}.") from error
-
-
-def _check_mirrored(value: Any) -> MirroredWidget:
-    etag, count = value["etag"], value["upstreamCount"]
-    return MirroredWidget(
-        check_identifier(value["scope"]),
-        check_identifier(value["name"]),
-        check_http_url(value["source"]),
-        None if etag is None else check_text(etag),
-        None if count is None else check_whole_number(count),
-    )
-
-
-def _check_deleted(value: Any) -> Row:
-    return {
-        "scope": check_identifier(value["scope"]),
-        "name": check_identifier(value["name"]),
-        "version": check_version(value["version"]),
-        "sha256": check_sha256(value["sha256Hash"]),
-    }
 
 
 def _add_bundle(archive: tarfile.TarFile, bundles: Bundles, sha256: str) -> None:

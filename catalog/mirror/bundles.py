@@ -1,11 +1,10 @@
 """Downloads the bundles of mirrored versions, so that this service holds and serves them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from catalog.documents import Document
 from catalog.mirror.fetch import OnProgress, batched, thread_pool
 from catalog.mirror.sync import MirrorOptions
 from catalog.mirror.upstream import Upstream, UpstreamError
@@ -15,7 +14,6 @@ from catalog.store.connection.transaction import Transaction
 from catalog.store.write.audit import local_actor
 from catalog.store.write.held_bundles import (
     HeldBundle,
-    held_bundles,
     hold_bundles,
     release_bundles,
 )
@@ -51,21 +49,15 @@ def download_bundles(
     bundles: Bundles,
     options: MirrorOptions,
     on_progress: OnProgress,
-    unwritten: Iterable[Document] = (),
 ) -> BundleReport:
-    """Download the bundles of all mirrored versions, and have those versions loaded from here.
-
-    A dry run also counts the versions of the documents that it did not write.
-    """
-    versions = [*_mirrored_versions(database, upstream), *_unwritten_versions(unwritten)]
+    """Download the bundles of all mirrored versions, and have those versions loaded from here."""
     groups: dict[str, Group] = {}
-    for version in versions:
+    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": upstream.base_url}):
+        version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
         if options.includes(version.bundle.scope):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
-    if options.dry_run:
-        return BundleReport(fetched=len(absent), already_here=len(present))
     report = BundleReport(already_here=len(present))
     with bundles.downloading(), thread_pool(upstream.connections) as threads:
         _update_versions(database, bundles, present, {}, report)
@@ -92,19 +84,6 @@ ORDER BY scope, name, version
 """
 
 
-def _mirrored_versions(database: Database, upstream: Upstream) -> Iterator[MirroredVersion]:
-    if database.exists():
-        parameters = {"source": upstream.base_url}
-        for row in database.reader().execute(MIRRORED_VERSIONS, parameters):
-            yield MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-
-
-def _unwritten_versions(documents: Iterable[Document]) -> Iterator[MirroredVersion]:
-    for document in documents:
-        for bundle, row in zip(held_bundles(document), document.versions, strict=True):
-            yield MirroredVersion(bundle, row["bundle_url"], is_held=False)
-
-
 def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str | None:
     """Download the bundle that these versions share; return the reason if that failed.
 
@@ -114,7 +93,8 @@ def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str |
     candidates = dict.fromkeys((version.url, version.bundle.size) for version in group)
     for url, size in candidates:
         try:
-            _download_bundle(upstream, bundles, sha256, url, size)
+            upstream.download(url, bundles.partial(sha256), size)
+            bundles.verify_download(sha256, size)
             return None
         except (UpstreamError, BundleError) as error:
             failure = f"stays at {url}: {error}"
@@ -122,21 +102,6 @@ def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str |
                 # Another URL must not continue the partial file of this one.
                 bundles.partial(sha256).unlink(missing_ok=True)
     return failure
-
-
-def _download_bundle(
-    upstream: Upstream, bundles: Bundles, sha256: str, url: str, size: int
-) -> None:
-    is_continued = bundles.partial(sha256).exists()
-    upstream.download(url, bundles.partial(sha256), size)
-    try:
-        bundles.verify_download(sha256, size)
-    except BundleError:
-        if not is_continued:
-            raise
-        # The part from an earlier run may be wrong, and was removed: start again.
-        upstream.download(url, bundles.partial(sha256), size)
-        bundles.verify_download(sha256, size)
 
 
 def _update_versions(

@@ -18,29 +18,29 @@ from typing import NamedTuple
 
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
+
+from catalog.text import quoted
+from catalog.validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
 CONNECT_SECONDS = 10
 # For one wait.
 READ_SECONDS = 30
+# A host that could not be reached for so long is not tried again, such as for each of its bundles.
+MAX_UNREACHABLE_SECONDS = 10
+TOO_SLOW = "the server does not respond in time"
 
 
 class TransferError(Exception):
-    """A request failed; the message continues a sentence that begins with the host."""
+    """A request failed; the message says why."""
 
     def __init__(self, message: str, *, is_temporary: bool = True, retry_after: float = 0) -> None:
         super().__init__(message)
         self.is_temporary = is_temporary
         # Seconds.
         self.retry_after = retry_after
-        # Set by who knows it.
-        self.host = ""
-
-
-class UnreachableError(TransferError):
-    """No connection could be made."""
 
 
 @contextmanager
@@ -49,13 +49,13 @@ def transfer_errors() -> Iterator[None]:
     try:
         yield
     except (TimeoutError, ReadTimeoutError) as error:
-        raise TransferError("does not respond in time") from error
+        raise TransferError(TOO_SLOW) from error
     except ssl.SSLError as error:
-        raise TransferError(f"fails the TLS handshake: {error}", is_temporary=False) from error
+        raise TransferError(f"the TLS handshake failed: {error}", is_temporary=False) from error
     except (OSError, HTTPException, ProtocolError) as error:
-        raise TransferError("closes the connection before its response is complete") from error
+        raise TransferError("the connection ended before the response was complete") from error
     except HTTPError as error:
-        raise TransferError(f"sends an invalid response: {error}", is_temporary=False) from error
+        raise TransferError(f"the response is invalid: {error}", is_temporary=False) from error
 
 
 class Origin(NamedTuple):
@@ -67,17 +67,21 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> "Origin":
-        """Return the origin of an absolute URL."""
-        parts = parse_url(url)
+        """Return the origin of a URL; raise TransferError if it is not an http or https URL."""
+        try:
+            parts = parse_url(check_http_url(url))
+        except (ValueError, LocationParseError):
+            message = f"{quoted(url)} is not an absolute http or https URL"
+            raise TransferError(message, is_temporary=False) from None
         scheme, host = parts.scheme or "http", (parts.host or "").strip("[]")
         return cls(scheme, host, parts.port or (443 if scheme == "https" else 80))
 
     def resolve(self) -> list[str]:
-        """Return the addresses of the host; raise UnreachableError if it has none."""
+        """Return the addresses of the host, none if it cannot be found."""
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise UnreachableError("cannot be found: its name has no address") from error
+        except (OSError, UnicodeError):
+            return []
         return [str(address[0]) for *_, address in found]
 
     def connect(self, address: str, timeout: float) -> HTTPConnection:
@@ -105,6 +109,8 @@ class Connections:
         # Those at rest; the one that was used last is the last.
         self._idle: list[tuple[Origin, HTTPConnection]] = []
         self._lock = Lock()
+        # When a connection to a host failed first.
+        self._unreachable_since: dict[Origin, float] = {}
 
     @contextmanager
     def get(
@@ -115,8 +121,8 @@ class Connections:
         The deadline, a time of time.monotonic(), is for everything from connecting to the last byte
         that the block reads. Only the system's resolver has limits of its own.
         """
+        origin, target = Origin.of(url), parse_url(url)
         with transfer_errors():
-            origin, target = Origin.of(url), parse_url(url)
             connection = self._take(origin) or self._connect(origin, deadline)
         timer = Timer(deadline - monotonic(), _shut_down, [connection.sock])
         timer.daemon = True
@@ -133,7 +139,7 @@ class Connections:
                 yield response
                 # A body without a length seems to be complete when the socket was shut down.
                 if monotonic() >= deadline:
-                    raise TransferError("does not respond in time")
+                    raise TransferError(TOO_SLOW)
                 is_complete = response.closed and connection.sock is not None
         finally:
             timer.cancel()
@@ -169,16 +175,19 @@ class Connections:
 
     def _connect(self, origin: Origin, deadline: float) -> HTTPConnection:
         """Return a connection to the first address that accepts."""
-        end = min(deadline, monotonic() + CONNECT_SECONDS)
-        failure: HTTPError | None = None
-        for address in self._allowed_addresses(origin):
+        now = monotonic()
+        since = self._unreachable_since.get(origin, now)
+        is_temporary = now - since <= MAX_UNREACHABLE_SECONDS
+        end = min(deadline, now + CONNECT_SECONDS)
+        for address in self._allowed_addresses(origin) if is_temporary else []:
             if (remaining := end - monotonic()) <= 0:
                 break
-            try:
-                return origin.connect(address, remaining)
-            except HTTPError as error:
-                failure = error
-        raise UnreachableError("cannot be reached") from failure
+            with suppress(HTTPError):
+                connection = origin.connect(address, remaining)
+                self._unreachable_since.pop(origin, None)
+                return connection
+        self._unreachable_since[origin] = since
+        raise TransferError(f"{origin.host} cannot be reached", is_temporary=is_temporary)
 
     def _allowed_addresses(self, origin: Origin) -> list[str]:
         """Return the addresses of the host; raise TransferError if it may not be asked.
@@ -190,10 +199,10 @@ class Connections:
         if self._is_local:
             return addresses
         allowed = [address for address in addresses if ipaddress.ip_address(address).is_global]
-        if not allowed:
+        if addresses and not allowed:
             raise TransferError(
-                f"is at {addresses[0]}, an address of the local network, which only an upstream "
-                "that is there itself may refer to",
+                f"{origin.host} is at {addresses[0]}, an address of the local network, which only "
+                "an upstream that is there itself may refer to",
                 is_temporary=False,
             )
         return allowed

@@ -10,12 +10,17 @@ from catalog import V1_PREFIX
 from catalog.documents import Document, DocumentError, check_document, parse_json
 from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
 from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from catalog.store.write.lookup import WidgetName
 from catalog.text import quoted
-from catalog.validators import check_identifier
+from catalog.validators import (
+    check_boolean,
+    check_identifier,
+    check_nonempty_text,
+    check_text,
+    check_whole_number,
+)
 
 MAX_WIDGETS = 1_000_000
-MAX_NAME_LENGTH = 1000  # characters
-MAX_TOKEN_LENGTH = 1000  # characters
 # Results in one transaction: enough that fsync costs little, few enough to lose in a crash.
 BATCH_SIZE = 64
 
@@ -24,112 +29,88 @@ Item = TypeVar("Item")
 OnProgress = Callable[[int, int], None]
 
 
-class WidgetKey(NamedTuple):
-    """The scope and the name of a widget."""
-
-    scope: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}"
+# The download count of each widget in the list.
+Counts = dict[WidgetName, int | None]
 
 
-def count_widgets(upstream: Upstream, scopes: Collection[str]) -> int:
-    """Return the number of widgets that the upstream lists, in these scopes or in all."""
-    return sum(_search(upstream, scope, 1, 1)[1] for scope in _filters(scopes))
+def list_widgets(upstream: Upstream, scopes: Collection[str]) -> tuple[Counts, bool]:
+    """Return the widgets that the upstream lists, in these scopes or in all, and if this is all.
 
-
-def _filters(scopes: Collection[str]) -> list[str | None]:
-    return [*scopes] or [None]
-
-
-# The downloadCount of each widget in the list, as it was received.
-Counts = dict[WidgetKey, object]
-
-
-def list_widgets(
-    upstream: Upstream, scopes: Collection[str], max_total: int
-) -> tuple[Counts, bool]:
-    """Return the widgets that the upstream lists, and whether they are all of them."""
+    A widget that moves to a page already read is missed, and another one is read twice.
+    """
     counts: Counts = {}
     is_complete = True
-    for scope in _filters(scopes):
-        scope_counts, total = _list_scope(upstream, scope, max_total)
-        counts |= scope_counts
-        is_complete = is_complete and total == len(scope_counts)
+    filters: Collection[str | None] = scopes or (None,)
+    for scope in filters:
+        widgets, total = _list_scope(upstream, scope)
+        counts |= widgets
+        is_complete = is_complete and total == len(widgets)
     return counts, is_complete
 
 
-def _list_scope(upstream: Upstream, scope: str | None, max_total: int) -> tuple[Counts, int | None]:
-    """Return the widgets on the pages of one list, and their total if every page states the same.
-
-    A widget that moves to a page already read is missed, and another one is read twice. Reading
-    ends at the total, at a page without a new widget, or after the pages that the first total (at
-    most max_total) fills and a tenth more, since a list may grow while it is read.
-    """
+def _list_scope(upstream: Upstream, scope: str | None) -> tuple[Counts, int]:
+    """Return the widgets on all pages of one list, and the total that the last page states."""
     counts: Counts = {}
-    totals: set[int] = set()
-    received, page, last_page = 0, 0, 1
-    while page < last_page:
+    page, received, has_more = 0, 0, True
+    while has_more:
         page += 1
-        entries, total = _search(upstream, scope, page, MAX_LIMIT)
-        if page == 1:
-            # A server may cap the limit, but not below the default of the API.
-            pages = min(total, max_total) // max(len(entries), DEFAULT_LIMIT)
-            last_page = pages * 11 // 10 + 10
-        totals.add(total)
+        entries, total = _read_list_page(upstream, scope, page)
         received += len(entries)
-        length_before = len(counts)
-        counts.update(entries)
-        if received >= total or len(counts) == length_before:
-            break
-    return counts, totals.pop() if len(totals) == 1 else None
+        has_new = not entries.keys() <= counts.keys()
+        counts |= entries
+        # A server may cap the limit, but not below the default of the API.
+        has_more = has_new and received < total and len(entries) >= DEFAULT_LIMIT
+    return counts, total
 
 
-def _search(
-    upstream: Upstream, scope: str | None, page: int, limit: int
-) -> tuple[list[tuple[WidgetKey, object]], int]:
+def _read_list_page(upstream: Upstream, scope: str | None, page: int) -> tuple[Counts, int]:
     """Return the widgets of one page, and the total that it states."""
-    query = {"page": page, "limit": limit} | ({} if scope is None else {"scope": scope})
+    query = {"page": page, "limit": MAX_LIMIT} | ({} if scope is None else {"scope": scope})
     response = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}")
-    try:
+    with _format_errors("the search response is not that of a widget catalog"):
         result: Any = parse_json(response.body)
-        entries = [
-            (check_key(entry["scope"], entry["name"]), entry.get("downloadCount"))
-            for entry in result["widgets"]
-        ]
-        total = result["total"]
-        if type(total) is not int:
-            raise TypeError
-    except (ValueError, RecursionError, LookupError, TypeError):
-        raise UpstreamError("the search response is not that of a widget catalog") from None
-    if len(entries) > MAX_LIMIT:
-        raise UpstreamError(f"a page of the list has {len(entries)} widgets, more than {MAX_LIMIT}")
+        counts = {_check_key(entry): _check_count(entry) for entry in result["widgets"]}
+        total = check_whole_number(result["total"])
     if total > MAX_WIDGETS:
         raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
-    return entries, total
+    return counts, total
 
 
-def check_key(scope: object, name: object) -> WidgetKey:
-    """Return the key of a widget in a response; raise TypeError."""
-    if not isinstance(scope, str) or not isinstance(name, str):
-        raise TypeError
-    if max(len(scope), len(name)) > MAX_NAME_LENGTH:
-        raise TypeError
-    return WidgetKey(scope, name)
+@contextmanager
+def _format_errors(message: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        raise UpstreamError(message) from None
+
+
+def _check_key(entry: Any) -> WidgetName:
+    return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
+
+
+def _check_count(entry: Any) -> int | None:
+    count = entry.get("downloadCount")
+    return None if count is None else check_whole_number(count)
 
 
 class UpstreamChanges(NamedTuple):
     """The ETag of each changed widget, None if it is no longer public, and the token after them."""
 
-    etags: dict[WidgetKey, str | None]
+    etags: dict[WidgetName, str | None]
     token: str
 
-    def has_current(self, key: WidgetKey, etag: str) -> bool:
+    @property
+    def changed(self) -> list[WidgetName]:
+        """The changed widgets that are public."""
+        return [key for key, etag in self.etags.items() if etag is not None]
+
+    def has_current(self, key: WidgetName, etag: str | None) -> bool:
         """Return whether a copy of the widget with this ETag is current.
 
         The changes have the ETags of details that are not compressed.
         """
+        if etag is None:
+            return False
         return self.etags.get(key, etag) in (etag, etag.replace('-gzip"', '"'))
 
 
@@ -141,65 +122,38 @@ def read_changes(upstream: Upstream, token: str | None) -> UpstreamChanges | Non
     mirrored without them: other servers respond in other ways to a path that they do not have.
     """
     try:
-        if token is not None:
-            try:
-                return _read_pages(upstream, token)
-            except UnexpectedStatusError as error:
-                if error.status != 410:
-                    raise
-        return _read_pages(upstream, None)
+        return _read_all_changes(upstream, token)
+    except UnexpectedStatusError as error:
+        return read_changes(upstream, None) if error.status == 410 and token else None
     except UpstreamError:
         return None
 
 
-def _read_pages(upstream: Upstream, token: str | None) -> UpstreamChanges:
-    etags: dict[WidgetKey, str | None] = {}
+def _read_all_changes(upstream: Upstream, token: str | None) -> UpstreamChanges:
+    etags: dict[WidgetName, str | None] = {}
     received, has_more = 0, True
     while has_more:
-        entries, token, has_more = _read_page(upstream, token)
-        # Of two changes of a widget the later one counts.
-        etags |= entries
-        received += len(entries)
-        # A server may cap the limit, but not below the default of the API.
-        if has_more and (len(entries) < DEFAULT_LIMIT or received > MAX_WIDGETS):
+        query = {"limit": MAX_LIMIT} | ({} if token is None else {"since": token})
+        response = upstream.get(f"{V1_PREFIX}changes?{urlencode(query)}")
+        with _format_errors("the response is not a list of changes"):
+            page: Any = parse_json(response.body)
+            # Of two changes of a widget the later one counts.
+            etags |= {_check_key(entry): _check_etag(entry) for entry in page["changes"]}
+            token, has_more = check_nonempty_text(page["next"]), check_boolean(page["more"])
+        received += len(page["changes"])
+        if has_more and (len(page["changes"]) < DEFAULT_LIMIT or received > MAX_WIDGETS):
             raise UpstreamError("the list of its changes does not end")
     return UpstreamChanges(etags, token or "")
 
 
-def _read_page(
-    upstream: Upstream, token: str | None
-) -> tuple[dict[WidgetKey, str | None], str, bool]:
-    """Return one page of changes, the token after it, and whether there are more."""
-    query = {"limit": MAX_LIMIT} | ({} if token is None else {"since": token})
-    response = upstream.get(f"{V1_PREFIX}changes?{urlencode(query)}")
-    try:
-        page: Any = parse_json(response.body)
-        etags = {
-            check_key(entry["scope"], entry["name"]): _check_etag(entry["kind"], entry["etag"])
-            for entry in page["changes"]
-        }
-        next_token, has_more = page["next"], page["more"]
-        if not isinstance(next_token, str) or not isinstance(has_more, bool):
-            raise TypeError
-    except (ValueError, RecursionError, LookupError, TypeError):
-        raise UpstreamError("the response is not a list of changes") from None
-    if not 0 < len(next_token) <= MAX_TOKEN_LENGTH or len(etags) > MAX_LIMIT:
-        raise UpstreamError("the response is not a list of changes")
-    return etags, next_token, has_more
-
-
-def _check_etag(kind: object, etag: object) -> str | None:
-    if kind == "removed":
-        return None
-    if kind != "changed" or not isinstance(etag, str):
-        raise TypeError
-    return etag
+def _check_etag(entry: Any) -> str | None:
+    return None if entry["kind"] == "removed" else check_text(entry["etag"])
 
 
 class FetchResult(NamedTuple):
     """The outcome of fetching one widget: a document, not found, a failure, or else unchanged."""
 
-    key: WidgetKey
+    key: WidgetName
     document: Document | None = None
     etag: str | None = None
     is_not_found: bool = False
@@ -208,10 +162,10 @@ class FetchResult(NamedTuple):
     is_unavailable: bool = False
 
 
-def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchResult:
+def fetch_widget(upstream: Upstream, key: WidgetName, etag: str | None) -> FetchResult:
     """Fetch the detail of a widget, unless it still has this ETag, and validate it."""
     try:
-        path = "/".join(quote(check_identifier(part), safe="") for part in key)
+        path = "/".join(quote(check_identifier(part), safe="") for part in key[:2])
     except ValueError as rule:
         return FetchResult(key, failure=f"scope and name must be {rule}")
     try:
@@ -227,10 +181,8 @@ def fetch_widget(upstream: Upstream, key: WidgetKey, etag: str | None) -> FetchR
     except DocumentError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return FetchResult(key, failure=f"{error.problems[0]}{more}")
-    except RecursionError:
-        return FetchResult(key, failure="the response is nested too deeply")
-    except ValueError as error:
-        return FetchResult(key, failure=f"the response is not JSON in UTF-8 ({error})")
+    except (ValueError, RecursionError) as error:
+        return FetchResult(key, failure=f"the response is not a widget in JSON ({error})")
     if document.path != str(key):
         return FetchResult(key, failure=f"the response is about {quoted(document.path)}")
     return FetchResult(key, document, response.etag)

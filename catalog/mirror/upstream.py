@@ -11,25 +11,19 @@ from urllib3.exceptions import HTTPError
 
 from catalog import __version__
 from catalog.atomic_files import file_size
-from catalog.mirror.connections import (
-    Connections,
-    TransferError,
-    UnreachableError,
-    transfer_errors,
-)
+from catalog.mirror.connections import TOO_SLOW, Connections, TransferError, transfer_errors
 from catalog.store.bundles import open_private
 from catalog.text import quoted
-from catalog.validators import check_base_url, check_http_url
+from catalog.validators import check_base_url
 
 # For one request with its whole response.
 MAX_REQUEST_SECONDS = 120
 # For all retries of a request together, with the waits between them.
 MAX_RETRY_SECONDS = 180
-MAX_TRIES = 5
 MAX_REDIRECTS = 5
 RETRIED_STATUSES = (429, 500, 502, 503, 504)
-# No wait before the second try, then this, and twice as long each time.
-BACKOFF = 1  # seconds
+# Before each retry.
+RETRY_WAITS = (0, 1, 2, 4)  # seconds
 # A Retry-After above this fails the request.
 MAX_RETRY_AFTER = 60  # seconds
 # A widget with ten thousand versions takes a third of this.
@@ -56,10 +50,6 @@ class UnexpectedStatusError(UpstreamError):
         self.status = status
 
 
-class BodyTooLargeError(UpstreamError):
-    """The body of a response exceeds its limit."""
-
-
 class UpstreamResponse(NamedTuple):
     """A response with status 200, 304 or 404."""
 
@@ -78,20 +68,15 @@ class Upstream:
         self.connections = connections
         self._max_seconds = max_seconds
         self._connections = Connections(self.base_url, connections)
-        # Messages by host, so that an unreachable host is not tried again for each bundle.
-        self._unreachable: dict[str, str] = {}
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        response = self._request(
+        return self._request(
             self.base_url + path, lambda: headers, _read_response, self._max_seconds
         )
-        if response.status == 304 and etag is None:
-            raise UpstreamError("the response status is 304, but no ETag was sent")
-        return response
 
     def download(self, url: str, partial: Path, size: int) -> None:
         """Download the URL into the partial file, from where the file ends up to the size.
@@ -127,24 +112,19 @@ class Upstream:
     ) -> T:
         """Send a GET, retry passing faults, and return what read() returns."""
         last_deadline = time.monotonic() + max_seconds + MAX_RETRY_SECONDS
-        for tries in range(1, MAX_TRIES + 1):
+        for wait in (*RETRY_WAITS, None):
             deadline = min(time.monotonic() + max_seconds, last_deadline)
             try:
                 return self._follow(url, get_headers(), read, deadline)
             except TransferError as failure:
-                error, host = failure, failure.host
+                error = failure
             if time.monotonic() >= deadline:
-                raise UpstreamError(
-                    f"{host} does not complete its response within {max_seconds:.0f} seconds"
-                )
-            if not error.is_temporary:
+                # The connection was shut down.
+                raise UpstreamError(TOO_SLOW)
+            if wait is None or not error.is_temporary:
                 break
-            if tries < MAX_TRIES:
-                backoff = BACKOFF * 2 ** (tries - 2) if tries > 1 else 0
-                time.sleep(max(error.retry_after, backoff))
-        if isinstance(error, UnreachableError):
-            self._unreachable[host] = f"{host} {error}"
-        raise UpstreamError(f"{host} {error}")
+            time.sleep(max(error.retry_after, wait))
+        raise UpstreamError(str(error))
 
     def _follow(
         self,
@@ -156,39 +136,22 @@ class Upstream:
         """Send a GET, follow redirects, and return what read() returns."""
         headers = {"User-Agent": f"widget-catalog/{__version__}", **headers}
         for _ in range(1 + MAX_REDIRECTS):
-            host = _host(url)
-            if host in self._unreachable:
-                raise UpstreamError(self._unreachable[host])
-            try:
-                with self._connections.get(url, headers, deadline) as response:
-                    _check_status(response)
-                    target = _redirect_target(url, response)
-                    if target is None:
-                        return read(response)
-            except TransferError as error:
-                error.host = host
-                raise
-            url = target
-        raise UpstreamError(f"{host} sends too many redirects")
+            with self._connections.get(url, headers, deadline) as response:
+                _check_status(response)
+                location = response.get_redirect_location()
+                if not location:
+                    return read(response)
+            url = _redirect_target(url, location)
+        raise UpstreamError("there are too many redirects")
 
 
-def _host(url: str) -> str:
-    try:
-        return urlsplit(check_http_url(url)).netloc
-    except ValueError as rule:
-        raise UpstreamError(f"{quoted(url)} is not {rule}") from None
-
-
-def _redirect_target(url: str, response: BaseHTTPResponse) -> str | None:
-    location = response.get_redirect_location()
-    if not location:
-        return None
+def _redirect_target(url: str, location: str) -> str:
     try:
         target = urljoin(url, location)
     except ValueError:
-        raise UpstreamError(f"{_host(url)} redirects to {quoted(location)}, not a URL") from None
+        raise UpstreamError(f"it redirects to {quoted(location)}, not a URL") from None
     if urlsplit(url).scheme == "https" and not target.startswith("https:"):
-        raise UpstreamError(f"{_host(url)} redirects from https to {quoted(target)}")
+        raise UpstreamError(f"it redirects from https to {quoted(target)}")
     return target
 
 
@@ -201,13 +164,11 @@ def _check_status(response: BaseHTTPResponse) -> None:
     except (HTTPError, ValueError, OverflowError):
         # Not a valid time.
         seconds = 0
-    if seconds > MAX_RETRY_AFTER:
-        raise TransferError(
-            f"responds with {response.status} and asks to retry later "
-            f"(Retry-After: {quoted(response.headers['Retry-After'])[1:-1]})",
-            is_temporary=False,
-        )
-    raise TransferError(f"sends too many {response.status} error responses", retry_after=seconds)
+    raise TransferError(
+        f"the response status is {response.status}, not 200",
+        is_temporary=seconds <= MAX_RETRY_AFTER,
+        retry_after=seconds,
+    )
 
 
 def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
@@ -221,7 +182,7 @@ def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
 
 
 def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
-    """Yield the decoded body as it arrives; raise BodyTooLargeError beyond the limit."""
+    """Yield the decoded body as it arrives; raise UpstreamError beyond the limit."""
     remaining = max_bytes
     while True:
         with transfer_errors():
@@ -231,7 +192,7 @@ def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
             return
         remaining -= len(chunk)
         if remaining < 0:
-            raise BodyTooLargeError(f"the response is larger than {max_bytes} bytes")
+            raise UpstreamError(f"the response is larger than {max_bytes} bytes")
         yield chunk
 
 
@@ -254,12 +215,12 @@ def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             or "Content-Encoding" in response.headers
         ):
             partial.unlink(missing_ok=True)
-            raise TransferError("sends another range than the requested one")
+            raise TransferError("the response has another range than the requested one")
     else:
         raise UnexpectedStatusError(response.status)
     with open(partial, "ab" if start else "wb", opener=open_private) as file:
         try:
             file.writelines(_read_chunks(response, size - start))
-        except BodyTooLargeError:
+        except UpstreamError:
             partial.unlink()
             raise

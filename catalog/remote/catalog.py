@@ -1,37 +1,22 @@
 """The changes of a catalog that the commands can make through a service."""
 
-import json
-import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
-from typing import TypeVar
+from collections.abc import Sequence
 from urllib.parse import quote
 
+from urllib3 import encode_multipart_formdata
+
 from catalog.documents import WIDGET_FIELDS, Json, Row
-from catalog.remote.responses import (
-    parse_changed,
-    parse_changes,
-    parse_entries,
-    parse_published,
-    parse_session,
-    parse_yanked,
-)
-from catalog.remote.service import Body, OnProgress, RemoteError, Service, json_body
-from catalog.semver_ranges import MAX_SAFE_INTEGER
+from catalog.remote.service import Body, Service, json_body
 from catalog.store.write.lookup import ChangeError, WidgetName, check_version_or_range
-from catalog.store.write.manifests import BundleSummary, build_document, check_keys
+from catalog.store.write.manifests import build_document, check_keys
 from catalog.store.write.moderation import LatestChange, VersionChange
 from catalog.store.write.publishing import PublishResult, Upload
-from catalog.store.write.tokens import PUBLISH, missing_right
 from catalog.validators import check_identifier, check_version
 
 # The keys of the API, by the columns that the commands change.
 COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}
 DRY_RUN = {"dryRun": "true"}
-
-Result = TypeVar("Result")
 
 
 class RemoteCatalog:
@@ -40,19 +25,13 @@ class RemoteCatalog:
     # A publisher has no access to the disk of the service, so it is sent the bundle.
     stores_by_default = True
 
-    def __init__(
-        self,
-        service: Service,
-        progress_bar: Callable[[str], AbstractContextManager[OnProgress]],
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
-        self._progress_bar = progress_bar
         self.bundles_name = service.url
 
     def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
         """Add a version, and send its bundle if its content is given."""
         target = _manifest_target(upload)
-        path = _version_path(target)
         if not upload.bundle.size:
             raise ChangeError(f"{upload.bundle.label} is empty.")
         manifest = {
@@ -62,26 +41,27 @@ class RemoteCatalog:
         }
         if upload.url_template:
             manifest["bundleUrl"] = upload.url_template
+        body = json_body(manifest)
+        if upload.content is not None:
+            bundle = b"".join(upload.content)
+            parts = {
+                "manifest": ("manifest", body.content, body.content_type),
+                "bundle": ("bundle", bundle, "text/javascript"),
+            }
+            body = Body(*encode_multipart_formdata(parts))
         options = DRY_RUN if dry_run else {}
-        parse = partial(parse_published, target)
-        if upload.content is None:
-            return self.service.request("PUT", path, parse, json_body(manifest), options)
-        self._check_upload(target, upload.bundle)
-        with self._progress_bar("Uploading") as on_progress:
-            body = _encode_form(manifest, b"".join(upload.content), on_progress)
-            return self.service.request("PUT", path, parse, body, options)
-
-    def _check_upload(self, target: WidgetName, bundle: BundleSummary) -> None:
-        """Raise RemoteError if the service would refuse the bundle, before it is sent."""
-        token, scopes, permissions, _, limit = self.service.request(
-            "GET", "/api/session", parse_session
+        result = self.service.request("PUT", _version_path(target), body, options)
+        return PublishResult(
+            target=target,
+            is_new=result["published"],
+            is_stored=result["stored"],
+            warnings=result["warnings"],
+            is_unlisted=result["isUnlisted"],
+            is_official_ignored=result["isOfficialIgnored"],
+            latest_before=result["previousLatestVersion"],
+            latest=result["latestVersion"],
+            document=result["document"],
         )
-        if missing := missing_right(token, permissions, scopes, PUBLISH, target.scope):
-            raise RemoteError(missing)
-        if bundle.size > limit:
-            raise RemoteError(
-                f"{bundle.label} has {bundle.size} bytes; {self.service.url} accepts {limit}."
-            )
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
@@ -91,29 +71,26 @@ class RemoteCatalog:
         Return what changed in the versions, and in the latest versions of their widgets.
         """
         body = {"reason": reason} if yanked and reason is not None else {}
-        action = "yank" if yanked else "unyank"
-        results = self._change(targets, action, body, parse_yanked, dry_run)
-        changes = [change for changes, _ in results for change in changes]
-        return changes, [latest for _, latest in results]
+        results = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
+        latest = [
+            LatestChange(widget, result["previousLatestVersion"], result["latestVersion"])
+            for widget, result in results.items()
+        ]
+        return _version_changes(results), latest
 
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
     ) -> list[VersionChange]:
         """Set the warning of the versions; None removes it."""
-        action, body = (
-            ("undeprecate", {}) if message is None else ("deprecate", {"message": message})
-        )
-        results = self._change(targets, action, body, parse_changes, dry_run)
-        return [change for changes in results for change in changes]
+        if message is None:
+            results = self._change(targets, "undeprecate", {}, dry_run)
+        else:
+            results = self._change(targets, "deprecate", {"message": message}, dry_run)
+        return _version_changes(results)
 
     def _change(
-        self,
-        targets: Sequence[WidgetName],
-        action: str,
-        body: Json,
-        parse: Callable[[WidgetName, Json], Result],
-        dry_run: bool,
-    ) -> list[Result]:
+        self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
+    ) -> dict[WidgetName, Json]:
         """Send a request for each widget, which changes all its versions or none.
 
         If there are several, a dry run of all of them comes first, so that a mistake in one of them
@@ -121,41 +98,41 @@ class RemoteCatalog:
         """
         widgets: defaultdict[WidgetName, list[str]] = defaultdict(list)
         for target in targets:
-            widgets[target._replace(version=None)].append(check_version_or_range(target.version))
+            widgets[target.widget].append(check_version_or_range(target.version))
         if len(widgets) > 1 and not dry_run:
-            self._change(targets, action, body, parse, dry_run=True)
-        results: dict[WidgetName, Result] = {}
+            self._change(targets, action, body, dry_run=True)
+        options = DRY_RUN if dry_run else {}
+        results: dict[WidgetName, Json] = {}
         for widget, versions in widgets.items():
             path = f"{_version_path(widget._replace(version=','.join(versions)))}/{action}"
-            options = DRY_RUN if dry_run else {}
-            try:
-                results[widget] = self.service.request(
-                    "POST", path, partial(parse, widget), json_body(body), options
-                )
-            except RemoteError as error:
-                if dry_run or not results:
-                    raise
-                done = ", ".join(map(str, results))
-                raise RemoteError(f"{error} Changed before that: {done}.") from error
-        return list(results.values())
+            results[widget] = self.service.request("POST", path, json_body(body), options)
+        return results
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         """Set columns of the widget; return whether one of them was different."""
         body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
-        return self.service.request("PATCH", _widget_path(widget), parse_changed, body)
+        is_changed: bool = self.service.request("PATCH", _widget_path(widget), body)["changed"]
+        return is_changed
 
     def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
         """Return the recorded changes, the newest first."""
         options: dict[str, object] = {"since": since, "widget": widget}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
-        before = MAX_SAFE_INTEGER
-        while page := self.service.request(
-            "GET", "/api/audit", partial(parse_entries, before), None, parameters
-        ):
+        while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
             entries += page
-            parameters["before"] = before = page[-1]["id"]
+            parameters["before"] = page[-1]["id"]
         return entries
+
+
+def _version_changes(results: dict[WidgetName, Json]) -> list[VersionChange]:
+    return [
+        VersionChange(
+            widget._replace(version=change["version"].rpartition("@")[2]), change["changed"]
+        )
+        for widget, result in results.items()
+        for change in result["versions"]
+    ]
 
 
 def _manifest_target(upload: Upload) -> WidgetName:
@@ -179,18 +156,3 @@ def _widget_path(target: WidgetName) -> str:
 
 def _version_path(target: WidgetName) -> str:
     return f"{_widget_path(target)}/{quote(target.version or '', safe='')}"
-
-
-def _encode_form(manifest: Json, bundle: bytes, on_progress: OnProgress) -> Body:
-    boundary = secrets.token_hex(16)
-    parts = {
-        "manifest": ("application/json", json.dumps(manifest).encode()),
-        "bundle": ("text/javascript", bundle),
-    }
-    lines: list[bytes] = []
-    for name, (kind, content) in parts.items():
-        head = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
-        lines += [f"--{boundary}".encode(), head.encode(), f"Content-Type: {kind}".encode()]
-        lines += [b"", content]
-    lines += [f"--{boundary}--".encode(), b""]
-    return Body(b"\r\n".join(lines), f"multipart/form-data; boundary={boundary}", on_progress)

@@ -1,31 +1,21 @@
 """Requests to a service with a token, and what each failure means to the user."""
 
-import io
 import json
 import logging
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from ipaddress import ip_address
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from semver import Version
-from urllib3 import PoolManager, Retry, Timeout
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    MaxRetryError,
-    NameResolutionError,
-    NewConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
+from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
+from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSLError
 
 from catalog import __version__
 from catalog.documents import Json, parse_json
-from catalog.remote.responses import PARSE_ERRORS
 from catalog.remote.token_file import VARIABLE, find_token
 from catalog.store.write.lookup import ChangeError
 from catalog.text import error_reason, escape_unprintable, quoted
@@ -33,12 +23,7 @@ from catalog.validators import check_base_url
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
 # A service that stores a large bundle responds when it is on disk.
-TIMEOUT = Timeout(connect=10, read=120)  # seconds
-# The first request also shows whether there is a service. A port without TLS may wait for more of
-# the handshake.
-FIRST_TIMEOUT = Timeout(10)  # seconds
-BLOCK_SIZE = 64 * 1024  # bytes
-MAX_RESPONSE_BYTES = 32 * 1024 * 1024
+TIMEOUT = Timeout(connect=10, read=60)  # seconds
 
 # GET and PUT change nothing if they are repeated. Whether a POST or a PATCH without a response had
 # an effect is not known, so these are never repeated.
@@ -53,16 +38,8 @@ RETRIES = Retry(
     raise_on_status=False,
 )
 
-FIRST_RETRIES = RETRIES.new(read=0)
-
-# Results of OpenSSL if no trusted authority has signed the certificate.
-UNKNOWN_AUTHORITY = {18, 19, 20, 21}
-
 # It would print a line for each retry.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-
-OnProgress = Callable[[int, int], None]
-Parsed = TypeVar("Parsed")
 
 
 class RemoteError(ChangeError):
@@ -77,37 +54,12 @@ class Body(NamedTuple):
     """The body of a request."""
 
     content: bytes
-    content_type: str = "application/json"
-    # Called with the bytes that are sent, and all of them.
-    on_progress: OnProgress = lambda sent, total: None
-
-
-class Response(NamedTuple):
-    """A response of the service."""
-
-    status: int
-    location: str | None
-    # None if the body is not a JSON object.
-    content: Json | None
+    content_type: str
 
 
 def json_body(value: object) -> Body:
     """Return a body with this JSON value."""
-    return Body(json.dumps(value).encode())
-
-
-class _BodyReader(io.BytesIO):
-    """The body while it is sent; a retry sends it from the beginning."""
-
-    def __init__(self, body: Body) -> None:
-        super().__init__(body.content)
-        self._total = len(body.content)
-        self._on_progress = body.on_progress
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        block = super().read(size)
-        self._on_progress(self.tell(), self._total)
-        return block
+    return Body(json.dumps(value).encode(), "application/json")
 
 
 def check_server_url(url: str) -> str:
@@ -140,155 +92,112 @@ class Service:
         # None is the token in the environment, or the stored one.
         self.token: str | None = None
         self._ca = ca
-        self._pool: PoolManager | None = None
 
     def request(
         self,
         method: str,
         path: str,
-        parse: Callable[[Json], Parsed],
         body: Body | None = None,
         parameters: Mapping[str, object] | None = None,
-    ) -> Parsed:
-        """Return what parse makes of the JSON object of a response; raise RemoteError for an error.
-
-        The function parse raises one of PARSE_ERRORS if the object is not as expected.
-        """
+    ) -> Json:
+        """Return the JSON object of a response; raise RemoteError for an error."""
         token = self.token or find_token(self.url)
-        if self._pool is None:
-            pool = self._connect()
-            self._check_tool_version(pool)
-            self._pool = pool
+        headers = {"Authorization": f"Bearer {token}"}
+        if body:
+            headers["Content-Type"] = body.content_type
         query = f"?{urlencode(parameters)}" if parameters else ""
-        response = self._send(self._pool, method, path + query, body, f"Bearer {token}")
+        content = body.content if body else None
+        response = self._send(self._pool, method, path + query, headers, content)
         if response.status not in (200, 201):
             raise RemoteError(self._describe_refusal(response))
-        try:
-            return parse(response.content or {})
-        except PARSE_ERRORS as error:
+        result = _parse_object(response)
+        if not result:
             raise RemoteError(
-                f"{self.url} responded {response.status} with content that widget-catalog "
-                f"{__version__} cannot read: the service may be of another release, or a proxy "
-                "responded."
-            ) from error
+                f"{self.url} responded {response.status} with content that is not JSON; a proxy "
+                "may have responded."
+            )
+        return result
 
-    def _connect(self) -> PoolManager:
-        context = None
-        if self._ca is not None:
-            try:
-                context = ssl.create_default_context(cafile=self._ca)
-            except ssl.SSLError:
-                raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
-        return PoolManager(ssl_context=context, blocksize=BLOCK_SIZE)
-
-    def _check_tool_version(self, pool: PoolManager) -> None:
-        """Raise RemoteError if the service needs a newer version of this tool."""
+    @cached_property
+    def _pool(self) -> PoolManager:
+        """Connections to the service, after it was asked if it needs a newer tool."""
+        try:
+            context = ssl.create_default_context(cafile=self._ca) if self._ca else None
+        except ssl.SSLError:
+            raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
+        pool = PoolManager(ssl_context=context)
         response = self._send(pool, "GET", TOOL_VERSION_PATH)
-        if response.status >= 500 or 300 <= response.status < 400:
+        if response.status not in (200, 404):
             raise RemoteError(self._describe_refusal(response))
         try:
-            minimum = Version.parse((response.content or {})["minimumVersion"])
-        except (KeyError, TypeError, ValueError):
-            raise RemoteError(
-                f"{self.url} is not a widget catalog: it responded {response.status} to "
-                f"{TOOL_VERSION_PATH}."
-            ) from None
+            minimum = Version.parse(_parse_object(response)["minimumVersion"])
+        except KeyError:
+            raise RemoteError(f"{self.url} is not a widget catalog.") from None
         if Version.parse(__version__) < minimum:
             raise RemoteError(
                 f"This is widget-catalog {__version__}, and {self.url} needs {minimum} or newer; "
                 "update it with pip install --upgrade widget-catalog."
             )
+        return pool
 
     def _send(
         self,
         pool: PoolManager,
         method: str,
         path: str,
-        body: Body | None = None,
-        authorization: str | None = None,
-    ) -> Response:
-        headers = {"User-Agent": f"widget-catalog/{__version__}", "Accept": "application/json"}
-        if authorization:
-            headers["Authorization"] = authorization
-        if body:
-            headers["Content-Type"] = body.content_type
-            headers["Content-Length"] = str(len(body.content))
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> BaseHTTPResponse:
+        common = {"User-Agent": f"widget-catalog/{__version__}", "Accept": "application/json"}
         try:
-            response = pool.request(
+            return pool.request(
                 method,
                 self.url + path,
-                body=_BodyReader(body) if body else None,
-                headers=headers,
+                body=content,
+                headers={**common, **(headers or {})},
                 redirect=False,
-                preload_content=False,
-                timeout=TIMEOUT if authorization else FIRST_TIMEOUT,
-                retries=RETRIES if authorization else FIRST_RETRIES,
+                timeout=TIMEOUT,
+                retries=RETRIES,
             )
-            content = response.read(MAX_RESPONSE_BYTES)
-            # If all of it is read, the connection is already in the pool again.
-            response.close()
         except HTTPError as error:
             raise RemoteError(self._describe_failure(method, error)) from error
-        return Response(response.status, response.headers.get("Location"), _parse_object(content))
 
     def _describe_failure(self, method: str, error: HTTPError) -> str:
         """Return what happened to a request that got no response."""
-        cause = error.reason if isinstance(error, MaxRetryError) else error
-        match cause:
-            case NameResolutionError() | LocationParseError():
-                return f"{self.url} cannot be found: its name has no address."
+        match error.reason if isinstance(error, MaxRetryError) else error:
+            case NewConnectionError(__cause__=OSError() as reason):
+                return f"{self.url} cannot be reached: {error_reason(reason)}."
             case SSLError(args=(ssl.SSLCertVerificationError() as reason, *_)):
-                text = f"The certificate of {self.url} is not valid: "
-                text += reason.verify_message.rstrip(".")
-                is_unknown = reason.verify_code in UNKNOWN_AUTHORITY
-                return f"{text}; use --ca for a private authority." if is_unknown else f"{text}."
-            case SSLError(args=(reason, *_)) if not isinstance(reason, ssl.SSLEOFError):
-                name = str(getattr(reason, "reason", reason)).replace("_", " ").lower()
-                return f"{self.url} failed the TLS handshake: {name}; is this its https port?"
-            case NewConnectionError() if isinstance(cause.__cause__, OSError):
-                return f"{self.url} cannot be reached: {error_reason(cause.__cause__)}."
-            case ConnectTimeoutError() | NewConnectionError():
-                return f"{self.url} cannot be reached."
-            case ReadTimeoutError() if self._pool is None:
-                advice = "; is this its https port?" if self.url.startswith("https:") else "."
-                return f"{self.url} did not respond in {FIRST_TIMEOUT.total} seconds{advice}"
-            case ReadTimeoutError():
-                text = f"{self.url} did not respond in time"
-            case _:
-                text = f"{self.url} closed the connection without a response"
+                cause = reason.verify_message.rstrip(".")
+                return (
+                    f"The certificate of {self.url} is not valid: {cause}; --ca is for a private "
+                    "authority."
+                )
+            case SSLError():
+                return f"{self.url} failed the TLS handshake; is this its https port?"
+        text = f"{self.url} did not respond"
         if method == "GET":
             return f"{text}."
         return f"{text}, so it may have made the change; the same command again does no harm."
 
-    def _describe_refusal(self, response: Response) -> str:
+    def _describe_refusal(self, response: BaseHTTPResponse) -> str:
         """Return what a response other than the expected one means."""
-        text = f"{self.url} responded {response.status}"
-        error = (response.content or {}).get("error")
         if response.status == 401:
-            return self._describe_unauthorized()
+            is_variable = self.token is None and os.environ.get(VARIABLE)
+            source = f" in {VARIABLE}" if is_variable else ""
+            return f"{self.url} refused the token{source}: it is unknown, expired or revoked."
+        error = _parse_object(response).get("error")
         if isinstance(error, str):
             return error
-        if response.status == 413:
-            return f"{text}: a proxy before it accepts no body of this size."
-        if response.location:
-            return f"{text} and redirects to {quoted(response.location)}."
-        return f"{text}."
-
-    def _describe_unauthorized(self) -> str:
-        is_variable = self.token is None and os.environ.get(VARIABLE)
-        source = f" in {VARIABLE}" if is_variable else ""
-        text = (
-            f"{self.url} refused the token{source}: it is unknown, expired or revoked, or the "
-            "service is too old for tokens."
-        )
-        login = f" Use widget-catalog --server {self.url} login with a valid one."
-        return text if is_variable else text + login
+        location = response.get_redirect_location()
+        target = f" and redirects to {quoted(location)}" if location else ""
+        return f"{self.url} responded {response.status}{target}."
 
 
-def _parse_object(content: bytes) -> Json | None:
-    """Return the JSON object in a body, None if it has none."""
+def _parse_object(response: BaseHTTPResponse) -> Json:
+    """Return the JSON object in a body, an empty one if it has none."""
     try:
-        value = parse_json(content)
+        value = parse_json(response.data)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -64,24 +64,13 @@ class Token(NamedTuple):
 
     def missing_right(self, permission: str, scope: str | None = None) -> str | None:
         """Return what the token lacks for this change, as a sentence; None if it may be made."""
-        return missing_right(self.name, self.permissions, self.scopes, permission, scope)
-
-
-def missing_right(
-    name: str,
-    permissions: Sequence[str],
-    scopes: Sequence[str],
-    permission: str,
-    scope: str | None,
-) -> str | None:
-    """Return what a token with these permissions and scopes lacks, as a sentence, or None."""
-    if ADMIN in permissions:
+        if ADMIN in self.permissions:
+            return None
+        if permission not in self.permissions:
+            return f"The token {self.name} does not have the permission {permission}."
+        if scope not in self.scopes:
+            return f"The token {self.name} is not for the scope {quoted(scope)}."
         return None
-    if permission not in permissions:
-        return f"The token {name} does not have the permission {permission}."
-    if scope not in scopes:
-        return f"The token {name} is not for the scope {quoted(scope)}."
-    return None
 
 
 def generate_token() -> tuple[str, str]:

@@ -28,7 +28,6 @@ from catalog.store.connection.sqlite import (
     WouldBlock,
     begin_write,
     connect,
-    database_uri,
     is_busy,
     is_disk_full,
     is_file_error,
@@ -38,7 +37,7 @@ from catalog.store.connection.sqlite import (
 from catalog.store.connection.transaction import Actor, Transaction, Values
 from catalog.store.connection.wal import WAL_LIMIT, remove_wal
 from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.migrations import finish_replacement, keep_history, replace_tables
+from catalog.store.schema.migrations import replace_content
 from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
 
@@ -308,24 +307,13 @@ class Database:
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another database file, in one transaction; record it.
-
-        Tokens and the record of changes stay as they are, unless there are none; with
-        keeps_history, also higher install counts and the hashes of deleted versions.
-        """
+        """Replace the catalog by that of another file in one transaction: see migrations.py."""
         with self._writer() as connection:
-            connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=rw")})
-            try:
-                begin_write(connection, self.on_wait)
-                if keeps_history:
-                    keep_history(connection, old="main", new="source")
-                replace_tables(connection)
-                finish_replacement(connection, actor, action)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                connection.execute("DETACH source")
+            replace_content(
+                *(connection, source, actor, action),
+                keeps_history=keeps_history,
+                on_wait=self.on_wait,
+            )
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""

@@ -14,8 +14,8 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,15 +37,9 @@ from catalog.store.connection.sqlite import (
     Statement,
     WouldBlock,
     connect,
-    database_uri,
 )
 from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.migrations import (
-    finish_replacement,
-    keep_history,
-    keep_tables,
-    rebuild_tables,
-)
+from catalog.store.schema.migrations import rebuild_tables, replace_content
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
 
 # How often a transaction is tried while others change the catalog.
@@ -80,10 +74,6 @@ UNREACHED = Revision(sys.maxsize, sys.maxsize)
 
 # The schema fills it with a random text, which would differ between the nodes.
 SET_HISTORY = "UPDATE revision SET history = :history"
-# Readers keep to a file until its successor has a higher revision.
-RAISE_REVISION = """
-UPDATE revision SET content = max(content, :content + 1), downloads = max(downloads, :downloads + 1)
-"""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -233,14 +223,25 @@ class Cluster(Database):
             raise DatabaseError(
                 f"{self.name} does not exist. Start the rqlite node whose file it is."
             )
-        with self._open_copy() as connection:
+        with self._open_local() as connection:
             return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
 
-    def _open_copy(self) -> "closing[sqlite3.Connection]":
+    def _open_local(self) -> "closing[sqlite3.Connection]":
         try:
             return closing(connect(self.path, READ_ONLY))
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
+
+    @contextmanager
+    def _copy_local(self) -> Iterator[sqlite3.Connection]:
+        """Yield a temporary copy of the local file."""
+        with (
+            self._open_local() as connection,
+            closing(sqlite3.connect("", uri=True, isolation_level=None)) as copy,
+        ):
+            copy.row_factory = sqlite3.Row
+            connection.backup(copy)
+            yield copy
 
     def check_start(self) -> None:
         """Raise DatabaseError unless every node that responds can be used by this release."""
@@ -298,42 +299,29 @@ class Cluster(Database):
 
     def migrate(self) -> None:
         """Migrate the whole cluster to the schema of this release; no service may be running."""
-        with self._open_copy() as connection, closing(sqlite3.connect("")) as copy:
-            if check_schema(connection, self.name) == SCHEMA_VERSION:
+        with self._copy_local() as copy:
+            if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            copy.isolation_level = None
-            connection.backup(copy)
-            local = Revision(*copy.execute(READ_REVISION).fetchone())
-            if local != self.nodes.leader_revision():
+            if read_revision(copy) != self.nodes.leader_revision():
                 raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
-            with copy:
-                copy.execute("BEGIN")
-                rebuild_tables(copy)
+            copy.execute("BEGIN")
+            rebuild_tables(copy)
+            copy.execute("COMMIT")
             self.load(copy)
 
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another database file, and record it; see Database."""
+        """Replace the catalog by that of another file: see migrations.py."""
         # The local file may lack that a token was revoked.
         self.check_writes()
-        with closing(connect(source, "mode=rw")) as copy:
-            copy.execute("ATTACH :uri AS old", {"uri": database_uri(self.path, "mode=ro")})
-            with copy:
-                copy.execute("BEGIN")
-                if read_revision(copy, "old"):
-                    keep_tables(copy)
-                    if keeps_history:
-                        keep_history(copy, old="old", new="main")
-                finish_replacement(copy, actor, action)
-            copy.execute("DETACH old")
+        with self._copy_local() as copy:
+            replace_content(copy, source, actor, action, keeps_history=keeps_history)
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
         """Replace the whole content of the cluster by that of another database."""
-        with self._open_copy() as connection:
-            if (row := read_revision(connection)) is not None:
-                source.execute(RAISE_REVISION, row._asdict())
+        source.execute("VACUUM")
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()

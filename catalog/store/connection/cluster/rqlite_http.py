@@ -64,11 +64,10 @@ class Revision(NamedTuple):
 READ_REVISION = "SELECT content, downloads FROM revision"
 
 
-def read_revision(connection: sqlite3.Connection, schema: str = "main") -> Revision | None:
+def read_revision(connection: sqlite3.Connection) -> Revision | None:
     """Return the revision of a catalog; None if the database is not a catalog."""
     try:
-        row = connection.execute(f"SELECT content, downloads FROM {schema}.revision").fetchone()
-        return Revision(*row)
+        return Revision(*connection.execute(READ_REVISION).fetchone())
     except sqlite3.Error:
         return None
 

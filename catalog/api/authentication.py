@@ -14,9 +14,9 @@ from typing import NoReturn
 from flask import Response, abort, current_app, jsonify, request
 from werkzeug.exceptions import TooManyRequests
 
+from catalog.rights import bearer_token
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.rights import bearer_token
 from catalog.store.write import tokens
 from catalog.store.write.tokens import Token
 

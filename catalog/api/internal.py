@@ -17,11 +17,11 @@ from catalog.api.authentication import TOKEN_KEY, authenticate, forbid
 from catalog.api.internal_changes import database, deprecate, edit, is_dry_run, yank
 from catalog.api.uploads import UploadedVersion
 from catalog.documents import DocumentError, Json, Row
+from catalog.rights import ADMIN, required_right
 from catalog.routing import catch_all, known_methods, options_or_405
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.bundles import Bundles
 from catalog.store.connection.sqlite import WouldBlock
-from catalog.store.rights import required_right
 from catalog.store.write import publishing
 from catalog.store.write.audit import read_entries
 from catalog.store.write.lookup import (
@@ -31,7 +31,7 @@ from catalog.store.write.lookup import (
 )
 from catalog.store.write.manifests import BundleSummary
 from catalog.store.write.publishing import Upload
-from catalog.store.write.tokens import ADMIN, Token, describe_token
+from catalog.store.write.tokens import Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
     check_nonempty_text,

@@ -8,10 +8,11 @@ from flask import Response, abort, current_app, jsonify, request
 from catalog.api.authentication import forbid
 from catalog.api.uploads import read_object
 from catalog.documents import Json, Row
+from catalog.rights import ADMIN
 from catalog.store.connection.database import Database
 from catalog.store.write import moderation
 from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import ADMIN, Token
+from catalog.store.write.tokens import Token
 from catalog.text import quoted
 from catalog.validators import check_boolean, check_nonempty_text, check_text
 
@@ -55,7 +56,7 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
     else:
         read_object(set())
     targets = named_versions(scope, name, version)
-    changes, _ = moderation.set_deprecation(
+    changes = moderation.set_deprecation(
         database(), token.actor, targets, message, dry_run=is_dry_run()
     )
     return jsonify(versions=[change_json(change) for change in changes])

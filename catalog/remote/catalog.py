@@ -19,12 +19,12 @@ from catalog.remote.responses import (
     parse_yanked,
 )
 from catalog.remote.service import Body, OnProgress, RemoteError, Service, json_body
+from catalog.rights import PUBLISH, missing_right
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.write.lookup import ChangeError, WidgetName, check_version_or_range
 from catalog.store.write.manifests import BundleSummary, build_document, check_keys
 from catalog.store.write.moderation import LatestChange, VersionChange
 from catalog.store.write.publishing import PublishResult, Upload
-from catalog.store.write.tokens import PUBLISH, missing_right
 from catalog.validators import check_identifier, check_version
 
 # The keys of the API, by the columns that the commands change.

@@ -1,12 +1,16 @@
-"""The requests of the internal API that change or show something, and the right that each needs.
+"""Rights: the permissions and scopes of a token, and what each request of the internal API needs.
 
 The server needs this before it accepts a large body, the application before it does anything.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from catalog.store.write.tokens import ADMIN, DESCRIBE, PUBLISH, YANK
+from catalog.text import quoted
+
+PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
+PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
 # In the WSGI environment: why the server did not accept the body of a request. No client can set
 # it, since the server writes the names of headers in upper case.
@@ -42,6 +46,23 @@ def required_right(method: str, path: str) -> Right | None:
     for each, pattern, permission in _RIGHTS:
         if each == method and (match := pattern.fullmatch(path)):
             return Right(permission, match[1] or None, has_bundle=method == "PUT")
+    return None
+
+
+def missing_right(
+    name: str,
+    permissions: Sequence[str],
+    scopes: Sequence[str],
+    permission: str,
+    scope: str | None,
+) -> str | None:
+    """Return what a token with these permissions and scopes lacks, as a sentence, or None."""
+    if ADMIN in permissions:
+        return None
+    if permission not in permissions:
+        return f"The token {name} does not have the permission {permission}."
+    if scope not in scopes:
+        return f"The token {name} is not for the scope {quoted(scope)}."
     return None
 
 

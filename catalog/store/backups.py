@@ -23,10 +23,9 @@ from catalog.text import path_text
 
 def backup(database: Database, target: Path) -> None:
     """Copy the current catalog to the target, which is replaced as a whole or not at all."""
-    catalog = database.status()
     if target.exists() and not target.is_file():
         raise DatabaseError(f"{target} is not a file.")
-    if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
+    if database.is_same_file(target):
         raise DatabaseError(f"{target} is the catalog itself.")
     _copy(database, target, target)
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from catalog.atomic_files import atomic_replace
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.database_file import missing_permission
+from catalog.store.connection.database_file import file_exists, missing_permission
 from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.faults import Faults
 from catalog.store.connection.pool import ConnectionPool
@@ -227,11 +227,11 @@ class Database:
 
     def exists(self) -> bool:
         """Return whether there is a file that is not empty."""
-        return self.status() is not None
+        return file_exists(self.path, self.name)
 
-    def status(self) -> os.stat_result | None:
-        """Return the status of the file; None if there is none, or if it is empty."""
-        return self._connections.status()
+    def is_same_file(self, path: Path) -> bool:
+        """Return whether there is a file at the path, and it is that of the catalog."""
+        return path.exists() and self.path.exists() and path.samefile(self.path)
 
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
@@ -283,7 +283,12 @@ class Database:
         try:
             with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                fill_new(connection, fill)
+                for statement, _ in schema_statements():
+                    connection.execute(statement)
+                if fill:
+                    transaction = Transaction(connection)
+                    fill(transaction)
+                    transaction.finish()
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.real_path)
@@ -318,13 +323,3 @@ class Database:
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         self._connections.close()
-
-
-def fill_new(connection: sqlite3.Connection, fill: Callable[[Transaction], None] | None) -> None:
-    """Make an empty database a catalog, with the content that the function adds."""
-    for statement, _ in schema_statements():
-        connection.execute(statement)
-    if fill:
-        transaction = Transaction(connection)
-        fill(transaction)
-        transaction.finish()

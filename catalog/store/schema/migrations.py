@@ -138,8 +138,8 @@ def rebuild_tables(
         connection.execute(KEEP_COUNTS)
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
     connection.execute(COPY_SEQUENCES)
-    for statement, values in REFRESH:
-        connection.execute(statement, values)
+    for statement in REFRESH:
+        connection.execute(statement)
     for table in reversed(RENAMED_TABLES):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
     set_new_revision(connection)

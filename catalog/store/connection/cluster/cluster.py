@@ -11,7 +11,6 @@ waits until the local node has applied it too, so that the next read shows it.
 
 import secrets
 import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +29,7 @@ from catalog.store.connection.cluster.rqlite_http import (
     Revision,
     read_revision,
 )
-from catalog.store.connection.database import COUNT_INSTALL, Database, fill_new
+from catalog.store.connection.database import COUNT_INSTALL, Database
 from catalog.store.connection.sqlite import (
     DatabaseError,
     ReplicaBehindError,
@@ -45,21 +44,16 @@ from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_sta
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
 # How long a write that was surely not done is sent again: a new leader may be elected meanwhile.
-# After that has failed once, the next writes do not wait that long.
 RETRY_TIME = 5.0  # seconds
-RETRY_TIME_AFTER_FAILURE = 0.2  # seconds
 RETRY_INTERVAL = 0.05  # seconds
 # How long a request waits for the outcome of its write, retries included; a command, of each part.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
-# How long a write waits until the local node has applied it; also when a node counts as behind.
+# How long a write waits until the local node has applied it.
 APPLY_TIMEOUT = 2.0  # seconds
-APPLY_TIMEOUT_AFTER_FAILURE = 0.2  # seconds
 APPLY_INTERVAL = 0.002  # seconds
-# How long a health check waits for the same.
-CHECK_TIMEOUT = 0.2  # seconds
-# A write that was acknowledged and applied takes no longer.
-WRITE_TIMEOUT = 6.0  # seconds
+# How long a health check waits for what the leader has.
+CHECK_TIMEOUT = 1.0  # seconds
 # rqlite replicates a loaded file as one entry of its log.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 LOAD_TIMEOUT = 60.0  # seconds
@@ -69,8 +63,6 @@ WAIT_NOTICE = 1.0  # seconds
 # Fails at the CHECK of its column if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
-
-UNREACHED = Revision(sys.maxsize, sys.maxsize)
 
 # The schema fills it with a random text, which would differ between the nodes.
 SET_HISTORY = "UPDATE revision SET history = :history"
@@ -94,11 +86,8 @@ class Cluster(Database):
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
         self._program = options.get("program", "flask")
-        self._retry_time = RETRY_TIME
-        # Whether the local node did not apply the last write in time.
-        self._is_behind = False
-        # A revision that the local file lacks, and since when. At first it counts as behind.
-        self._missing: tuple[Revision, float] | None = UNREACHED, -APPLY_TIMEOUT
+        # Whether the last write found a leader. While none does, a write is not sent again.
+        self._has_leader = True
 
     @property
     def scratch_parent(self) -> Path:
@@ -146,7 +135,10 @@ class Cluster(Database):
         """Run the function for each part, in a transaction of its own; return the results."""
         results: list[T] = []
         for part in parts:
-            run = partial(_swap_arguments, function, part)
+
+            def run(transaction: Transaction, part: P = part) -> T:
+                return function(transaction, part)
+
             try:
                 results.append(self.transact(run, actor, dry_run=dry_run))
             except DatabaseError as error:
@@ -167,26 +159,23 @@ class Cluster(Database):
 
         Then wait until the local file shows it.
         """
-        deadline = time.monotonic() + WRITE_TIMEOUT
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
         counts, revision = self._retry(timeout, partial(self.nodes.execute, statements))
-        timeout = APPLY_TIMEOUT_AFTER_FAILURE if self._is_behind else APPLY_TIMEOUT
-        if not self.on_wait:
-            timeout = min(timeout, deadline - time.monotonic())
-        self._is_behind = not self._wait_for(revision, timeout)
+        self._wait_for(revision, APPLY_TIMEOUT)
         return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""
         started = time.monotonic()
+        retry_time = RETRY_TIME if self._has_leader else 0
         is_waiting = False
         while True:
             waited = time.monotonic() - started
             try:
                 result = send(timeout - waited)
             except NotDoneError as error:
-                if waited + RETRY_INTERVAL > self._retry_time:
-                    self._retry_time = RETRY_TIME_AFTER_FAILURE
+                if waited + RETRY_INTERVAL > retry_time:
+                    self._has_leader = False
                     raise NotDoneError(f"The cluster cannot be written now: {error}") from error
                 if self.on_wait and waited > WAIT_NOTICE and not is_waiting:
                     is_waiting = True
@@ -196,16 +185,14 @@ class Cluster(Database):
                 message = f"It is not known whether the write was done: {error}"
                 raise OutcomeUnknownError(message) from error
             else:
-                self._retry_time = RETRY_TIME
+                self._has_leader = True
                 return result
 
-    def _wait_for(self, revision: Revision, timeout: float) -> bool:
-        """Wait until the local file has reached the revision; return whether it has."""
+    def _wait_for(self, revision: Revision | None, timeout: float) -> bool:
+        """Wait until the local file has reached the revision, if any; return whether it has."""
         started = time.monotonic()
-        while not self._has_reached(revision):
+        while revision and not self._has_reached(revision):
             if time.monotonic() - started >= timeout:
-                if self._missing is None or self._has_reached(self._missing[0]):
-                    self._missing = revision, started
                 return False
             time.sleep(APPLY_INTERVAL)
         return True
@@ -219,7 +206,7 @@ class Cluster(Database):
 
     def exists(self) -> bool:
         """Return whether the file of the node has any table; a new node creates an empty file."""
-        if self._connections.status() is None:
+        if not super().exists():
             raise DatabaseError(
                 f"{self.name} does not exist. Start the rqlite node whose file it is."
             )
@@ -268,16 +255,13 @@ class Cluster(Database):
 
     def is_writable(self) -> bool:
         """Return whether the last write found a leader."""
-        return self._retry_time == RETRY_TIME
+        return self._has_leader
 
     def check_writes(self) -> None:
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
         if self.deadline.on_io_thread:
             raise WouldBlock
-        latest = self.nodes.leader_revision()
-        if self._wait_for(latest, CHECK_TIMEOUT):
-            self._missing = None
-        elif self._missing and time.monotonic() - self._missing[1] >= APPLY_TIMEOUT:
+        if not self._wait_for(self.nodes.leader_revision(), CHECK_TIMEOUT):
             raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
@@ -285,17 +269,9 @@ class Cluster(Database):
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         set_history = SET_HISTORY, {"history": secrets.token_hex(8)}
-        statements = [*schema_statements(), set_history]
+        self._send([*schema_statements(), set_history])
         if fill:
-            # The function reads an empty catalog.
-            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-                connection.row_factory = sqlite3.Row
-                fill_new(connection, None)
-                transaction = CollectedTransaction(connection)
-                fill(transaction)
-                transaction.finish()
-            statements += transaction.statements
-        self._send(statements)
+            self.transact(fill)
 
     def migrate(self) -> None:
         """Migrate the whole cluster to the schema of this release; no service may be running."""
@@ -335,9 +311,3 @@ class Cluster(Database):
         self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))
         if revision and not self._wait_for(revision, LOAD_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")
-
-
-def _swap_arguments(
-    function: Callable[[Transaction, P], T], part: P, transaction: Transaction
-) -> T:
-    return function(transaction, part)

@@ -145,14 +145,12 @@ class Nodes:
         """Replace the content of the whole cluster by an SQLite file."""
         self._send(f"/db/load?timeout={timeout:.3f}s", database, timeout, "octet-stream")
 
-    def leader_revision(self) -> Revision:
-        """Return the revision of the leader; raise DatabaseError if there is none."""
+    def leader_revision(self) -> Revision | None:
+        """Return the revision of the leader, None without a catalog; raise without a leader."""
         path = f"/db/query?{urlencode({'level': 'weak', 'q': READ_REVISION})}"
         path += f"&timeout={QUERY_TIMEOUT:.0f}s"
         (result,) = self._try_all(lambda node: self.get(node, path))["results"]
-        if "error" in result:
-            raise statement_error(result["error"])
-        return Revision(*result["values"][0])
+        return Revision(*result["values"][0]) if "values" in result else None
 
     def state(self, node: Node) -> NodeState:
         """Return the state of one node's own file."""

@@ -166,16 +166,6 @@ def make_foreign(path: Path) -> str:
     return NOT_A_CATALOG
 
 
-def make_foreign_with_a_wal(path: Path) -> str:
-    """As after a crash: the last transaction is only in the WAL."""
-    other = path.with_name("other.db")
-    with closing(sqlite3.connect(other)) as connection:
-        connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE widget (id INTEGER)")
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
-    return NOT_A_CATALOG
-
-
 def make_of_schema(number: int) -> Callable[[Path], str]:
     def make(path: Path) -> str:
         Database(path).create()
@@ -209,7 +199,6 @@ def make_directory(path: Path) -> str:
 
 REFUSED = {
     "foreign": make_foreign,
-    "foreign with a WAL": make_foreign_with_a_wal,
     "newer": make_of_schema(SCHEMA_VERSION + 1),
     "older": make_of_schema(0),
     "text": make_text,

@@ -63,7 +63,6 @@ def contents(folder: Path) -> set[str]:
 
 COMMANDS = {
     "backup": ("backups", ["backup", "monday.db"]),
-    "restore": ("service", ["restore", "--yes", "monday.db"]),
     "unpack": ("service", ["unpack", "--yes", "monday.pack"]),
 }
 

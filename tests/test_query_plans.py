@@ -219,7 +219,7 @@ WRITES = {
     "install": COUNT_INSTALL,
     "widget": PUT_WIDGET,
     "version": PUT_VERSION,
-    **{f"refresh {number}": sql for number, (sql, _) in enumerate(REFRESH)},
+    **{f"refresh {number}": sql for number, sql in enumerate(REFRESH)},
 }
 
 

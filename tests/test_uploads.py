@@ -16,9 +16,9 @@ import reverse_proxies
 from conftest import Limits, Server, create_catalog, run_on
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
+from catalog.rights import MAX_FORM_BYTES
 from catalog.serving.uploads import MAX_UPLOADS_PER_TOKEN
 from catalog.store.connection.database import Database
-from catalog.store.rights import MAX_FORM_BYTES
 from catalog.store.write import tokens
 
 # Always with the same seed.

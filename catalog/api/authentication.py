@@ -17,9 +17,9 @@ from flask import Response, abort, current_app, g, jsonify, request
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
 from catalog.documents import DocumentError
+from catalog.rights import bearer_token
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.rights import bearer_token
 from catalog.store.write import tokens
 from catalog.store.write.lookup import ChangeError, ConflictError, MissingError
 from catalog.store.write.tokens import Token

@@ -24,7 +24,7 @@ from werkzeug.sansio.multipart import (
 )
 
 from catalog.documents import Json
-from catalog.store.rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
+from catalog.rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
 from catalog.store.write.manifests import BundleSummary
 from catalog.text import quoted
 

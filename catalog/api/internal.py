@@ -14,6 +14,7 @@ from werkzeug.routing import MapAdapter
 from catalog.api.authentication import authenticate, forbid, needs
 from catalog.api.bodies import UploadedVersion
 from catalog.documents import Json, Row
+from catalog.rights import ADMIN, PUBLISH
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
@@ -22,7 +23,7 @@ from catalog.store.write import publishing
 from catalog.store.write.audit import read_entries
 from catalog.store.write.manifests import BundleSummary
 from catalog.store.write.publishing import Upload
-from catalog.store.write.tokens import ADMIN, PUBLISH, Token, describe_token
+from catalog.store.write.tokens import Token, describe_token
 from catalog.text import quoted
 from catalog.validators import (
     check_nonempty_text,

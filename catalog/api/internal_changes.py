@@ -9,9 +9,10 @@ from catalog.api.authentication import forbid, needs
 from catalog.api.bodies import read_object
 from catalog.api.internal import WIDGET, database, internal, is_dry_run
 from catalog.documents import Json, Row
+from catalog.rights import ADMIN, DESCRIBE, YANK
 from catalog.store.write import moderation
 from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import ADMIN, DESCRIBE, YANK, Token
+from catalog.store.write.tokens import Token
 from catalog.text import quoted
 from catalog.validators import check_boolean, check_nonempty_text, check_text
 
@@ -45,7 +46,7 @@ def deprecate(token: Token, scope: str, name: str, version: str, action: str) ->
     else:
         read_object(set())
     targets = named_versions(scope, name, version)
-    changes, _ = moderation.set_deprecation(
+    changes = moderation.set_deprecation(
         database(), token.actor, targets, message, dry_run=is_dry_run()
     )
     return jsonify(versions=[change_json(change) for change in changes])

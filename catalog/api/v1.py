@@ -90,16 +90,12 @@ def changes() -> Response:
 
 
 def render_changes(connection: Connection, query: ChangesQuery, url: str) -> RenderResult:
-    page = find_changes(connection, query, lambda detail: detail_etag(detail, url))
-    if page is None:
+    found = find_changes(connection, query, lambda detail: detail_etag(detail, url))
+    if found is None:
         abort(410, NO_SUCH_HISTORY)
-    entries = [
-        {"scope": scope, "name": name, "kind": "changed" if etag else "removed", "etag": etag}
-        for scope, name, etag in page.changes
-    ]
-    result = {"changes": entries, "next": str(page.next), "more": page.has_more}
-    text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-    return page.revision, [f"{text}\n".encode()]
+    revision, page = found
+    text = json.dumps(page, ensure_ascii=False, separators=(",", ":"))
+    return revision, [f"{text}\n".encode()]
 
 
 def detail_etag(detail: bytes, url: str) -> str:

@@ -97,7 +97,7 @@ class DatabaseCatalog:
         check_widgets(targets)
         return moderation.set_deprecation(
             database(), local_actor(), targets, message, dry_run=dry_run
-        ).changes
+        )
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         get_widget(widget)

@@ -1,6 +1,5 @@
 """flask init, import, export: creates the catalog, reads catalog files and writes them."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,9 +122,9 @@ def export(file: str) -> None:
 
 
 @contextmanager
-def open_file(file: Path, catalog: os.stat_result | None) -> Iterator[BinaryIO]:
+def open_file(file: Path) -> Iterator[BinaryIO]:
     """Open a file to write to; raise CommandError if it is the catalog."""
-    if catalog and file.exists() and os.path.samestat(file.stat(), catalog):
+    if database().is_same_file(file):
         raise CommandError(f"{file} is the catalog itself.")
     if file.exists() and not file.is_file():
         with file.open("wb") as device:
@@ -147,7 +146,7 @@ def open_output(file: str) -> Iterator[BinaryIO]:
         if file == "-":
             yield sys.stdout.buffer
         else:
-            with open_file(Path(file), database().status()) as output:
+            with open_file(Path(file)) as output:
                 yield output
     except BrokenPipeError:
         raise

@@ -149,7 +149,7 @@ def serve(
     app = application()
     if (init or demo) and not database().exists():
         wal = wal_path(database().real_path)
-        if database().status() is None and wal.exists():
+        if not database().is_cluster and wal.exists():
             raise CommandError(
                 f"{database().name} was removed, but {wal.name} was not. Put the file back, or"
                 f" create a new one: {program()} init"

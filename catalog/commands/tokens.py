@@ -19,11 +19,12 @@ from catalog.commands.base import (
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
+from catalog.rights import ADMIN, PERMISSIONS
 from catalog.store.connection.transaction import now
 from catalog.store.write import tokens
 from catalog.store.write.audit import local_actor
 from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import ADMIN, MAX_NAME_LENGTH, PERMISSIONS, Token
+from catalog.store.write.tokens import MAX_NAME_LENGTH, Token
 from catalog.text import plural
 from catalog.validators import check_identifier, check_timestamp
 

@@ -14,6 +14,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.receiver import FixedStreamReceiver
 from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
 
+from catalog.rights import REFUSED_BODY
 from catalog.serving.chunked_bodies import Buffer, ChunkedReceiver
 from catalog.serving.http_syntax import (
     MalformedRequestError,
@@ -24,7 +25,6 @@ from catalog.serving.http_syntax import (
     split_request_line,
     split_target,
 )
-from catalog.store.rights import REFUSED_BODY
 
 HEAD_END = b"\r\n\r\n"
 # Before a request line. RFC 9112, section 2.2, requires a server to ignore at least one.

@@ -20,10 +20,7 @@ from typing import BinaryIO, NoReturn, cast
 
 from werkzeug.exceptions import ServiceUnavailable
 
-from catalog.serving.http_parser import Parser
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
-from catalog.store.rights import (
+from catalog.rights import (
     MAX_FORM_BYTES,
     MAX_JSON_BYTES,
     TOO_LARGE,
@@ -32,6 +29,9 @@ from catalog.store.rights import (
     bearer_token,
     required_right,
 )
+from catalog.serving.http_parser import Parser
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
 from catalog.store.write.tokens import Token, find_valid
 
 # Bodies that are received at the same time: in total, and with one token.

@@ -2,11 +2,10 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
-from catalog.atomic_files import atomic_replace, drop_from_memory, scratch_directory
+from catalog.atomic_files import atomic_replace, drop_from_memory
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import (
     DatabaseError,
@@ -16,18 +15,17 @@ from catalog.store.connection.sqlite import (
     is_damage,
 )
 from catalog.store.connection.wal import remove_wal
-from catalog.store.schema.migrations import finish_replacement, rebuild_tables
-from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_version
+from catalog.store.schema.migrations import replace_content
+from catalog.store.schema.schema import check_schema
 from catalog.store.write.audit import local_actor
 from catalog.text import path_text
 
 
 def backup(database: Database, target: Path) -> None:
     """Copy the current catalog to the target, which is replaced as a whole or not at all."""
-    catalog = database.status()
     if target.exists() and not target.is_file():
         raise DatabaseError(f"{target} is not a file.")
-    if catalog and target.exists() and os.path.samestat(target.stat(), catalog):
+    if database.is_same_file(target):
         raise DatabaseError(f"{target} is the catalog itself.")
     _copy(database, target, target)
 
@@ -69,52 +67,37 @@ def restore(
 
     A damaged database file is renamed; return its new path.
     """
-    name = path_text(source)
     try:
-        with (
-            _open_backup(source) as connection,
-            scratch_directory(database.scratch_parent) as directory,
-        ):
-            copy = directory / "catalog.db"
-            copy_to_file(connection, copy)
-            return _replace(database, copy, action, keeps_history)
+        _check_backup(source)
+        if database.is_cluster or _is_usable(database):
+            try:
+                database.replace_content(source, local_actor(), action, keeps_history=keeps_history)
+                return None
+            except sqlite3.DatabaseError as error:
+                # Tables with a damaged page cannot be replaced.
+                if database.is_cluster or not is_damage(error):
+                    raise
+                database.close()
+        return _replace_file(database, source, action)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{name} cannot be restored: {error}.") from error
+        raise DatabaseError(f"{path_text(source)} cannot be restored: {error}.") from error
 
 
-@contextmanager
-def _open_backup(source: Path) -> Iterator[sqlite3.Connection]:
+def _check_backup(source: Path) -> None:
     with closing(connect(source, "mode=ro")) as connection:
         check_schema(connection, path_text(source))
         check_integrity(connection)
-        yield connection
 
 
-def _replace(database: Database, copy: Path, action: str, keeps_history: bool) -> Path | None:
-    is_usable = _is_usable(database)
-    with closing(connect(copy, "mode=rw")) as connection, connection:
-        connection.execute("BEGIN")
-        if schema_version(connection) < SCHEMA_VERSION:
-            rebuild_tables(connection)
-    if is_usable or database.is_cluster:
-        try:
-            database.replace_content(copy, local_actor(), action, keeps_history=keeps_history)
-            return None
-        except sqlite3.DatabaseError as error:
-            # Rows of a damaged page cannot be deleted.
-            if database.is_cluster or not is_damage(error):
-                raise
-            database.close()
-    with closing(connect(copy, "mode=rw")) as connection, connection:
-        connection.execute("BEGIN")
-        finish_replacement(connection, local_actor(), action)
+def _replace_file(database: Database, source: Path, action: str) -> Path | None:
+    """Create the file with the content of a backup; rename a damaged one and return its path."""
     damaged, target = None, database.real_path
-    if database.exists():
-        damaged = target.with_name(f"{target.name}.damaged")
-        os.replace(target, damaged)
-    remove_wal(target)
-    with atomic_replace(target) as new:
-        os.replace(copy, new)
+    with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as connection:
+        replace_content(connection, source, local_actor(), action, keeps_history=False)
+        if database.exists():
+            damaged = target.with_name(f"{target.name}.damaged")
+            os.replace(target, damaged)
+        remove_wal(target)
     return damaged
 
 
@@ -123,20 +106,9 @@ def _is_usable(database: Database) -> bool:
     if not database.exists():
         return False
     try:
-        return not _is_damaged(database)
-    except DatabaseError:
-        # A cluster whose content is no catalog of this release is replaced as a whole.
-        if database.is_cluster:
-            return False
-        raise
-
-
-def _is_damaged(database: Database) -> bool:
-    """Return whether the file is damaged; raise if it cannot be used for another reason."""
-    try:
         database.check()
     except DatabaseError as error:
         if is_damage(error.__cause__):
-            return True
+            return False
         raise
-    return False
+    return True

@@ -6,11 +6,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
-from catalog.atomic_files import scratch_directory
 from catalog.documents import DocumentError, Row, check_document, version_warnings
 from catalog.store.bundles import BundleError, Bundles
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import connect, copy_to_file, result_code
+from catalog.store.connection.sqlite import result_code
 from catalog.store.connection.transaction import Transaction
 from catalog.store.read.export import EXPORT_WIDGETS, read_document
 from catalog.store.schema.derived import TOUCH_ALL
@@ -53,8 +52,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 # Rows of a table WITHOUT ROWID have no number.
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
-            yield from _check_search_tables(connection)
-            yield from _check_changes(connection)
+            yield from _check_derived(connection)
             for row in connection.execute(EXPORT_WIDGETS).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
@@ -74,12 +72,9 @@ def _check_index(database: Database) -> None:
         database.transact(lambda transaction: transaction.execute(CHECK_INDEX), dry_run=True)
         return
     # Only the node writes to its file.
-    with scratch_directory(database.scratch_parent) as directory:
-        copy = directory / "catalog.db"
-        with database.read() as connection:
-            copy_to_file(connection, copy)
-        with closing(connect(copy, "mode=rw")) as connection:
-            connection.execute(CHECK_INDEX)
+    with database.read() as connection, closing(sqlite3.connect("")) as copy:
+        connection.backup(copy)
+        copy.execute(CHECK_INDEX)
 
 
 def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
@@ -94,10 +89,30 @@ FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM listing)
 UNION
 SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM rendered_listing)
 """
-
+WRONG_SUMMARIES = """
+SELECT scope || '/' || name
+FROM rendered_summary AS rendered JOIN widget ON id = rendered.widget_id
+LEFT JOIN summary USING (widget_id)
+WHERE (rendered.head, rendered.latest, rendered.sdk_range_id)
+    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
+"""
 UNUSED_SUMMARIES = """
 SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
 """
+WRONG_CHANGES = """
+SELECT scope || '/' || name FROM widget LEFT JOIN change USING (scope, name)
+WHERE widget.listed <> coalesce(change.listed, 0)
+UNION
+SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
+    SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
+"""
+# Statements that find wrong rows, with a sentence about each value that they return.
+DERIVED_ROWS = (
+    (WRONG_LISTINGS, "{}: its listing for search differs from the widget."),
+    (WRONG_SUMMARIES, "{}: its summary in search results differs from the widget."),
+    (UNUSED_SUMMARIES, "Search has a summary for widget {}, which is not listed."),
+    (WRONG_CHANGES, "{}: its last change does not say whether it is listed."),
+)
 
 STORED_INTERVALS = """
 SELECT range, iif(json_valid(intervals), intervals, 'null'), (
@@ -107,34 +122,15 @@ FROM sdk_range ORDER BY range
 """
 
 
-def _check_search_tables(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return a sentence for each problem of the tables that only search reads."""
-    for (path,) in connection.execute(WRONG_LISTINGS):
-        yield f"{path}: its listing for search differs from the widget."
-    for (widget_id,) in connection.execute(UNUSED_SUMMARIES):
-        yield f"Search has a summary for widget {widget_id}, which is not listed."
-    yield from _check_ranges(connection)
-
-
-def _check_ranges(connection: sqlite3.Connection) -> Iterator[str]:
+def _check_derived(connection: sqlite3.Connection) -> Iterator[str]:
+    """Return a sentence for each row that differs from what it is derived from."""
+    for statement, sentence in DERIVED_ROWS:
+        for (value,) in connection.execute(statement):
+            yield sentence.format(value)
     for text, *stored in connection.execute(STORED_INTERVALS):
         intervals = [list(interval) for interval in sdk_intervals(text)]
         if any(json.loads(each) != intervals for each in stored):
             yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
-
-
-WRONG_CHANGES = """
-SELECT scope || '/' || name FROM widget LEFT JOIN change USING (scope, name)
-WHERE widget.listed <> coalesce(change.listed, 0)
-UNION
-SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
-    SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
-"""
-
-
-def _check_changes(connection: sqlite3.Connection) -> Iterator[str]:
-    for (path,) in connection.execute(WRONG_CHANGES):
-        yield f"{path}: its last change does not say whether it is listed."
 
 
 RANGES_AND_TIMES = """
@@ -199,40 +195,14 @@ def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
             yield sha256, str(error)
 
 
-UNREADABLE_PERMISSIONS = """
-SELECT version, permissions FROM version
-WHERE widget_id = :id AND iif(
-    json_valid(permissions),
-    json_type(permissions) <> 'array'
-    OR EXISTS (SELECT 1 FROM json_each(permissions) WHERE type IN ('array', 'object')),
-    1)
-"""
-
-WRONG_SUMMARY = """
-SELECT 1 FROM rendered_summary AS rendered LEFT JOIN summary USING (widget_id)
-WHERE widget_id = :id AND (rendered.head, rendered.latest, rendered.sdk_range_id)
-    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
-"""
-
 VERSIONS = "SELECT * FROM version WHERE widget_id = :id"
 
 
 def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
     path = f"{row['scope']}/{row['name']}"
-    unreadable = connection.execute(UNREADABLE_PERMISSIONS, {"id": row["id"]}).fetchall()
-    for version, permissions in unreadable:
-        yield (
-            f"{path}: version {version}: permissions must be an array of strings, "
-            f"not {quoted(permissions)}."
-        )
-    # The checks below would fail on them.
-    if unreadable:
-        return
-    if connection.execute(WRONG_SUMMARY, {"id": row["id"]}).fetchone():
-        yield f"{path}: its summary in search results differs from the widget."
     try:
         checked = check_document(read_document(connection, row))
-    except (DocumentError, ValueError) as error:
+    except (DocumentError, ValueError, RecursionError) as error:
         for problem in getattr(error, "problems", [str(error)]):
             yield f"{path}: {problem}."
         return

@@ -16,7 +16,7 @@ from catalog.store.connection.database import Database
 from catalog.store.connection.transaction import Transaction
 from catalog.store.write.audit import local_actor
 from catalog.store.write.lookup import ConflictError
-from catalog.store.write.publishing import Publication, add_version, is_published
+from catalog.store.write.publishing import add_version, find_published
 from catalog.testing.publications import (
     build_publication,
     check_keys,
@@ -105,7 +105,7 @@ class LocalCatalog:
                 bundles.add(held.sha256, held.size, [content])
 
             def add(transaction: Transaction) -> None:
-                if is_published(transaction, Publication(document, None, compare_url=True)):
+                if find_published(transaction, document, compare_url=True):
                     raise ClickException(f"{name}@{version} exists already.")
                 add_version(transaction, document, is_stored=is_stored)
 

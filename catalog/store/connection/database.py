@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from catalog.atomic_files import atomic_replace
 from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.database_file import missing_permission
+from catalog.store.connection.database_file import file_exists, missing_permission
 from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.faults import Faults
 from catalog.store.connection.pool import ConnectionPool
@@ -28,7 +28,6 @@ from catalog.store.connection.sqlite import (
     WouldBlock,
     begin_write,
     connect,
-    database_uri,
     is_busy,
     is_disk_full,
     is_file_error,
@@ -38,7 +37,7 @@ from catalog.store.connection.sqlite import (
 from catalog.store.connection.transaction import Actor, Transaction, Values
 from catalog.store.connection.wal import WAL_LIMIT, remove_wal
 from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.migrations import finish_replacement, keep_history, replace_tables
+from catalog.store.schema.migrations import replace_content
 from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
 
@@ -228,11 +227,11 @@ class Database:
 
     def exists(self) -> bool:
         """Return whether there is a file that is not empty."""
-        return self.status() is not None
+        return file_exists(self.path, self.name)
 
-    def status(self) -> os.stat_result | None:
-        """Return the status of the file; None if there is none, or if it is empty."""
-        return self._connections.status()
+    def is_same_file(self, path: Path) -> bool:
+        """Return whether there is a file at the path, and it is that of the catalog."""
+        return path.exists() and self.path.exists() and path.samefile(self.path)
 
     def check(self) -> None:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
@@ -284,7 +283,12 @@ class Database:
         try:
             with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
                 connection.execute("BEGIN")
-                fill_new(connection, fill)
+                for statement, _ in schema_statements():
+                    connection.execute(statement)
+                if fill:
+                    transaction = Transaction(connection)
+                    fill(transaction)
+                    transaction.finish()
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
                 remove_wal(self.real_path)
@@ -308,35 +312,14 @@ class Database:
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another database file, in one transaction; record it.
-
-        Tokens and the record of changes stay as they are, unless there are none; with
-        keeps_history, also higher install counts and the hashes of deleted versions.
-        """
+        """Replace the catalog by that of another file in one transaction: see migrations.py."""
         with self._writer() as connection:
-            connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=rw")})
-            try:
-                begin_write(connection, self.on_wait)
-                if keeps_history:
-                    keep_history(connection, old="main", new="source")
-                replace_tables(connection)
-                finish_replacement(connection, actor, action)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                connection.execute("DETACH source")
+            replace_content(
+                *(connection, source, actor, action),
+                keeps_history=keeps_history,
+                on_wait=self.on_wait,
+            )
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         self._connections.close()
-
-
-def fill_new(connection: sqlite3.Connection, fill: Callable[[Transaction], None] | None) -> None:
-    """Make an empty database a catalog, with the content that the function adds."""
-    for statement, _ in schema_statements():
-        connection.execute(statement)
-    if fill:
-        transaction = Transaction(connection)
-        fill(transaction)
-        transaction.finish()

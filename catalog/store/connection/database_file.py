@@ -4,7 +4,6 @@ import logging
 import os
 import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 from catalog.store.connection.sqlite import (
@@ -12,7 +11,6 @@ from catalog.store.connection.sqlite import (
     DatabaseError,
     DatabaseGoneError,
     connect,
-    result_code,
 )
 from catalog.store.connection.wal import remove_wal, shm_path, wal_path
 from catalog.store.schema.migrations import migrate
@@ -52,18 +50,14 @@ class DatabaseFile:
 
     def _open(self, busy_timeout_ms: int, migrate_with: str) -> Connection:
         try:
-            check_before_opening(self._real_path, self._name)
             connection = connect(self._real_path, "mode=rw", busy_timeout_ms)
+            try:
+                self._prepare(connection, migrate_with)
+            except BaseException:
+                connection.close()
+                raise
         except sqlite3.Error as error:
             raise cannot_open(self._real_path, self._name, error) from error
-        try:
-            self._prepare(connection, migrate_with)
-        except sqlite3.Error as error:
-            connection.close()
-            raise cannot_open(self._real_path, self._name, error) from error
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def _prepare(self, connection: Connection, migrate_with: str) -> None:
@@ -101,7 +95,8 @@ class DatabaseFile:
             return f"{self._name} cannot be accessed any more: {error.strerror}."
         if (status.st_dev, status.st_ino) != self._id:
             return f"{self._name} was replaced while it was open."
-        if status.st_size < size and is_truncated(self._real_path, self._name):
+        # The page cache and the WAL would hide it. No command makes a file shorter.
+        if status.st_size < size:
             return f"{self._name} was truncated while it was open."
         self._size = status.st_size
         for path, opened in ((self._wal, self._wal_id), (self._shm, self._shm_id)):
@@ -167,45 +162,17 @@ def file_id(path: str) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-def file_status(path: str, name: str) -> os.stat_result | None:
-    """Return the status of the file at the path; None if there is none, or an empty one."""
+def file_exists(path: Path, name: str) -> bool:
+    """Return whether there is a file at the path that is not empty."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return False
     except OSError as error:
         raise DatabaseError(f"{name} cannot be accessed: {error.strerror}.") from error
     if not stat.S_ISREG(status.st_mode):
         raise DatabaseError(f"{name} is not a file.")
-    return status if status.st_size else None
-
-
-def check_before_opening(path: Path, name: str) -> None:
-    """Raise if the file is not a catalog, before opening it could change it or its WAL."""
-    try:
-        _check_without_wal(path, name)
-    except sqlite3.DatabaseError as error:
-        # During a checkpoint the file without its WAL can be inconsistent.
-        if result_code(error) & 0xFF != sqlite3.SQLITE_CORRUPT:
-            raise
-
-
-def is_truncated(path: Path, name: str) -> bool:
-    """Return whether a file that became shorter is shorter than its header says.
-
-    The page cache and the WAL would hide it. After a smaller catalog was restored, the header says
-    that it is shorter.
-    """
-    try:
-        _check_without_wal(path, name)
-    except (DatabaseError, sqlite3.DatabaseError):
-        return True
-    return False
-
-
-def _check_without_wal(path: Path, name: str) -> None:
-    with closing(connect(path, "mode=ro&immutable=1")) as connection:
-        check_schema(connection, name)
+    return status.st_size > 0
 
 
 def cannot_open(path: Path, name: str, error: sqlite3.Error) -> DatabaseError:

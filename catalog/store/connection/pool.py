@@ -1,6 +1,5 @@
 """The connections to the database file: one for each thread that reads, and one that writes."""
 
-import os
 import sqlite3
 import threading
 import weakref
@@ -12,7 +11,7 @@ from typing import Any
 from catalog.store.connection.database_file import (
     DatabaseFile,
     cannot_open,
-    file_status,
+    file_exists,
 )
 from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.sqlite import Connection, DatabaseError, WouldBlock, connect, is_busy
@@ -91,10 +90,6 @@ class ConnectionPool:
             self._thread.connection.close()
             self._thread.connection = None
 
-    def status(self) -> os.stat_result | None:
-        """Return the status of the file at the path; None if there is none, or an empty one."""
-        return file_status(os.fspath(self._path), self._name)
-
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
         with self._write_lock:
@@ -109,7 +104,7 @@ class ConnectionPool:
         """Return the opened file; call with the write lock held."""
         if self._file:
             return self._file
-        if self.status() is None:
+        if not file_exists(self._path, self._name):
             raise DatabaseError(
                 f"{self._name} does not exist. Create it with: {self._program} init"
             )

@@ -3,7 +3,7 @@
 import itertools
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -179,23 +179,6 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         # BEGIN can be interrupted by the deadline after the transaction has begun, and so can an
         # executed ROLLBACK. This method cannot: it runs too few steps to reach the deadline check.
         connection.rollback()
-
-
-def execute_all(
-    connection: sqlite3.Connection, statements: Iterable[Statement], end: str
-) -> list[int]:
-    """Run the statements of an open transaction and its end; return the rows each changed.
-
-    If one of them fails, the transaction is rolled back.
-    """
-    try:
-        counts = [connection.execute(sql, values).rowcount for sql, values in statements]
-        connection.execute(end)
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return counts
 
 
 def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | None) -> None:

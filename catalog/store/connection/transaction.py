@@ -84,8 +84,8 @@ class Transaction:
             self._entries = []
         if not self._is_changed:
             return False
-        for sql, values in REFRESH:
-            self.execute(sql, values)
+        for sql in REFRESH:
+            self.execute(sql)
         return True
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
+from catalog.documents import Json
 from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.sqlite import Connection, snapshot
 from catalog.store.read.detail import DETAIL_JSON
@@ -58,23 +59,6 @@ class ChangesRevision(NamedTuple):
     downloads: int | None
 
 
-class WidgetChange(NamedTuple):
-    """The last change of a widget, with the ETag of its detail; None if it is not public now."""
-
-    scope: str
-    name: str
-    etag: str | None
-
-
-class ChangesPage(NamedTuple):
-    """A page of changes, oldest first, and the position after them."""
-
-    revision: ChangesRevision
-    changes: list[WidgetChange]
-    next: FeedPosition
-    has_more: bool
-
-
 CHANGES_REVISION = """
 SELECT history, downloads, (SELECT coalesce(max(sequence), 0) FROM change) FROM revision
 """
@@ -89,8 +73,8 @@ WHERE sequence > :sequence ORDER BY sequence LIMIT :limit
 
 def find_changes(
     connection: Connection, query: ChangesQuery, make_etag: Callable[[bytes], str]
-) -> ChangesPage | None:
-    """Return the changes after the position; None if it belongs to another history.
+) -> tuple[ChangesRevision, Json] | None:
+    """Return the response with the changes after the position; None if it has another history.
 
     make_etag gets the JSON of a detail.
     """
@@ -100,20 +84,17 @@ def find_changes(
         # A copied or replaced file can have the same history with fewer changes.
         if since.history != history or since.sequence > last_sequence:
             return None
-        changes, end = [], since
+        changes, end = [], since.sequence
         values = {"sequence": since.sequence, "limit": query.limit}
         for sequence, scope, name, detail in connection.execute(CHANGES, values):
-            etag = None if detail is None else make_etag(detail)
-            changes.append(WidgetChange(scope, name, etag))
-            end = FeedPosition(history, sequence)
+            kind, etag = ("removed", None) if detail is None else ("changed", make_etag(detail))
+            changes.append({"scope": scope, "name": name, "kind": kind, "etag": etag})
+            end = sequence
             connection.check_deadline()
-    has_etags = any(change.etag for change in changes)
-    return ChangesPage(
-        ChangesRevision(history, last_sequence, downloads if has_etags else None),
-        changes,
-        end,
-        has_more=end.sequence < last_sequence,
-    )
+    has_etags = any(change["etag"] for change in changes)
+    revision = ChangesRevision(history, last_sequence, downloads if has_etags else None)
+    following = str(FeedPosition(history, end))
+    return revision, {"changes": changes, "next": following, "more": end < last_sequence}
 
 
 REVALIDATE_CHANGES = """

@@ -58,7 +58,7 @@ class Conditions(NamedTuple):
 @lru_cache(maxsize=256)
 def find_conditions(query: SearchQuery) -> Conditions:
     """Return the conditions of a query. If its name is set, it finds the widgets of that name."""
-    words = _pad_words(_needed_words(query.words))
+    words = query.words
     trigrams = _trigrams_of(words)
     matches = [f"instr(listing.folded_text, :word{number})" for number in range(len(words))]
     if query.name is not None:
@@ -108,23 +108,6 @@ def _trigrams_of(words: Sequence[str]) -> list[str]:
     """Return the trigrams by which candidates are found; none if every widget is one."""
     trigrams = [trigram for word in words for trigram in _trigrams(word)]
     return list(dict.fromkeys(trigrams))[:MAX_TRIGRAMS]
-
-
-def _needed_words(words: list[str]) -> list[str]:
-    """Return the words that are not part of another word, which is searched for anyway."""
-    text = " ".join(words)
-    return [word for word in words if text.count(word) == 1]
-
-
-def _pad_words(words: list[str]) -> list[str]:
-    """Repeat the last word so that more than eight words become a power of two.
-
-    Each number of words has its own statement, and the cache of prepared statements is small.
-    """
-    if len(words) <= 8:
-        return words
-    count = 1 << (len(words) - 1).bit_length()
-    return words + words[-1:] * (count - len(words))
 
 
 # The index stores the noncharacters U+FFFE and U+FFFF as U+FFFD. No text contains a NUL.

@@ -48,21 +48,18 @@ WHERE listed AND listing.folded_text IS NOT widget.folded_text
 """
 
 # In this order: the first three compare listing with widget, before listing is written.
-REFRESH: list[Statement] = [
-    (sql, {})
-    for sql in (
-        CHANGE_REMOVED,
-        UNINDEX_TEXT,
-        INDEX_TEXT,
-        f"DELETE FROM listing WHERE {_TOUCHED}",
-        f"DELETE FROM summary WHERE {_TOUCHED}",
-        f"INSERT INTO listing SELECT * FROM rendered_listing WHERE {_TOUCHED}",
-        f"INSERT INTO summary SELECT * FROM rendered_summary WHERE {_TOUCHED}",
-        CHANGE_LISTED,
-        "UPDATE revision SET content = content + 1",
-        "DELETE FROM touched",
-    )
-]
+REFRESH = (
+    CHANGE_REMOVED,
+    UNINDEX_TEXT,
+    INDEX_TEXT,
+    f"DELETE FROM listing WHERE {_TOUCHED}",
+    f"DELETE FROM summary WHERE {_TOUCHED}",
+    f"INSERT INTO listing SELECT * FROM rendered_listing WHERE {_TOUCHED}",
+    f"INSERT INTO summary SELECT * FROM rendered_summary WHERE {_TOUCHED}",
+    CHANGE_LISTED,
+    "UPDATE revision SET content = content + 1",
+    "DELETE FROM touched",
+)
 
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"

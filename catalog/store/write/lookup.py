@@ -77,11 +77,6 @@ def find_versions(read: Read, target: WidgetName) -> list[sqlite3.Row]:
     return read(FIND_VERSIONS, target._asdict())
 
 
-def find_latest(read: Read, target: WidgetName) -> str | None:
-    """Return the latest version of the widget, or None."""
-    return json_sql.latest_version(find_versions(read, target))
-
-
 def is_version_or_range(text: str) -> bool:
     """Return whether the text after an @ can name versions."""
     return bool(text) and (is_version(text) or is_range(text))

@@ -1,6 +1,7 @@
 """Manifests: the widget document that publishing a manifest and a bundle adds."""
 
 import re
+import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -76,8 +77,8 @@ def build_document(
         raise DocumentError(
             ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
         )
-    bundle_url = _fill_template(url_template, manifest)
-    return _check({"widget": widget, "versions": [version | {"bundleUrl": bundle_url}]})
+    version["bundleUrl"] = _fill_template(url_template, manifest)
+    return _check({"widget": widget, "versions": [version]})
 
 
 def _fill_template(template: str, manifest: Mapping[str, object]) -> str:
@@ -135,9 +136,7 @@ SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h"
 KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
 
 
-def find_differences(
-    stored: Mapping[str, object], published: Row, *, compare_url: bool
-) -> list[str]:
+def find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
     """Return the keys in which a version to be published differs from the stored one."""
     columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
     return sorted(

@@ -37,11 +37,8 @@ class LatestChange(NamedTuple):
     after: str | None
 
 
-class Moderation(NamedTuple):
-    """What was changed, or would be, in the versions and in the latest versions of widgets."""
-
-    changes: list[VersionChange]
-    latest: list[LatestChange]
+# What was changed, or would be, in the versions and in the latest versions of widgets.
+Moderation = tuple[list[VersionChange], list[LatestChange]]
 
 
 # The columns of a version that can be changed, and their keys in the record.
@@ -83,11 +80,12 @@ def set_deprecation(
     message: str | None,
     *,
     dry_run: bool = False,
-) -> Moderation:
+) -> list[VersionChange]:
     """Set the warning of the versions; None removes it."""
     action = "undeprecate" if message is None else "deprecate"
     state = {"deprecation_message": message}
-    return _set_states(database, actor, action, targets, lambda row: state, dry_run)
+    changes, _ = _set_states(database, actor, action, targets, lambda row: state, dry_run)
+    return changes
 
 
 def _set_states(
@@ -107,7 +105,7 @@ def _set_states(
             after = [{**row, **states.get(row["id"], {})} for row in selection.versions]
             before_and_after = latest_version(selection.versions), latest_version(after)
             latest.append(LatestChange(selection.widget, *before_and_after))
-        return Moderation(changes, latest)
+        return changes, latest
 
     return database.transact(change, actor, dry_run=dry_run)
 

@@ -99,9 +99,9 @@ def publish(
         document = build_document(upload.manifest, upload.bundle, url, display_name)
         if not upload.bundle.size:
             raise ChangeError(f"{upload.bundle.label} is empty.")
-        publication = Publication(document, existing, compare_url=bool(given_url))
-        planned = _planned_document(transaction, publication) if dry_run else None
-        result = _put(transaction, publication, is_stored=upload.content is not None)
+        planned = _planned_document(transaction, document, existing) if dry_run else None
+        stored = find_published(transaction, document, compare_url=bool(given_url))
+        result = _put(transaction, document, existing, stored, upload.content is not None)
         return result._replace(document=planned if result.is_new else None)
 
     if upload.content is None or dry_run:
@@ -122,39 +122,24 @@ def _find_manifest_widget(transaction: Transaction, manifest: Any) -> sqlite3.Ro
     return find_widget(transaction.read, scope, name)
 
 
-class Publication(NamedTuple):
-    """A valid version, and the row of its widget if that exists."""
-
-    document: Document
-    existing: sqlite3.Row | None
-    # Whether another URL of the bundle makes it another version.
-    compare_url: bool
-
-    @property
-    def version(self) -> Row:
-        """The columns of the version."""
-        (version,) = version_rows(self.document)
-        return version
-
-    @property
-    def target(self) -> WidgetName:
-        """The name of the version."""
-        widget = self.document.widget
-        return WidgetName(widget["scope"], widget["name"], self.version["version"])
-
-
-def _put(transaction: Transaction, publication: Publication, *, is_stored: bool) -> PublishResult:
-    """Add the version unless the same one is stored; raise ConflictError if another one is."""
-    document, existing, _ = publication
-    target, version = publication.target, publication.version
+def _put(
+    transaction: Transaction,
+    document: Document,
+    existing: sqlite3.Row | None,
+    stored: sqlite3.Row | None,
+    is_stored: bool,
+) -> PublishResult:
+    """Add the version unless it is stored; existing is the row of its widget."""
+    (version,) = version_rows(document)
+    target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
     latest, official = latest_version(versions), document.widget["is_official"]
-    is_new = not is_published(transaction, publication)
-    if is_new:
+    is_new = stored is None
+    if stored is None:
         _check_limits(transaction, target)
         add_version(transaction, document, is_stored=is_stored)
     elif is_stored:
-        _hold_again(transaction, publication)
+        _hold_again(transaction, document, target, stored["bundle_path"])
     available = [row for row in versions if not row["yanked"]] + [version] * is_new
     newest = max(available, key=itemgetter("published_at", "precedence", "version"), default=None)
     return PublishResult(
@@ -201,28 +186,31 @@ WHERE scope = :scope AND name = :name AND version = :version AND sha256_hash <> 
 """
 
 
-def is_published(transaction: Transaction, publication: Publication) -> bool:
-    """Return whether the same version is stored.
+def find_published(
+    transaction: Transaction, document: Document, *, compare_url: bool
+) -> sqlite3.Row | None:
+    """Return the row of the document's only version if it is stored, or None.
 
-    Raise ConflictError if it is stored, or was deleted, with other content.
+    Raise ConflictError if it is stored, or was deleted, with other content. With compare_url,
+    another URL of the bundle is other content.
     """
-    target, version = publication.target, publication.version
-    stored = transaction.read(STORED_VERSION, target._asdict())
-    if not stored:
+    (version,) = version_rows(document)
+    target = WidgetName(version["scope"], version["name"], version["version"])
+    rows = transaction.read(STORED_VERSION, version)
+    if not rows:
         if transaction.read(DELETED_WITH_OTHER_BYTES, version):
             raise ConflictError(
                 f"{target} was published with another bundle and deleted; clients may have that "
                 "one cached, so publish this one as a new version."
             )
-        return False
-    given = {key: version[key] for key in publication.document.versions[0]}
-    differences = find_differences(dict(stored[0]), given, compare_url=publication.compare_url)
+        return None
+    differences = find_differences(rows[0], document.versions[0], compare_url=compare_url)
     if differences:
         raise ConflictError(
             f"{target} is published already with a different {', '.join(differences)}; "
             "publish the change as a new version."
         )
-    return True
+    return rows[0]
 
 
 def add_version(transaction: Transaction, document: Document, *, is_stored: bool) -> None:
@@ -243,20 +231,17 @@ def add_version(transaction: Transaction, document: Document, *, is_stored: bool
     transaction.record("publish", target, after=after)
 
 
-BUNDLE_PATH = """
-SELECT bundle_path FROM version JOIN widget ON widget.id = widget_id
-WHERE scope = :scope AND widget.name = :name AND version = :version
-"""
-
-
-def _hold_again(transaction: Transaction, publication: Publication) -> None:
+def _hold_again(
+    transaction: Transaction, document: Document, target: WidgetName, before: str | None
+) -> None:
     """Make clients load the bundle of a stored version from here, unless they do."""
-    ((before,),) = transaction.read(BUNDLE_PATH, publication.target._asdict())
-    (held,) = held_bundles(publication.document)
-    if before != bundle_path(held):
+    (held,) = held_bundles(document)
+    path = bundle_path(held)
+    if before != path:
         hold_bundles(transaction, [held])
-        states = {"before": {"bundlePath": before}, "after": {"bundlePath": bundle_path(held)}}
-        transaction.record("store", publication.target, **states)
+        transaction.record(
+            "store", target, before={"bundlePath": before}, after={"bundlePath": path}
+        )
 
 
 @contextmanager
@@ -280,9 +265,10 @@ def _store_bundle(
             raise
 
 
-def _planned_document(transaction: Transaction, publication: Publication) -> Json:
+def _planned_document(
+    transaction: Transaction, document: Document, existing: sqlite3.Row | None
+) -> Json:
     """Return the widget and the new version as they would be stored."""
-    document, existing, _ = publication
     widget = json.loads(existing["json"]) if existing else None
     if widget is None:
         widget = _row_json(transaction, json_sql.WIDGET, "widget", widget_row(document))

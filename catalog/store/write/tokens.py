@@ -1,4 +1,4 @@
-"""Access tokens: how they are made and checked, and what each may do.
+"""Access tokens: how they are made, checked and stored.
 
 A token is `wcat_`, an id of 8 characters, 43 characters that stand for 256 random bits, and a
 checksum of 6 characters, all of them letters and digits. The id finds the row, the checksum tells
@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from catalog.documents import Json
+from catalog.rights import ADMIN
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import WouldBlock
 from catalog.store.connection.transaction import Actor, Transaction, now
@@ -31,8 +32,6 @@ ALPHABET = string.digits + string.ascii_letters
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 43, 6
 TOKEN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{ID_LENGTH}}})[0-9A-Za-z]{{{SECRET_LENGTH + 6}}}")
 
-PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
-PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 MAX_NAME_LENGTH = 100
 
 # Compared if there is no row, so that an unknown token takes the same steps as a wrong one.

@@ -11,11 +11,10 @@ waits until the local node has applied it too, so that the next read shows it.
 
 import secrets
 import sqlite3
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,42 +29,31 @@ from catalog.store.connection.cluster.rqlite_http import (
     Revision,
     read_revision,
 )
-from catalog.store.connection.database import COUNT_INSTALL, Database, fill_new
+from catalog.store.connection.database import COUNT_INSTALL, Database
 from catalog.store.connection.sqlite import (
     DatabaseError,
     ReplicaBehindError,
     Statement,
     WouldBlock,
     connect,
-    database_uri,
 )
 from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.migrations import (
-    finish_replacement,
-    keep_history,
-    keep_tables,
-    rebuild_tables,
-)
+from catalog.store.schema.migrations import rebuild_tables, replace_content
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
 # How long a write that was surely not done is sent again: a new leader may be elected meanwhile.
-# After that has failed once, the next writes do not wait that long.
 RETRY_TIME = 5.0  # seconds
-RETRY_TIME_AFTER_FAILURE = 0.2  # seconds
 RETRY_INTERVAL = 0.05  # seconds
 # How long a request waits for the outcome of its write, retries included; a command, of each part.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
-# How long a write waits until the local node has applied it; also when a node counts as behind.
+# How long a write waits until the local node has applied it.
 APPLY_TIMEOUT = 2.0  # seconds
-APPLY_TIMEOUT_AFTER_FAILURE = 0.2  # seconds
 APPLY_INTERVAL = 0.002  # seconds
-# How long a health check waits for the same.
-CHECK_TIMEOUT = 0.2  # seconds
-# A write that was acknowledged and applied takes no longer.
-WRITE_TIMEOUT = 6.0  # seconds
+# How long a health check waits for what the leader has.
+CHECK_TIMEOUT = 1.0  # seconds
 # rqlite replicates a loaded file as one entry of its log.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 LOAD_TIMEOUT = 60.0  # seconds
@@ -76,14 +64,8 @@ WAIT_NOTICE = 1.0  # seconds
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
-UNREACHED = Revision(sys.maxsize, sys.maxsize)
-
 # The schema fills it with a random text, which would differ between the nodes.
 SET_HISTORY = "UPDATE revision SET history = :history"
-# Readers keep to a file until its successor has a higher revision.
-RAISE_REVISION = """
-UPDATE revision SET content = max(content, :content + 1), downloads = max(downloads, :downloads + 1)
-"""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -104,11 +86,8 @@ class Cluster(Database):
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
         self._program = options.get("program", "flask")
-        self._retry_time = RETRY_TIME
-        # Whether the local node did not apply the last write in time.
-        self._is_behind = False
-        # A revision that the local file lacks, and since when. At first it counts as behind.
-        self._missing: tuple[Revision, float] | None = UNREACHED, -APPLY_TIMEOUT
+        # Whether the last write found a leader. While none does, a write is not sent again.
+        self._has_leader = True
 
     @property
     def scratch_parent(self) -> Path:
@@ -156,7 +135,10 @@ class Cluster(Database):
         """Run the function for each part, in a transaction of its own; return the results."""
         results: list[T] = []
         for part in parts:
-            run = partial(_swap_arguments, function, part)
+
+            def run(transaction: Transaction, part: P = part) -> T:
+                return function(transaction, part)
+
             try:
                 results.append(self.transact(run, actor, dry_run=dry_run))
             except DatabaseError as error:
@@ -177,26 +159,23 @@ class Cluster(Database):
 
         Then wait until the local file shows it.
         """
-        deadline = time.monotonic() + WRITE_TIMEOUT
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
         counts, revision = self._retry(timeout, partial(self.nodes.execute, statements))
-        timeout = APPLY_TIMEOUT_AFTER_FAILURE if self._is_behind else APPLY_TIMEOUT
-        if not self.on_wait:
-            timeout = min(timeout, deadline - time.monotonic())
-        self._is_behind = not self._wait_for(revision, timeout)
+        self._wait_for(revision, APPLY_TIMEOUT)
         return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""
         started = time.monotonic()
+        retry_time = RETRY_TIME if self._has_leader else 0
         is_waiting = False
         while True:
             waited = time.monotonic() - started
             try:
                 result = send(timeout - waited)
             except NotDoneError as error:
-                if waited + RETRY_INTERVAL > self._retry_time:
-                    self._retry_time = RETRY_TIME_AFTER_FAILURE
+                if waited + RETRY_INTERVAL > retry_time:
+                    self._has_leader = False
                     raise NotDoneError(f"The cluster cannot be written now: {error}") from error
                 if self.on_wait and waited > WAIT_NOTICE and not is_waiting:
                     is_waiting = True
@@ -206,16 +185,14 @@ class Cluster(Database):
                 message = f"It is not known whether the write was done: {error}"
                 raise OutcomeUnknownError(message) from error
             else:
-                self._retry_time = RETRY_TIME
+                self._has_leader = True
                 return result
 
-    def _wait_for(self, revision: Revision, timeout: float) -> bool:
-        """Wait until the local file has reached the revision; return whether it has."""
+    def _wait_for(self, revision: Revision | None, timeout: float) -> bool:
+        """Wait until the local file has reached the revision, if any; return whether it has."""
         started = time.monotonic()
-        while not self._has_reached(revision):
+        while revision and not self._has_reached(revision):
             if time.monotonic() - started >= timeout:
-                if self._missing is None or self._has_reached(self._missing[0]):
-                    self._missing = revision, started
                 return False
             time.sleep(APPLY_INTERVAL)
         return True
@@ -229,18 +206,29 @@ class Cluster(Database):
 
     def exists(self) -> bool:
         """Return whether the file of the node has any table; a new node creates an empty file."""
-        if self._connections.status() is None:
+        if not super().exists():
             raise DatabaseError(
                 f"{self.name} does not exist. Start the rqlite node whose file it is."
             )
-        with self._open_copy() as connection:
+        with self._open_local() as connection:
             return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
 
-    def _open_copy(self) -> "closing[sqlite3.Connection]":
+    def _open_local(self) -> "closing[sqlite3.Connection]":
         try:
             return closing(connect(self.path, READ_ONLY))
         except sqlite3.Error as error:
             raise DatabaseError(f"{self.name} cannot be opened: {error}.") from error
+
+    @contextmanager
+    def _copy_local(self) -> Iterator[sqlite3.Connection]:
+        """Yield a temporary copy of the local file."""
+        with (
+            self._open_local() as connection,
+            closing(sqlite3.connect("", uri=True, isolation_level=None)) as copy,
+        ):
+            copy.row_factory = sqlite3.Row
+            connection.backup(copy)
+            yield copy
 
     def check_start(self) -> None:
         """Raise DatabaseError unless every node that responds can be used by this release."""
@@ -267,16 +255,13 @@ class Cluster(Database):
 
     def is_writable(self) -> bool:
         """Return whether the last write found a leader."""
-        return self._retry_time == RETRY_TIME
+        return self._has_leader
 
     def check_writes(self) -> None:
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
         if self.deadline.on_io_thread:
             raise WouldBlock
-        latest = self.nodes.leader_revision()
-        if self._wait_for(latest, CHECK_TIMEOUT):
-            self._missing = None
-        elif self._missing and time.monotonic() - self._missing[1] >= APPLY_TIMEOUT:
+        if not self._wait_for(self.nodes.leader_revision(), CHECK_TIMEOUT):
             raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
@@ -284,56 +269,35 @@ class Cluster(Database):
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
         set_history = SET_HISTORY, {"history": secrets.token_hex(8)}
-        statements = [*schema_statements(), set_history]
+        self._send([*schema_statements(), set_history])
         if fill:
-            # The function reads an empty catalog.
-            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-                connection.row_factory = sqlite3.Row
-                fill_new(connection, None)
-                transaction = CollectedTransaction(connection)
-                fill(transaction)
-                transaction.finish()
-            statements += transaction.statements
-        self._send(statements)
+            self.transact(fill)
 
     def migrate(self) -> None:
         """Migrate the whole cluster to the schema of this release; no service may be running."""
-        with self._open_copy() as connection, closing(sqlite3.connect("")) as copy:
-            if check_schema(connection, self.name) == SCHEMA_VERSION:
+        with self._copy_local() as copy:
+            if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            copy.isolation_level = None
-            connection.backup(copy)
-            local = Revision(*copy.execute(READ_REVISION).fetchone())
-            if local != self.nodes.leader_revision():
+            if read_revision(copy) != self.nodes.leader_revision():
                 raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
-            with copy:
-                copy.execute("BEGIN")
-                rebuild_tables(copy)
+            copy.execute("BEGIN")
+            rebuild_tables(copy)
+            copy.execute("COMMIT")
             self.load(copy)
 
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another database file, and record it; see Database."""
+        """Replace the catalog by that of another file: see migrations.py."""
         # The local file may lack that a token was revoked.
         self.check_writes()
-        with closing(connect(source, "mode=rw")) as copy:
-            copy.execute("ATTACH :uri AS old", {"uri": database_uri(self.path, "mode=ro")})
-            with copy:
-                copy.execute("BEGIN")
-                if read_revision(copy, "old"):
-                    keep_tables(copy)
-                    if keeps_history:
-                        keep_history(copy, old="old", new="main")
-                finish_replacement(copy, actor, action)
-            copy.execute("DETACH old")
+        with self._copy_local() as copy:
+            replace_content(copy, source, actor, action, keeps_history=keeps_history)
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
         """Replace the whole content of the cluster by that of another database."""
-        with self._open_copy() as connection:
-            if (row := read_revision(connection)) is not None:
-                source.execute(RAISE_REVISION, row._asdict())
+        source.execute("VACUUM")
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()
@@ -347,9 +311,3 @@ class Cluster(Database):
         self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))
         if revision and not self._wait_for(revision, LOAD_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")
-
-
-def _swap_arguments(
-    function: Callable[[Transaction, P], T], part: P, transaction: Transaction
-) -> T:
-    return function(transaction, part)

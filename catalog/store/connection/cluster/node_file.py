@@ -31,9 +31,9 @@ class NodePool(ConnectionPool):
     # The file that threads read, and the connection for revision().
     _current: FileId | None = None
     _revision_reader: Connection | None = None
-    # The file at the path that is not read yet, since when it is there, and when to look again.
+    # The file at the path that is not read yet, and since when it is there.
     _new: FileId | None = None
-    _new_since = _next_check = 0.0
+    _new_since = 0.0
 
     def reader(self) -> Connection:
         """Return this thread's connection to the newest file that has reached what was read."""
@@ -91,10 +91,7 @@ class NodePool(ConnectionPool):
     def _compare(self, at_path: FileId, now: float) -> bool:
         """Make the file the current one, if it has reached the revision of the current one."""
         if at_path != self._new:
-            self._new, self._new_since, self._next_check = at_path, now, now
-        if now < self._next_check:
-            return False
-        self._next_check = now + CHECK_INTERVAL
+            self._new, self._new_since = at_path, now
         old, is_late = self._revision_reader, now - self._new_since >= REPLAY_TIMEOUT
         wanted = read_revision(old) if old and not is_late else None
         try:

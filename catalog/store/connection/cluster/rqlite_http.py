@@ -64,11 +64,10 @@ class Revision(NamedTuple):
 READ_REVISION = "SELECT content, downloads FROM revision"
 
 
-def read_revision(connection: sqlite3.Connection, schema: str = "main") -> Revision | None:
+def read_revision(connection: sqlite3.Connection) -> Revision | None:
     """Return the revision of a catalog; None if the database is not a catalog."""
     try:
-        row = connection.execute(f"SELECT content, downloads FROM {schema}.revision").fetchone()
-        return Revision(*row)
+        return Revision(*connection.execute(READ_REVISION).fetchone())
     except sqlite3.Error:
         return None
 
@@ -146,14 +145,12 @@ class Nodes:
         """Replace the content of the whole cluster by an SQLite file."""
         self._send(f"/db/load?timeout={timeout:.3f}s", database, timeout, "octet-stream")
 
-    def leader_revision(self) -> Revision:
-        """Return the revision of the leader; raise DatabaseError if there is none."""
+    def leader_revision(self) -> Revision | None:
+        """Return the revision of the leader, None without a catalog; raise without a leader."""
         path = f"/db/query?{urlencode({'level': 'weak', 'q': READ_REVISION})}"
         path += f"&timeout={QUERY_TIMEOUT:.0f}s"
         (result,) = self._try_all(lambda node: self.get(node, path))["results"]
-        if "error" in result:
-            raise statement_error(result["error"])
-        return Revision(*result["values"][0])
+        return Revision(*result["values"][0]) if "values" in result else None
 
     def state(self, node: Node) -> NodeState:
         """Return the state of one node's own file."""

@@ -1,4 +1,4 @@
-"""The requests of the internal API that change or show something, and the right that each needs.
+"""Rights: the permissions and scopes of a token, and what each request of the internal API needs.
 
 The server needs this before it accepts a large body, the application before it does anything.
 """
@@ -6,7 +6,8 @@ The server needs this before it accepts a large body, the application before it 
 import re
 from typing import NamedTuple
 
-from catalog.store.write.tokens import ADMIN, DESCRIBE, PUBLISH, YANK
+PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
+PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
 # In the WSGI environment: why the server did not accept the body of a request. No client can set
 # it, since the server writes the names of headers in upper case.

@@ -27,8 +27,8 @@ from catalog.api.registry import describe_registry, registry
 from catalog.api.response_cache import NOSNIFF, PreparedResponse, ResponseCache
 from catalog.api.v1 import v1
 from catalog.commands import commands
+from catalog.routing import ENDPOINT
 from catalog.serving.proxies import TrustedProxy
-from catalog.serving.request_counts import ENDPOINT
 from catalog.settings import (
     DEFAULTS,
     parse_settings,

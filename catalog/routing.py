@@ -16,6 +16,9 @@ from werkzeug.sansio.utils import get_host
 from catalog.text import quoted
 
 METHODS = ("GET", "HEAD", "POST")
+# In the WSGI environment: the name of the endpoint that Flask chose. A request has none if no route
+# matches, or if the server refuses it.
+ENDPOINT = "catalog.endpoint"
 
 
 def catch_all(blueprint: Blueprint, prefix: str, view: Callable[[], Response]) -> None:

@@ -141,22 +141,12 @@ SETTINGS = (
     Setting("RQLITE_CA", "", "PEM file of the CA of rqlite nodes with https URLs", parse_file),
     Setting("HOST", "127.0.0.1", "address to listen on", parse_required),
     Setting("PORT", "8080", "port to listen on; 0 picks a free one", whole_number(0, 65535)),
-    Setting(
-        "THREADS", "8", "worker threads for slow reads, pages and bundles", whole_number(1, 64)
-    ),
-    Setting("BACKLOG", "256", "connections that may wait to be accepted", whole_number(1, 65535)),
     Setting("MAX_CONNECTIONS", "900", "open connections", whole_number(10, 100_000)),
     Setting(
         "MAX_CONNECTIONS_PER_CLIENT",
         "225",
         "open connections of one client address; 0 is no limit",
         whole_number(0, 100_000),
-    ),
-    Setting(
-        "MAX_HEAD_BYTES",
-        "32768",
-        "bytes of request line and headers, else 414 or 431",
-        whole_number(1024, 1024 * 1024),
     ),
     Setting(
         "MAX_BODY_BYTES", "4096", "bytes of a request body, else 413", whole_number(0, 1024 * 1024)

@@ -7,17 +7,14 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from builders import bundled, document, version
 from conftest import Limits, Server, hold
-from waitress.adjustments import Adjustments
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.serving.connection_limits import ConnectionLimits, Rank
-from catalog.serving.connections import Channel
+from catalog.serving.proxies import client_network
 from catalog.store.write import writes
 
 CONTENT = bytes(8_000_000)
@@ -208,66 +205,12 @@ def test_a_trusted_proxy_has_no_limit_of_its_own(
         assert [read_rest(connection) for connection in unread] == [CONTENT] * 12
 
 
-class StubConnection:
-    """A connection that must not be closed. Loopback has only one IPv6 address."""
-
-    def __init__(self, address: str) -> None:
-        self.addr = (address, 1)
-
-    def rank(self, now: float) -> Rank | None:
-        return None
-
-    def drop(self) -> None:
-        raise AssertionError
-
-    def bodies(self) -> list[bytes]:
-        return []
-
-
 def test_the_addresses_of_one_ipv6_network_are_one_client() -> None:
-    limits = ConnectionLimits(1, [])
-    limits.add(StubConnection("2001:db8::1"))
-    assert not limits.admits("2001:db8::ffff:2", 0)
-    assert limits.admits("2001:db8:0:1::1", 0)
-
-
-class StubSocket:
-    """A socket whose client reads everything without a delay, which no real one does."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-
-    def send(self, data: bytes) -> int:
-        self.sent += len(data)
-        return len(data)
-
-    def fileno(self) -> int:
-        return 0
-
-    def getsockopt(self, *option: int) -> int:
-        return 0
-
-    def setblocking(self, flag: bool) -> None: ...
-
-    def getpeername(self) -> tuple[str, int]:
-        return (ONE, 1)
-
-
-def test_a_large_response_is_sent_in_turns() -> None:
-    server = SimpleNamespace(
-        limits=ConnectionLimits(0, []),
-        request_timeout=60,
-        active_channels={},
-        pull_trigger=lambda: None,
-    )
-    client, megabyte = StubSocket(), 1024 * 1024
-    channel = Channel(server, client, (ONE, 1), Adjustments(), map={})
-    channel.write_soon(bytes(4 * megabyte))
-    sent = [client.sent]
-    while client.sent < 4 * megabyte:
-        channel.handle_write()
-        sent.append(client.sent)
-    assert sent == [megabyte, 2 * megabyte, 3 * megabyte, 4 * megabyte]
+    # Loopback has only one IPv6 address.
+    addresses = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"]
+    clients = [client_network(address) for address in addresses]
+    assert clients[0] == clients[1]
+    assert len(set(clients)) == 4
 
 
 def test_the_connection_of_an_unread_response_is_closed_after_the_timeout(catalog: Path) -> None:
@@ -285,7 +228,7 @@ def test_an_unread_response_in_the_kernel_is_dropped_after_the_timeout(catalog: 
 def little_memory(limits: Limits) -> dict[str, str]:
     """The environment of a server with three megabytes for unsent bodies."""
     megabyte = 1024 * 1024
-    return limits.set("serving.connection_limits", MAX_UNSENT=3 * megabyte, UNSENT_STEP=megabyte)
+    return limits.set("serving.connection_limits", MAX_UNSENT=3 * megabyte)
 
 
 def test_connections_are_closed_when_unread_bodies_take_too_much_memory(

@@ -206,7 +206,7 @@ def test_number_of_open_files_is_bounded_after_many_replacements(catalog: Path) 
     spare = create_demo(catalog.with_name("spare.db"))
     # Connections: the first one, the I/O thread, the writer and two pool threads.
     limit = 5 * len(["catalog.db", "catalog.db-wal", "catalog.db-shm"])
-    with Server(catalog, CATALOG_THREADS="2") as server:
+    with Server(catalog) as server:
         for _ in range(20):
             shutil.copy(spare, catalog.with_name("copy.db")).replace(catalog)
             use(server)

@@ -51,7 +51,7 @@ from catalog.api.compression import (
 )
 from catalog.routing import find_known_etag, gzip_etag, prefers_gzip, public_url
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection
+from catalog.store.connection.sqlite import Connection, WouldBlock
 from catalog.store.read.json_sql import HELD_BUNDLE_URL, with_bundle_urls
 
 if TYPE_CHECKING:
@@ -256,6 +256,8 @@ def render_and_cache(key: Hashable, render: Render) -> CachedResponse:
     cache: ResponseCache = current_app.extensions["response_cache"]
     database: Database = current_app.extensions["database"]
     connection = database.reader()
+    if database.deadline.only_cached:
+        raise WouldBlock
     # Read it before render(), for the same reason as in find_valid().
     data_version = connection.data_version()
     revision, pieces = render(connection)

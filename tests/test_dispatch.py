@@ -3,12 +3,14 @@
 import fcntl
 import http.client
 import json
+import math
 import select
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -20,7 +22,7 @@ from conftest import Limits, Server, import_demo
 
 from app import create_app
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
+from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -77,6 +79,26 @@ def test_a_read_without_a_deadline_is_not_aborted(database: Path) -> None:
     catalog = Database(database)
     assert catalog.reader().execute(LONG_READ).fetchone()[0] == 100_000
     catalog.close()
+
+
+def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
+    app = create_app({"DATABASE": database})
+    catalog = app.extensions["database"]
+    template = app.jinja_env.from_string("{% for n in range(10) %}{{ n }}{% endfor %}")
+    catalog.deadline.set_budget(-1)
+    with pytest.raises(DeadlineExceeded):
+        template.render()
+    catalog.deadline.set_budget(60)
+    assert template.render() == "0123456789"
+    catalog.close()
+
+
+def test_a_thread_with_a_budget_does_not_wait_for_a_lock(database: Path) -> None:
+    catalog, lock = Database(database), threading.Lock()
+    catalog.deadline.set_budget(60)
+    with lock, pytest.raises(WouldBlock):
+        catalog.deadline.acquire(lock)
+    catalog.set_deadline(math.inf)
 
 
 FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {

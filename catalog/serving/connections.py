@@ -17,13 +17,10 @@ One request of a connection is parsed in each turn of the event loop, and at mos
 """
 
 import contextlib
-import fcntl
 import math
 import socket
 import struct
-import termios
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +33,7 @@ from catalog.serving.connection_limits import ConnectionLimits, Rank
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.http_parser import TIMED_OUT, Parser
 from catalog.serving.proxies import Proxies, client_network
+from catalog.serving.sending import MAX_LEFT_TO_KERNEL, Piece, Sender
 from catalog.serving.tasks import Response, Task, build_head
 from catalog.serving.uploads import Upload, Uploads
 from catalog.store.connection.sqlite import DeadlineExceeded
@@ -44,24 +42,13 @@ if TYPE_CHECKING:
     from catalog.serving.listeners import Listener
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
-# How fast a client must take a response.
-MIN_RATE = 16 * 1024  # bytes a second
-# What a client's kernel takes of a response whether or not the client reads it.
-FIRST_WINDOW = 64 * 1024  # bytes
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
 MAX_JOINED = 48 * 1024  # bytes
-# Smaller pieces of a response do not count as memory.
-MIN_BODY = 8 * 1024  # bytes
-# What the kernel may hold of a response when the connection is closed without a reset.
-MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
 # How much is read and parsed in one turn, and how much of a large body that is not parsed.
 READ_BYTES = 4 * 1024
 UPLOAD_BYTES = 64 * 1024
-# How much of a file is read into memory at a time.
-FILE_BYTES = 256 * 1024
-# How much is sent to one client before it is the turn of the others.
-FLUSH_BYTES = 1024 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# For SO_LINGER: close() sends a reset and frees what the kernel holds of the response.
 RESET = struct.pack("ii", 1, 0)
 
 
@@ -101,12 +88,6 @@ class Channel(wasyncore.dispatcher):
     is_half_closed = False
     # Whether the client has ended its input while its request was handled.
     is_input_ended = False
-    # Bytes given to the kernel.
-    sent = 0
-    # Bytes of these that the client had acknowledged at the last check.
-    acknowledged = 0
-    # Acknowledged bytes up to this number are no progress at the first check of a response.
-    _first_window_end = 0
     # The turn of the event loop in which it was read last.
     last_turn = 0
 
@@ -119,10 +100,9 @@ class Channel(wasyncore.dispatcher):
     ) -> None:
         self._context, self.listener = context, listener
         # The start of the current phase, for its timeout.
-        self.phase_started = self._last_received = self._write_deadline = time.monotonic()
-        # Input that has not been parsed, and output that has not been sent.
+        self._phase_started = self._last_received = time.monotonic()
         self._unparsed = b""
-        self._unsent: deque[bytes | memoryview | ReadOnlyFileBasedBuffer] = deque()
+        self._sender = Sender(connection, context.request_timeout)
         super().__init__(connection, map=listener.sockets)
         self.addr, self.connected = address, True
         # For turns that are fair by client; behind a proxy, all connections are of one client.
@@ -137,76 +117,49 @@ class Channel(wasyncore.dispatcher):
     @property
     def is_idle(self) -> bool:
         """Whether there is no request, not even the beginning of one, and no response."""
-        return not (self.task or self.request or self._unparsed or self._unsent or self.closes)
+        return not (self.task or self.request or self._unparsed or self._sender or self.closes)
 
     @property
     def has_input(self) -> bool:
         """Whether the next pipelined request can be parsed."""
-        return bool(self._unparsed) and not (self.task or self._unsent or self.closes)
-
-    @property
-    def is_sending(self) -> bool:
-        """Whether the client has more of a response to take than may be left to the kernel."""
-        return bool(self._unsent) or self.sent - self.acknowledged > MAX_LEFT_TO_KERNEL
+        return bool(self._unparsed) and not (self.task or self._sender or self.closes)
 
     def deadline(self, now: float) -> float:
         """Return when the client will have exceeded the timeout of the current phase."""
-        self._update_write_deadline(now)
-        if self.is_sending:
-            return self._write_deadline
+        context = self._context
+        deadline = self._sender.deadline(now)
+        if self._sender.is_behind:
+            return deadline
         if self.task:
             return math.inf
         if self.is_half_closed:
-            return self.phase_started + HALF_CLOSED_TIMEOUT
+            return self._phase_started + HALF_CLOSED_TIMEOUT
         if self.request is None and self.has_responded:
-            return self.phase_started + self._context.idle_timeout
+            return self._phase_started + context.idle_timeout
         if self.upload is not None:
-            return self.upload.deadline(self._context.request_timeout, self._last_received)
-        return self.phase_started + self._context.request_timeout
+            return self.upload.deadline(context.request_timeout, self._last_received)
+        return self._phase_started + context.request_timeout
 
     def rank(self, now: float) -> Rank:
         """Return the order of closing: idle connections first, then those nearest to a deadline."""
         deadline = self.deadline(now)
         is_waiting = self.is_half_closed or (self.has_responded and self.request is None)
-        return self.is_sending or not is_waiting, deadline, self.acknowledged
-
-    def _update_write_deadline(self, now: float) -> None:
-        """Extend the deadline by a second for each MIN_RATE bytes that the client acknowledged.
-
-        Bytes given to the kernel do not count: it accepts a part of any response. Time cannot be
-        saved up: the deadline is never later than a full timeout from now.
-        """
-        if self.sent == self.acknowledged:
-            return
-        acknowledged = self.sent - self._unacknowledged()
-        progress = max(0, acknowledged - max(self.acknowledged, self._first_window_end))
-        latest = now + self._context.request_timeout
-        self._write_deadline = min(latest, self._write_deadline + progress / MIN_RATE)
-        self.acknowledged, self._first_window_end = acknowledged, 0
-
-    def _unacknowledged(self) -> int:
-        """Return the number of bytes that the kernel holds until the client acknowledges them."""
-        try:
-            (count,) = struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))
-        except OSError:
-            # Not every system has this call.
-            return 0
-        return int(count)
+        is_active = self._sender.is_behind or not is_waiting
+        return is_active, deadline, self._sender.acknowledged
 
     def bodies(self) -> list[bytes]:
-        """Return the bodies in memory that are not sent completely; files are not in memory."""
-        pieces = (piece.obj if isinstance(piece, memoryview) else piece for piece in self._unsent)
-        return [piece for piece in pieces if isinstance(piece, bytes) and len(piece) > MIN_BODY]
+        """Return the bodies in memory that are not sent completely."""
+        return self._sender.bodies()
 
     def readable(self) -> bool:
         if self.task:
             # A client that disconnects does not need the change that waits in the queue.
             return not self._unparsed and not self.is_input_ended and self.task.has_token
-        return self.is_half_closed or not (self._unparsed or self._unsent or self.closes)
+        return self.is_half_closed or not (self._unparsed or self._sender or self.closes)
 
     def writable(self) -> bool:
         # The kernel has room again when the client has taken most of the response.
-        return bool(self._unsent) or (self.closes and not self.is_half_closed)
+        return bool(self._sender) or (self.closes and not self.is_half_closed)
 
     def handle_read(self) -> None:
         if self._unparsed and not self.task:
@@ -227,7 +180,7 @@ class Channel(wasyncore.dispatcher):
         elif not self.is_half_closed:
             self._last_received = time.monotonic()
             if self.request is None:
-                self.phase_started = self._last_received
+                self._phase_started = self._last_received
             self._unparsed = data
             self._parse()
 
@@ -250,7 +203,6 @@ class Channel(wasyncore.dispatcher):
             self._dispatch(request)
         elif request.expect_continue and request.headers_finished:
             request.expect_continue = False
-            self._begin_response()
             self._send(CONTINUE)
 
     def _dispatch(self, request: Parser) -> None:
@@ -284,13 +236,12 @@ class Channel(wasyncore.dispatcher):
             return
         self.task = None
         self.has_responded = True
-        self.phase_started = time.monotonic()
+        self._phase_started = time.monotonic()
         # The next pipelined request gets a response of a stopping service too.
         is_last = self._context.is_stopping and not self._unparsed
         head, self.closes = build_head(request, response, is_last=is_last or self.is_input_ended)
         self.may_still_send = response.is_refusal
         self._log(request, response)
-        self._begin_response()
         if request.command == "HEAD" or response.status[:3] in ("204", "304"):
             response.close()
             self._send(head)
@@ -319,51 +270,27 @@ class Channel(wasyncore.dispatcher):
             response.header("x-request-id") or "" if status >= 500 else "",
         )
 
-    def _begin_response(self) -> None:
-        timeout = self._context.request_timeout
-        self._write_deadline = time.monotonic() + timeout
-        # At most half of what the timeout allows, so that a client that reads at MIN_RATE is never
-        # late.
-        self._first_window_end = self.sent + min(FIRST_WINDOW, timeout * MIN_RATE // 2)
-
-    def _send(self, *pieces: bytes | ReadOnlyFileBasedBuffer) -> None:
-        self._unsent.extend(pieces)
-        self._flush()
-        if self.closes and self.connected and self._unacknowledged() <= MAX_LEFT_TO_KERNEL:
+    def _send(self, *pieces: Piece) -> None:
+        try:
+            self._sender.begin(*pieces)
+        except OSError:
+            self.handle_close()
+            return
+        if self.closes and self._sender.unacknowledged() <= MAX_LEFT_TO_KERNEL:
             self._close_if_sent()
 
     def handle_write(self) -> None:
-        self._flush()
-        if self.closes and self.connected:
+        try:
+            self._sender.flush()
+        except OSError:
+            self.handle_close()
+            return
+        if self.closes:
             self._close_if_sent()
-
-    def _flush(self) -> None:
-        """Send up to FLUSH_BYTES of what the client takes now."""
-        end = self.sent + FLUSH_BYTES
-        while self._unsent and self.sent < end:
-            piece = self._unsent[0]
-            try:
-                if isinstance(piece, ReadOnlyFileBasedBuffer):
-                    count = self.socket.send(piece.get(FILE_BYTES))
-                else:
-                    count = self.socket.send(piece)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                self.handle_close()
-                return
-            self.sent += count
-            if isinstance(piece, ReadOnlyFileBasedBuffer):
-                piece.skip(count)
-            else:
-                self._unsent[0] = piece = memoryview(piece)[count:]
-            if not len(piece):
-                self._unsent.popleft()
-                close_file(piece)
 
     def _close_if_sent(self) -> None:
         """Close, or half-close if the client may still be sending; see the top of the module."""
-        if self._unsent or self.is_half_closed:
+        if self._sender or self.is_half_closed:
             return
         if not (self.may_still_send or self._context.is_stopping):
             self.handle_close()
@@ -373,7 +300,7 @@ class Channel(wasyncore.dispatcher):
         except OSError:
             self.handle_close()
             return
-        self.phase_started = time.monotonic()
+        self._phase_started = time.monotonic()
         self.is_half_closed = True
         # The rest of a refused body is not a request.
         self._unparsed = b""
@@ -381,7 +308,7 @@ class Channel(wasyncore.dispatcher):
     def time_out(self) -> None:
         """End the connection, whose deadline has passed; with 408 if a request was begun."""
         request = self.request
-        if request is None or self._unsent or self.is_half_closed:
+        if request is None or self._sender or self.is_half_closed:
             self.drop()
             return
         request.refuse(TIMED_OUT)
@@ -389,8 +316,8 @@ class Channel(wasyncore.dispatcher):
 
     def drop(self) -> None:
         """Close the connection in any phase."""
-        if self.connected and (self._unsent or self._unacknowledged() > MAX_LEFT_TO_KERNEL):
-            # Have close() send a reset and free what the kernel holds of the response.
+        sender = self._sender
+        if self.connected and (sender or sender.unacknowledged() > MAX_LEFT_TO_KERNEL):
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.handle_close()
@@ -404,18 +331,10 @@ class Channel(wasyncore.dispatcher):
         with contextlib.suppress(AttributeError, OSError):
             timeout = self._context.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
-        for piece in self._unsent:
-            close_file(piece)
-        self._unsent.clear()
+        self._sender.close()
         if self.request is not None:
             self.request.close()
         if self.upload is not None and not self.task:
             self._context.uploads.end(self.upload)
         self._context.limits.connections.discard(self)
         self.close()
-
-
-def close_file(piece: object) -> None:
-    """Close what is sent if it is a file."""
-    if isinstance(piece, ReadOnlyFileBasedBuffer):
-        piece.close()

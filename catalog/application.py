@@ -38,6 +38,7 @@ from catalog.settings import (
 )
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
+from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 
 # The two modules add their routes to the blueprint pages.
@@ -54,6 +55,7 @@ from catalog.web.updates_page import updates_page
 API = (v1, registry, operations, internal)
 WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
+ERROR_SECONDS = 1
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
     NotFound.description: "There is nothing at this address.",
@@ -104,8 +106,11 @@ class CatalogApp(Flask):
         try:
             return super().dispatch_request()
         except DeadlineExceeded:
-            if not self.extensions["database"].deadline.is_final:
+            deadline: Deadline = self.extensions["database"].deadline
+            if not deadline.is_final:
                 raise
+            # To render the page that says so.
+            deadline.extend(ERROR_SECONDS)
             raise ServiceUnavailable("The request took too long.", retry_after=5) from None
 
     def log_exception(self, exc_info: Any) -> None:

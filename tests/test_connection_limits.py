@@ -1,6 +1,7 @@
 """Limits that connections share: those without progress are closed first."""
 
 import http.client
+import resource
 import select
 import socket
 import sqlite3
@@ -167,6 +168,21 @@ def test_a_new_connection_waits_while_all_others_have_requests_in_flight(
         blocked_installs.execute("ROLLBACK")
         # 503 if the lock was held for longer than an install waits.
         assert {status(connection) for connection in in_flight} <= {200, 503}
+        assert status(waiting) == 200
+
+
+def test_without_a_file_descriptor_the_service_waits_and_does_not_spin(catalog: Path) -> None:
+    with serving(catalog) as (server, send):
+        assert status(send("/api/health")) == 200
+        pid = server.process.pid
+        used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, hard))
+        waiting = send("/api/health")
+        before = server.cpu_seconds()
+        assert not select.select([waiting], [], [], 1)[0]
+        assert server.cpu_seconds() - before < 0.1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         assert status(waiting) == 200
 
 

@@ -176,6 +176,7 @@ UNKNOWN_SETTINGS = {
     "CATALOG_PROT": "CATALOG_PROT is not a setting. Did you mean CATALOG_PORT?",
     "CATALOG_LOGLEVEL": "CATALOG_LOGLEVEL is not a setting. Did you mean CATALOG_LOG_LEVEL?",
     "CATALOG_X": "CATALOG_X is not a setting. It has no effect.",
+    "CATALOG_THREADS": "CATALOG_THREADS is not a setting. It has no effect.",
 }
 
 

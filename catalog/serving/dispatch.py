@@ -140,7 +140,11 @@ class Dispatcher:
         """Send the responses of other threads; call it on the I/O thread."""
         while self._responses:
             task, response = self._responses.popleft()
-            task.channel.respond(task, response)
+            try:
+                task.channel.respond(task, response)
+            except Exception:
+                # It logs the error and closes the connection.
+                task.channel.handle_error()
 
     def _queue(
         self, pool: ThreadedTaskDispatcher, task: Task, handle: Callable[[Task], None]

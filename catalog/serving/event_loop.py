@@ -121,8 +121,12 @@ class EventLoop:
         """Close the connections whose deadlines have passed."""
         now = time.monotonic()
         for channel in self.channels():
-            if channel.deadline(now) <= now:
-                channel.time_out()
+            try:
+                if channel.deadline(now) <= now:
+                    channel.time_out()
+            except Exception:
+                # It logs the error and closes the connection.
+                channel.handle_error()
 
     def close(self) -> None:
         """Close all sockets."""

@@ -21,21 +21,18 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waitress import wasyncore
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-from catalog.serving.access_log import AccessLog
-from catalog.serving.connection_limits import ConnectionLimits, Rank
-from catalog.serving.dispatch import Dispatcher
+from catalog.serving.connection_limits import Rank
+from catalog.serving.context import Context
 from catalog.serving.http_parser import TIMED_OUT, Parser
-from catalog.serving.proxies import Proxies, client_network
+from catalog.serving.proxies import client_network
 from catalog.serving.sending import MAX_LEFT_TO_KERNEL, Piece, Sender
 from catalog.serving.tasks import Response, Task, build_head
-from catalog.serving.uploads import Upload, Uploads
+from catalog.serving.uploads import Upload
 from catalog.store.connection.sqlite import DeadlineExceeded
 
 if TYPE_CHECKING:
@@ -50,26 +47,6 @@ UPLOAD_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # For SO_LINGER: close() sends a reset and frees what the kernel holds of the response.
 RESET = struct.pack("ii", 1, 0)
-
-
-@dataclass
-class Context:
-    """What all connections share."""
-
-    dispatcher: Dispatcher
-    limits: ConnectionLimits
-    uploads: Uploads
-    proxies: Proxies
-    access_log: AccessLog
-    request_timeout: int
-    idle_timeout: int
-    max_body: int
-    # Only with CATALOG_METRICS: called with endpoint, method, status and seconds.
-    count_request: Callable[[str | None, str, int, float], None] | None = None
-    # Whether the service is stopping, so that each response is the last of its connection.
-    is_stopping: bool = False
-    # Whether unsent bodies were added since their sum was computed.
-    has_more_unsent: bool = False
 
 
 class Channel(wasyncore.dispatcher):
@@ -231,7 +208,7 @@ class Channel(wasyncore.dispatcher):
         if response is None or not self.connected:
             if response:
                 response.close()
-                self._log(request, response)
+                self._context.log(request, response, self.addr[0])
             self.drop()
             return
         self.task = None
@@ -241,7 +218,7 @@ class Channel(wasyncore.dispatcher):
         is_last = self._context.is_stopping and not self._unparsed
         head, self.closes = build_head(request, response, is_last=is_last or self.is_input_ended)
         self.may_still_send = response.is_refusal
-        self._log(request, response)
+        self._context.log(request, response, self.addr[0])
         if request.command == "HEAD" or response.status[:3] in ("204", "304"):
             response.close()
             self._send(head)
@@ -252,23 +229,6 @@ class Channel(wasyncore.dispatcher):
         else:
             self._context.has_more_unsent = True
             self._send(head, *response.body)
-
-    def _log(self, request: Parser, response: Response) -> None:
-        context = self._context
-        status = int(response.status[:3])
-        seconds = time.perf_counter() - request.started_at if request.started_at else 0
-        if context.count_request:
-            context.count_request(response.endpoint, request.command, status, seconds)
-        has_body = request.command != "HEAD" and status not in (204, 304)
-        context.access_log.add(
-            response.client or self.addr[0],
-            request.command,
-            request.request_uri or request.first_line.decode("latin-1"),
-            status,
-            response.length if has_body else 0,
-            seconds,
-            response.header("x-request-id") or "" if status >= 500 else "",
-        )
 
     def _send(self, *pieces: Piece) -> None:
         try:

@@ -13,7 +13,8 @@ from typing import Any
 from waitress import wasyncore
 from waitress.trigger import trigger
 
-from catalog.serving.connections import Channel, Context
+from catalog.serving.connections import Channel
+from catalog.serving.context import Context
 from catalog.serving.fair_queue import FairQueue
 from catalog.serving.listeners import Listener, SocketMap
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from waitress import wasyncore
 
-from catalog.serving.connections import Channel, Context
+from catalog.serving.connections import Channel
+from catalog.serving.context import Context
 from catalog.serving.tasks import listener_environ
 
 # Connections that may wait to be accepted.

@@ -34,7 +34,7 @@ from prometheus_client.registry import Collector
 
 from catalog import __version__
 from catalog.atomic_files import file_size
-from catalog.serving.connections import Context
+from catalog.serving.context import Context
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
 from catalog.store.connection.wal import wal_path

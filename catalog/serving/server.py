@@ -19,7 +19,7 @@ from flask import Flask
 
 from catalog.serving.access_log import AccessLog, logging_to_standard_streams
 from catalog.serving.connection_limits import MAX_ACCEPTS, ConnectionLimits
-from catalog.serving.connections import Context
+from catalog.serving.context import Context
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.event_loop import EventLoop
 from catalog.serving.listeners import Listener, bind

@@ -36,6 +36,7 @@ from catalog.serving.proxies import TrustedProxy
 from catalog.settings import DEFAULTS, parse_settings, warn_of_unknown_settings
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
+from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
 from catalog.text import quoted
 
@@ -53,6 +54,8 @@ API = (v1, registry, operations, internal)
 WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+# For the response that says that a request took too long.
+ERROR_SECONDS = 1
 # In place of Werkzeug's default descriptions.
 MESSAGES: dict[str | None, str] = {
     NotFound.description: "There is nothing at this address.",
@@ -97,8 +100,10 @@ class CatalogApp(Flask):
         try:
             return super().full_dispatch_request()
         except DeadlineExceeded:
-            if not self.extensions["database"].deadline.is_final:
+            deadline: Deadline = self.extensions["database"].deadline
+            if not deadline.is_final:
                 raise
+            deadline.extend(ERROR_SECONDS)
         error = ServiceUnavailable("The request took too long.", retry_after=5)
         return self.finalize_request(self.handle_user_exception(error))
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 PUBLISH, YANK, DESCRIBE, ADMIN = "publish", "yank", "describe", "admin"
 PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
-# In the WSGI environment: why the server did not accept the body of a request. No client can set
-# it, since the server writes the names of headers in upper case.
-REFUSED_BODY = "HTTP_catalog.refused_body"
+# In the WSGI environment: why the server did not accept the body of a request.
+REFUSED_BODY = "catalog.refused_body"
 TOO_LARGE, TOO_MANY = "too large", "too many"
 
 # A manifest, a reason, a message or a description.

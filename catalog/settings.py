@@ -142,7 +142,6 @@ SETTINGS = (
     Setting("RQLITE_CA", "", parse_file),
     Setting("HOST", "127.0.0.1", parse_required),
     Setting("PORT", "8080", whole_number(0, 65535)),
-    Setting("THREADS", "8", whole_number(1, 64)),
     Setting("MAX_CONNECTIONS", "900", whole_number(10, 100_000)),
     Setting("MAX_CONNECTIONS_PER_CLIENT", "225", whole_number(0, 100_000)),
     Setting("MAX_BODY_BYTES", "4096", whole_number(0, 1024 * 1024)),
@@ -161,7 +160,7 @@ SETTINGS = (
     Setting("PUBLIC_URL", "", parse_base_url),
 )
 # Settings of earlier releases, which have no effect.
-FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS"}
+FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS", "THREADS"}
 
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 

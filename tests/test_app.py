@@ -66,7 +66,7 @@ def test_the_factory_works_twice_in_a_fresh_process_without_a_database(tmp_path:
 def test_the_defaults_are_those_of_a_local_service() -> None:
     config = create_app().config
     assert Path(config["DATABASE"]).name == "catalog.db"
-    assert (config["HOST"], config["PORT"], config["THREADS"]) == ("127.0.0.1", 8080, 8)
+    assert (config["HOST"], config["PORT"]) == ("127.0.0.1", 8080)
     assert minimum_cli_version(create_app()) == "1.0.0"
 
 
@@ -79,12 +79,12 @@ def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -
 def test_settings_of_the_factory_override_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("DATABASE", "HOST", "PORT", "THREADS", "MINIMUM_CLI_VERSION"):
+    for name in ("DATABASE", "HOST", "PORT", "MINIMUM_CLI_VERSION"):
         monkeypatch.setenv(f"CATALOG_{name}", "")
-    settings = {"DATABASE": tmp_path / "a.db", "HOST": "::1", "PORT": 1, "THREADS": "2"}
+    settings = {"DATABASE": tmp_path / "a.db", "HOST": "::1", "PORT": 1}
     app = create_app({**settings, "MINIMUM_CLI_VERSION": "9.9.9"})
     assert app.extensions["database"].path == tmp_path / "a.db"
-    assert (app.config["HOST"], app.config["PORT"], app.config["THREADS"]) == ("::1", 1, 2)
+    assert (app.config["HOST"], app.config["PORT"]) == ("::1", 1)
     assert minimum_cli_version(app) == "9.9.9"
 
 

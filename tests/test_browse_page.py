@@ -7,7 +7,7 @@ from builders import document, version
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from catalog.serving.server import MAX_HEAD_BYTES
+from catalog.serving.http_syntax import MAX_HEAD
 from catalog.store.read.search_params import MAX_Q_LENGTH
 from catalog.web.browse import PAGE_SIZE
 from catalog.web.icons import find_icon, letter_avatar
@@ -135,7 +135,7 @@ def test_longest_values_of_the_fields_fit_into_a_request_head(demo: FlaskClient)
     # A text that is too long is reported beside its field.
     assert limits[0] > MAX_Q_LENGTH
     encoded_length = len("%E5%A4%A9")
-    assert sum(limits) * encoded_length < MAX_HEAD_BYTES * 3 / 4
+    assert sum(limits) * encoded_length < MAX_HEAD * 3 / 4
 
 
 def test_all_invalid_values_are_reported_together(demo: FlaskClient) -> None:

@@ -1,23 +1,21 @@
 """Limits that connections share: those without progress are closed first."""
 
 import http.client
+import resource
 import select
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from builders import bundled, document, version
 from conftest import Limits, Server, hold, putting
-from waitress.adjustments import Adjustments
 
 from app import create_app
 from catalog.documents import check_document
-from catalog.serving.connection_limits import ConnectionLimits, Rank
-from catalog.serving.connections import Channel
+from catalog.serving.proxies import client_network
 
 CONTENT = bytes(8_000_000)
 BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
@@ -173,6 +171,21 @@ def test_a_new_connection_waits_while_all_others_have_requests_in_flight(
         assert status(waiting) == 200
 
 
+def test_without_a_file_descriptor_the_service_waits_and_does_not_spin(catalog: Path) -> None:
+    with serving(catalog) as (server, send):
+        assert status(send("/api/health")) == 200
+        pid = server.process.pid
+        used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, hard))
+        waiting = send("/api/health")
+        before = server.cpu_seconds()
+        assert not select.select([waiting], [], [], 1)[0]
+        assert server.cpu_seconds() - before < 0.1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        assert status(waiting) == 200
+
+
 def test_a_client_with_too_many_connections_displaces_only_its_own(catalog: Path) -> None:
     limits = {"MAX_CONNECTIONS": 10, "MAX_CONNECTIONS_PER_CLIENT": 5}
     with serving(catalog, **limits) as (server, send):
@@ -208,66 +221,12 @@ def test_a_trusted_proxy_has_no_limit_of_its_own(
         assert [read_rest(connection) for connection in unread] == [CONTENT] * 12
 
 
-class StubConnection:
-    """A connection that must not be closed. Loopback has only one IPv6 address."""
-
-    def __init__(self, address: str) -> None:
-        self.addr = (address, 1)
-
-    def rank(self, now: float) -> Rank | None:
-        return None
-
-    def drop(self) -> None:
-        raise AssertionError
-
-    def bodies(self) -> list[bytes]:
-        return []
-
-
 def test_the_addresses_of_one_ipv6_network_are_one_client() -> None:
-    limits = ConnectionLimits(1, [])
-    limits.add(StubConnection("2001:db8::1"))
-    assert not limits.admits("2001:db8::ffff:2", 0)
-    assert limits.admits("2001:db8:0:1::1", 0)
-
-
-class StubSocket:
-    """A socket whose client reads everything without a delay, which no real one does."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-
-    def send(self, data: bytes) -> int:
-        self.sent += len(data)
-        return len(data)
-
-    def fileno(self) -> int:
-        return 0
-
-    def getsockopt(self, *option: int) -> int:
-        return 0
-
-    def setblocking(self, flag: bool) -> None: ...
-
-    def getpeername(self) -> tuple[str, int]:
-        return (ONE, 1)
-
-
-def test_a_large_response_is_sent_in_turns() -> None:
-    server = SimpleNamespace(
-        limits=ConnectionLimits(0, []),
-        request_timeout=60,
-        active_channels={},
-        pull_trigger=lambda: None,
-    )
-    client, megabyte = StubSocket(), 1024 * 1024
-    channel = Channel(server, client, (ONE, 1), Adjustments(), map={})
-    channel.write_soon(bytes(4 * megabyte))
-    sent = [client.sent]
-    while client.sent < 4 * megabyte:
-        channel.handle_write()
-        sent.append(client.sent)
-    assert sent == [megabyte, 2 * megabyte, 3 * megabyte, 4 * megabyte]
+    # Loopback has only one IPv6 address.
+    addresses = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"]
+    clients = [client_network(address) for address in addresses]
+    assert clients[0] == clients[1]
+    assert len(set(clients)) == 4
 
 
 def test_the_connection_of_an_unread_response_is_closed_after_the_timeout(catalog: Path) -> None:
@@ -285,7 +244,7 @@ def test_an_unread_response_in_the_kernel_is_dropped_after_the_timeout(catalog: 
 def little_memory(limits: Limits) -> dict[str, str]:
     """The environment of a server with three megabytes for unsent bodies."""
     megabyte = 1024 * 1024
-    return limits.set("serving.connection_limits", MAX_UNSENT=3 * megabyte, UNSENT_STEP=megabyte)
+    return limits.set("serving.connection_limits", MAX_UNSENT=3 * megabyte)
 
 
 def test_connections_are_closed_when_unread_bodies_take_too_much_memory(

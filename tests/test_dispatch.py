@@ -3,21 +3,23 @@
 import fcntl
 import http.client
 import json
+import math
+import signal
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import pytest
 from conftest import Limits, Server, import_demo
 
 from app import create_app
-from catalog.serving import dispatch
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
+from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -34,6 +36,7 @@ PATHS = [
 ]
 PAGES = ["/", "/?q=weather", "/widgets/acme/clock"]
 SLOW_SEARCH = "/api/v1/widgets/search?q=slow"
+QUICK_SEARCH = "/api/v1/widgets/search?q=quick"
 LONG_READ = (
     "WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT max(i) FROM n"
 )
@@ -73,6 +76,26 @@ def test_a_read_without_a_deadline_is_not_aborted(database: Path) -> None:
     catalog = Database(database)
     assert catalog.reader().execute(LONG_READ).fetchone()[0] == 100_000
     catalog.close()
+
+
+def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
+    app = create_app({"DATABASE": database})
+    catalog = app.extensions["database"]
+    template = app.jinja_env.from_string("{% for n in range(10) %}{{ n }}{% endfor %}")
+    catalog.deadline.set_budget(-1)
+    with pytest.raises(DeadlineExceeded):
+        template.render()
+    catalog.deadline.set_budget(60)
+    assert template.render() == "0123456789"
+    catalog.close()
+
+
+def test_a_thread_with_a_budget_does_not_wait_for_a_lock(database: Path) -> None:
+    catalog, lock = Database(database), threading.Lock()
+    catalog.deadline.set_budget(60)
+    with lock, pytest.raises(WouldBlock):
+        catalog.deadline.acquire(lock)
+    catalog.set_deadline(math.inf)
 
 
 FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {
@@ -118,10 +141,9 @@ def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
 @pytest.mark.parametrize(
     "constants",
     [
-        pytest.param({"LOOP_DEADLINE": -1}, id="too slow for the I/O thread"),
-        pytest.param({"LOOP_DEADLINE": -1, "POOL_DEADLINE": -1}, id="too slow for the pool"),
+        pytest.param({"READ_BUDGET": -1}, id="too slow for the I/O thread"),
+        pytest.param({"READ_BUDGET": -1, "QUICK_BUDGET": -1}, id="too slow for the quick thread"),
         pytest.param({"TURN_BUDGET": -1}, id="budget of the turn used up"),
-        pytest.param({"LOOP_SHARE": 0, "LOOP_BURST": 0}, id="share of slow reads used up"),
     ],
 )
 def test_the_response_does_not_depend_on_the_thread(
@@ -136,10 +158,7 @@ def test_the_response_does_not_depend_on_the_thread(
     app.extensions["database"].close()
 
 
-# However slow the machine is, no request is refused, no other read counts as slow, and slow ones
-# stay known.
-NO_DEADLINES = {"LOOP_DEADLINE": 60, "SLOW_DEADLINE": 60, "MAX_WAIT": 60, "SLOW_EXPIRY": 60}
-ALL_DEADLINES_PASSED = {"LOOP_DEADLINE": -1, "POOL_DEADLINE": -1, "SLOW_DEADLINE": -1}
+ALL_DEADLINES_PASSED = {"READ_BUDGET": -1, "QUICK_BUDGET": -1, "LONG_DEADLINE": -1}
 TOO_LONG = "The request took too long."
 
 
@@ -178,26 +197,20 @@ def test_health_past_the_last_deadline_has_its_own_shape(late_server: Server) ->
     assert (response.status, json.loads(body)["status"]) == (503, "unavailable")
 
 
-def test_a_request_that_waited_too_long_is_503(database: Path, limits: Limits) -> None:
-    settings = limits.set("serving.dispatch", LOOP_DEADLINE=-1, MAX_WAIT=-1)
-    with serving(database, **settings) as server:
-        response, body = server.request("GET", SLOW_SEARCH)
-        assert (response.status, json.loads(body)) == (503, {"error": TOO_LONG})
-
-
-# A search for "slow" takes the I/O thread longer than a fast one and is then past its deadline; in
-# a pool it waits for a lock.
+# A search for "slow" exceeds the budgets of the I/O thread and of the quick thread, and waits for a
+# lock on the long thread; one for "quick" waits on the quick thread. The log has a line for each
+# attempt.
 MAKE_SLOW = """
-import fcntl, flask, time, catalog.api.v1, catalog.serving.dispatch
+import fcntl, flask, catalog.api.v1
 find_widgets = catalog.api.v1.find_widgets
 def find_slowly(connection, query):
-    if query.q.startswith("slow"):
-        database = flask.current_app.extensions["database"]
+    if query.q.startswith(("slow", "quick")):
+        deadline = flask.current_app.extensions["database"].deadline
+        thread = "io" if deadline.on_io_thread else "long" if deadline.is_final else "quick"
         with open({log!r}, "a") as log:
-            log.write("io " if connection.on_io_thread else "pool ")
-        if connection.on_io_thread:
-            time.sleep(2.5 * catalog.serving.dispatch.MAX_FAST)
-            database.set_deadline(-1)
+            log.write(thread + " " + query.q + "\\n")
+        if thread == "io" or (thread == "quick" and query.q.startswith("slow")):
+            deadline.set_budget(-1)
             connection.check_deadline()
         with open({lock!r}) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -207,7 +220,7 @@ catalog.api.v1.find_widgets = find_slowly
 
 
 class SlowSearch:
-    """Makes searches for "slow" run until they are released, and logs their threads."""
+    """Makes searches for "slow" and "quick" run until they are released, and logs them."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self._log = folder / "threads"
@@ -219,14 +232,17 @@ class SlowSearch:
 
     def settings(self, **constants: float) -> dict[str, str]:
         """The environment of a server with slow searches and these constants of dispatch."""
-        return self._limits.set("serving.dispatch", **{**NO_DEADLINES, **constants})
+        # However slow the machine is, no request is refused, and none but these is slow.
+        unlimited = {"READ_BUDGET": 60, "TURN_BUDGET": 60, "QUICK_BUDGET": 60, "LONG_DEADLINE": 60}
+        return self._limits.set("serving.dispatch", **{**unlimited, **constants})
 
     def release(self) -> None:
         self._lock.close()
 
-    def attempts(self, thread: str) -> int:
-        """How often such a search was begun on the I/O thread ("io") or in a pool ("pool")."""
-        return self._log.read_text().split().count(thread)
+    def attempts(self, thread: str) -> list[str]:
+        """The searches that were begun on the thread "io", "quick" or "long", in their order."""
+        lines = [line.split(" ", 1) for line in self._log.read_text().splitlines()]
+        return [query for name, query in lines if name == thread]
 
 
 @pytest.fixture
@@ -236,7 +252,10 @@ def slow_search(tmp_path: Path, limits: Limits) -> Iterator[SlowSearch]:
     search.release()
 
 
-Send = Callable[[Server, str], http.client.HTTPConnection]
+class Send(Protocol):
+    def __call__(
+        self, server: Server, path: str, client: str = "127.0.0.1", method: str = "GET", **kw: str
+    ) -> http.client.HTTPConnection: ...
 
 
 @pytest.fixture
@@ -244,9 +263,14 @@ def send() -> Iterator[Send]:
     """Sends a request without waiting for its response."""
     with ExitStack() as stack:
 
-        def send_to(server: Server, path: str) -> http.client.HTTPConnection:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-            connection.request("GET", path)
+        def send_to(
+            server: Server, path: str, client: str = "127.0.0.1", method: str = "GET", **kw: str
+        ) -> http.client.HTTPConnection:
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", server.port, timeout=30, source_address=(client, 0)
+            )
+            headers = {name.replace("_", "-"): value for name, value in kw.items()}
+            connection.request(method, path, headers=headers)
             return stack.enter_context(closing(connection))
 
         yield send_to
@@ -259,8 +283,7 @@ def statuses(connections: list[http.client.HTTPConnection]) -> list[int]:
 def test_no_other_request_waits_for_slow_searches(
     database: Path, slow_search: SlowSearch, send: Send
 ) -> None:
-    # The I/O thread tries all searches, whether or not they come in one turn.
-    with serving(database, **slow_search.settings(LOOP_BURST=60)) as server:
+    with serving(database, **slow_search.settings()) as server:
         waiting = [send(server, f"{SLOW_SEARCH}-{number}") for number in range(20)]
         for path in [*PATHS, "/", "/widgets/acme/clock", "/docs", "/static/style.css"]:
             assert server.request("GET", path)[0].status in (200, 404), path
@@ -269,69 +292,116 @@ def test_no_other_request_waits_for_slow_searches(
         assert statuses(waiting) == [200] * 20
 
 
-def test_a_page_with_a_new_query_does_not_wait_for_slow_searches(
-    database: Path, slow_search: SlowSearch, send: Send
+@pytest.mark.parametrize("constants", [{}, {"TURN_BUDGET": -1}], ids=["usual", "no time"])
+def test_a_cached_response_waits_for_no_thread(
+    database: Path, slow_search: SlowSearch, send: Send, constants: dict[str, float]
 ) -> None:
-    # The I/O thread has no time to try anything, so that every search goes to the slow pool.
-    with serving(database, **slow_search.settings(LOOP_SHARE=0, LOOP_BURST=0)) as server:
-        waiting = [send(server, f"{SLOW_SEARCH}-{number}") for number in range(20)]
-        assert server.request("GET", "/?q=weather")[0].status == 200
+    hot = "/api/v1/widgets/search?q=weather"
+    with serving(database, **slow_search.settings(**constants)) as server:
+        assert server.request("GET", hot)[0].status == 200
+        # Both threads for reads are busy.
+        waiting = [send(server, path) for path in (QUICK_SEARCH, SLOW_SEARCH, QUICK_SEARCH)]
+        for _ in range(3):
+            assert server.request("GET", hot)[0].status == 200
+            assert server.request("GET", "/api/health")[0].status == 200
         slow_search.release()
-        assert statuses(waiting) == [200] * 20
-    assert slow_search.attempts("io") == 0
+        assert statuses(waiting) == [200] * 3
 
 
-def test_a_search_that_was_slow_is_not_tried_again_on_the_io_thread(
-    database: Path, slow_search: SlowSearch, send: Send
+@pytest.mark.parametrize("search", [SLOW_SEARCH, QUICK_SEARCH], ids=["long", "quick"])
+@pytest.mark.parametrize("is_proxied", [False, True], ids=["by address", "behind a proxy"])
+def test_a_client_waits_for_one_request_of_another_client(
+    database: Path, slow_search: SlowSearch, send: Send, search: str, is_proxied: bool
 ) -> None:
-    with serving(database, **slow_search.settings(LOOP_BURST=60)) as server:
-        waiting = [send(server, SLOW_SEARCH) for _ in range(10)]
+    settings = {"CATALOG_TRUSTED_PROXY": "127.0.0.1"} if is_proxied else {}
+    settings |= slow_search.settings()
+    thread = "long" if search is SLOW_SEARCH else "quick"
+
+    def send_as(client: int, path: str) -> http.client.HTTPConnection:
+        if is_proxied:
+            return send(server, path, X_Forwarded_For=f"2001:db8:0:{client}::{len(waiting) + 1}")
+        return send(server, path, f"127.0.0.{client}")
+
+    waiting: list[http.client.HTTPConnection] = []
+    with serving(database, **settings) as server:
+        for number in range(10):
+            waiting.append(send_as(1, f"{search}-{number}"))
         # A later request has its response, so the service has read the earlier ones.
         assert server.request("GET", "/api/version")[0].status == 200
+        waiting.append(send_as(2, f"{search}-other"))
+        assert server.request("GET", "/api/version")[0].status == 200
         slow_search.release()
-        assert statuses(waiting) == [200] * 10
-    assert slow_search.attempts("io") == 1
+        assert statuses(waiting) == [200] * 11
+    # The first one was handled already, and the second is next in its line.
+    assert any("other" in query for query in slow_search.attempts(thread)[:3])
 
 
-def test_different_slow_searches_get_a_limited_share_of_the_io_thread(
-    database: Path, slow_search: SlowSearch
+@pytest.mark.parametrize(
+    ("path", "io_attempts"),
+    [
+        (SLOW_SEARCH, 1),
+        (f"/{SLOW_SEARCH}", 1),
+        (f"////{SLOW_SEARCH}", 1),
+        (SLOW_SEARCH + "&a" * 300, 0),
+    ],
+    ids=["path", "two slashes", "five slashes", "300 parameters"],
+)
+def test_which_threads_try_a_search(
+    database: Path, slow_search: SlowSearch, path: str, io_attempts: int
 ) -> None:
     slow_search.release()
-    with serving(database, **slow_search.settings(LOOP_SHARE=0)) as server:
-        for number in range(50):
-            assert server.request("GET", f"{SLOW_SEARCH}-{number}")[0].status == 200
-    max_attempts = dispatch.LOOP_BURST / dispatch.LOOP_DEADLINE + 1
-    assert 1 <= slow_search.attempts("io") <= max_attempts
-    assert slow_search.attempts("pool") == 50
+    with serving(database, **slow_search.settings()) as server:
+        assert server.request("GET", path)[0].status == 200
+    attempts = [len(slow_search.attempts(thread)) for thread in ("io", "quick", "long")]
+    assert attempts == [io_attempts, 1, 1]
 
 
-def test_a_fast_search_stays_on_the_io_thread_beside_slow_ones(
+def test_an_install_with_two_slashes_is_counted_by_the_thread_for_installs(
     database: Path, slow_search: SlowSearch, send: Send
 ) -> None:
-    fast = "/api/v1/widgets/search?q=weather"
-    # Long enough that a fast search counts as fast on a busy machine too.
-    constants = {"MAX_FAST": 0.5, "LOOP_SHARE": 0, "LOOP_BURST": 0.5}
-    with serving(database, **slow_search.settings(**constants)) as server:
-        # The first one may be slow, since the service has just started.
-        for _ in range(2):
-            assert server.request("GET", fast)[0].status == 200
-        waiting = [send(server, f"{SLOW_SEARCH}-{number}") for number in range(20)]
-        assert server.request("GET", fast)[0].status == 200
+    with serving(database, **slow_search.settings()) as server:
+        before = count(server)
+        waiting = [send(server, path) for path in (QUICK_SEARCH, SLOW_SEARCH)]
+        assert server.request("POST", f"/{CLOCK}")[0].status == 200
+        assert count(server) == before + 1
         slow_search.release()
-        assert statuses(waiting) == [200] * 20
+        assert statuses(waiting) == [200, 200]
 
 
-def test_a_fast_error_does_not_make_a_slow_search_count_as_fast(
-    database: Path, slow_search: SlowSearch
+IN_ONE_TURN = b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_another_client_is_read_before_the_flood_of_one(
+    database: Path,
 ) -> None:
-    slow_search.release()
-    # Whatever is handled counts as fast, and the I/O thread has no time to try anything else.
-    constants = {"MAX_FAST": 60, "LOOP_SHARE": 0, "LOOP_BURST": 0}
-    with serving(database, **slow_search.settings(**constants)) as server:
-        assert server.request("DELETE", SLOW_SEARCH)[0].status == 405
-        assert server.request("GET", SLOW_SEARCH, Host="not a host")[0].status == 400
-        assert server.request("GET", SLOW_SEARCH)[0].status == 200
-    assert slow_search.attempts("io") == 0
+    with Server(database, CATALOG_LOG_LEVEL="info") as server, ExitStack() as stack:
+
+        def connect(client: str) -> socket.socket:
+            connection = socket.create_connection(
+                ("127.0.0.1", server.port), 20, source_address=(client, 0)
+            )
+            connection.sendall(IN_ONE_TURN)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            return stack.enter_context(connection)
+
+        flood = [connect("127.0.0.1") for _ in range(30)]
+        other = connect("127.0.0.2")
+        # A stopped process reads nothing, so all of this arrives in one turn.
+        server.process.send_signal(signal.SIGSTOP)
+        for connection in flood:
+            connection.sendall(IN_ONE_TURN * 20)
+        other.sendall(IN_ONE_TURN)
+        server.process.send_signal(signal.SIGCONT)
+        assert other.recv(65536).startswith(b"HTTP/1.1 200")
+        for connection in flood:
+            with connection.makefile("rb") as stream:
+                assert [read_response(stream)[0] for _ in range(20)] == [200] * 20
+        server.process.terminate()
+        output, _ = server.process.communicate(timeout=20)
+    clients = [line.split()[1] for line in output.splitlines()[31:]]
+    assert len(clients) == 601
+    # It is the second in the order that is fair by client.
+    assert clients.index("127.0.0.2") <= 1
 
 
 def set_busy_timeout(limits: Limits, milliseconds: int) -> dict[str, str]:
@@ -349,7 +419,7 @@ def test_reads_do_not_wait_for_an_install_that_waits_for_another_process(
     # The installs must still wait when all reads are done.
     settings = set_busy_timeout(limits, 60_000)
     with (
-        serving(database, CATALOG_THREADS="1", **settings) as server,
+        serving(database, **settings) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
     ):
         before = count(server)
@@ -368,6 +438,21 @@ def test_reads_do_not_wait_for_an_install_that_waits_for_another_process(
             assert connection.getresponse().status == 200
             connection.close()
         assert count(server) == before + 3
+
+
+@pytest.mark.parametrize(("path", "status"), [("/none", 404), ("/api/stats", 405)])
+def test_a_post_that_is_no_install_does_not_wait_for_one(
+    database: Path, limits: Limits, send: Send, path: str, status: int
+) -> None:
+    with (
+        serving(database, **set_busy_timeout(limits, 60_000)) as server,
+        closing(sqlite3.connect(database, isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        waiting = send(server, CLOCK, method="POST")
+        assert server.request("POST", path)[0].status == status
+        other.execute("ROLLBACK")
+        assert statuses([waiting]) == [200]
 
 
 def test_after_one_install_timed_out_the_queued_ones_are_refused_without_a_wait(

@@ -32,7 +32,7 @@ def catalog(tmp_path: Path) -> Path:
 @pytest.fixture
 def unwatched(limits: Limits) -> dict[str, str]:
     """The environment of a server that looks at its file only before a write, and for health."""
-    return limits.set("serving.server", CHECK_INTERVAL=3600)
+    return limits.set("serving.event_loop", CHECK_INTERVAL=3600)
 
 
 def send(server: Server, method: str, path: str) -> tuple[int, str | None, object]:

@@ -116,7 +116,7 @@ def test_a_service_without_its_file_is_unavailable(
 ) -> None:
     path = app_with().config["DATABASE"]
     # Otherwise it would end within a second.
-    with Server(path, **limits.set("serving.server", CHECK_INTERVAL=3600)) as server:
+    with Server(path, **limits.set("serving.event_loop", CHECK_INTERVAL=3600)) as server:
         path.rename(tmp_path / "moved.db")
         message = error_message(run_health(server.url))
     assert message == f"{server.url} is unavailable: The database cannot be read."

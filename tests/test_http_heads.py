@@ -2,33 +2,29 @@
 
 import string
 import time
-from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 import pytest
 from conftest import Server
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from waitress.adjustments import Adjustments
 
 from catalog.serving.http_parser import Parser
 from tests.hostile_heads import exchange
 
-# For a head of 32 kB. With the parser of waitress, each of these took more than 10 seconds.
+# For a head of 16 kB. With the parser of waitress, each of these took seconds.
 CPU_LIMIT = 0.1  # seconds
-# For a head or a body of up to a megabyte.
-LARGE_CPU_LIMIT = 2.0  # seconds
-ADJUSTMENTS = Adjustments(max_request_header_size=1024 * 1024)
+MAX_BODY = 1024 * 1024  # bytes
 
 HOST = b"Host: localhost\r\nConnection: close\r\n\r\n"
 FORMERLY_QUADRATIC = {
     "digits in the target": (b"GET a://" + b"1" * 16_000 + b" x HTTP/1.1\r\n" + HOST, 400),
     "spaces in a value": (
-        b"GET /api/health HTTP/1.1\r\nx:" + b" " * 32_600 + b"a\r\n" + HOST,
+        b"GET /api/health HTTP/1.1\r\nx:" + b" " * 16_000 + b"a\r\n" + HOST,
         200,
     ),
     "spaces in an encoding": (
-        b"GET /api/health HTTP/1.1\r\ntransfer-encoding:a" + b" " * 32_600 + b"b\r\n" + HOST,
+        b"GET /api/health HTTP/1.1\r\ntransfer-encoding:a" + b" " * 16_000 + b"b\r\n" + HOST,
         400,
     ),
 }
@@ -48,7 +44,7 @@ def test_a_long_run_of_one_byte_costs_little_cpu_time(
 
 def parse(*pieces: bytes) -> tuple[Parser, int]:
     """Give the pieces to a parser; return it and the number of bytes that it used."""
-    parser, used = Parser(ADJUSTMENTS), 0
+    parser, used = Parser(MAX_BODY), 0
     for piece in pieces:
         while piece and not parser.completed:
             count = parser.received(piece)
@@ -63,22 +59,24 @@ def cut(data: bytes, size: int) -> list[bytes]:
 LINE = b"GET / HTTP/1.1\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 LARGE = {
-    "digits": lambda: cut(b"GET a://" + b"1" * 1_000_000 + b" x HTTP/1.1\r\n" + HOST, 8192),
-    "spaces": lambda: cut(LINE + b"x:" + b" " * 1_000_000 + b"a\r\n" + HOST, 8192),
-    "fields of one name": lambda: cut(LINE + b"x:\r\n" * 250_000 + HOST, 8192),
-    "small pieces": lambda: cut(LINE + b"x:" + b"a" * 1_000_000 + b"\r\n" + HOST, 16),
-    "size of a chunk in small pieces": lambda: cut(
+    "digits": cut(b"GET a://" + b"1" * 1_000_000 + b" x HTTP/1.1\r\n" + HOST, 4096),
+    "spaces": cut(LINE + b"x:" + b" " * 1_000_000 + b"a\r\n" + HOST, 4096),
+    "fields of one name": cut(LINE + b"x:\r\n" * 250_000 + HOST, 4096),
+    "head in small pieces": cut(LINE + b"x:" + b"a" * 16_000 + b"\r\n" + HOST, 1),
+    "size of a chunk in small pieces": cut(
         LINE + CHUNKED + HOST + b"5;" + b"a" * 1_000_000 + b"\r\nhello\r\n0\r\n\r\n", 16
     ),
-    "trailers in small pieces": lambda: cut(
-        LINE + CHUNKED + HOST + b"0\r\n" + b"x:\r\n" * 60_000 + b"\r\n", 16
-    ),
+    "trailers": cut(LINE + CHUNKED + HOST + b"0\r\n" + b"x:\r\n" * 60_000 + b"\r\n", 4096),
+    "trailer": cut(LINE + CHUNKED + HOST + b"0\r\nx:" + b"a" * 1_000_000 + b"\r\n\r\n", 4096),
+    "chunks of a byte": cut(LINE + CHUNKED + HOST + b"1\r\na\r\n" * 150_000, 4096),
+    "small chunks": cut(LINE + CHUNKED + HOST + b"8\r\nabcdefgh\r\n" * 20_000 + b"0\r\n\r\n", 4096),
 }
+# A body of 160 kB in small chunks is the most expensive of them.
+LARGE_CPU_LIMIT = 0.5  # seconds
 
 
-@pytest.mark.parametrize("make", LARGE.values(), ids=LARGE.keys())
-def test_a_large_request_is_parsed_in_linear_time(make: Callable[[], list[bytes]]) -> None:
-    pieces = make()
+@pytest.mark.parametrize("pieces", LARGE.values(), ids=LARGE.keys())
+def test_a_large_request_is_parsed_or_refused_in_little_cpu_time(pieces: list[bytes]) -> None:
     started = time.thread_time()
     parser, _ = parse(*pieces)
     cpu = time.thread_time() - started
@@ -121,12 +119,21 @@ PARTS += [LINE + b"Host: a\r\n", LINE + b"Host: a\r\n" + CHUNKED + b"\r\n"]
 noise = st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=14).map(b"".join)
 
 
+@pytest.mark.parametrize(
+    "name", ["If-None-Match", "Accept-Encoding", "Access-Control-Request-Headers"]
+)
+def test_a_long_list_is_ignored(name: str) -> None:
+    for length, expected in ((2000, 2), (2001, 1)):
+        parser, _ = parse(LINE + f"{name}: {'a' * length}\r\nHost: a\r\n\r\n".encode())
+        assert (parser.error, len(parser.headers)) == (None, expected)
+
+
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(data=noise, size=st.integers(1, 20))
 def test_any_bytes_are_parsed_or_refused_however_they_are_cut(data: bytes, size: int) -> None:
     whole, used = parse(data)
     pieces, used_of_pieces = parse(*cut(data, size))
-    assert (whole.error and whole.error.code) in (None, 400)
+    assert (whole.error and whole.error.status[:3]) in (None, "400")
     assert bool(whole.error) == bool(pieces.error)
     if not whole.error:
         assert used == used_of_pieces
@@ -135,7 +142,8 @@ def test_any_bytes_are_parsed_or_refused_however_they_are_cut(data: bytes, size:
 
 def parsed(parser: Parser) -> tuple[object, ...]:
     """All values that the service uses of a request."""
-    body = parser.get_body_stream().read() if parser.completed else b""
+    parser.body.seek(0)
+    body = parser.body.read() if parser.completed else b""
     line = (parser.command, parser.request_uri, parser.version, parser.path, parser.query)
     return (*line, parser.headers, parser.expect_continue, parser.completed, body)
 
@@ -158,7 +166,8 @@ framing = {"host", "content-length", "transfer-encoding", "expect"}
     host=hosts,
     authority=hosts,
     fields=st.lists(
-        st.tuples(names.filter(lambda name: name.lower() not in framing), spaces, values, spaces)
+        st.tuples(names.filter(lambda name: name.lower() not in framing), spaces, values, spaces),
+        max_size=90,
     ),
 )
 def test_a_valid_head_is_parsed_exactly(
@@ -171,7 +180,8 @@ def test_a_valid_head_is_parsed_exactly(
     assert (parser.error, parser.completed, used) == (None, True, len(text))
     assert (parser.command, parser.request_uri, parser.version) == (method, target, "1.1")
     expected_path, _, expected_query = path.partition("?")
-    assert parser.path == unquote_to_bytes(expected_path).decode("latin-1")
+    # Several leading slashes are one.
+    assert parser.path == "/" + unquote_to_bytes(expected_path).decode("latin-1").lstrip("/")
     assert parser.query == expected_query
     expected = {"HOST": [authority or host]}
     for name, _, value, _ in fields:

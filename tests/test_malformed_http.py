@@ -230,13 +230,16 @@ TOO_LARGE = {
         413,
     ),
     "body in chunks": (post(CHUNKED) + b"ffff\r\n" + b"x" * 65535 + b"\r\n0\r\n\r\n", 413),
-    "chunk size of 100 kB": (post(CHUNKED) + b"0" * 100_000 + b"\r\n\r\n", 413),
-    "trailer of 100 kB": (post(CHUNKED) + b"0\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", 413),
+    "chunk size of 100 kB": (post(CHUNKED) + b"0" * 100_000 + b"\r\n\r\n", 400),
+    "trailer of 100 kB": (post(CHUNKED) + b"0\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", 400),
+    "101 trailers": (post(CHUNKED) + b"0\r\n" + b"X: y\r\n" * 102 + b"\r\n", 400),
+    "chunks of a byte": (post(CHUNKED) + b"1\r\na\r\n" * 2_500 + b"0\r\n\r\n", 400),
     "path": (head(b"GET /" + b"a" * 100_000 + b" HTTP/1.1"), 414),
     "path of a widget": (head(b"GET " + CLOCK + b"a" * 100_000 + b" HTTP/1.1"), 414),
     "query": (head(b"GET /api/v1/widgets/search?q=" + b"a" * 100_000 + b" HTTP/1.1"), 414),
     "one header": (head(fields, b"X: " + b"a" * 100_000 + b"\r\n"), 431),
     "headers": (head(fields, b"X: y\r\n" * 20_000), 431),
+    "101 headers": (head(fields, b"X: y\r\n" * 100), 431),
     "a megabyte of nothing": (b"a" * 1_000_000, 414),
 }
 
@@ -282,6 +285,19 @@ def test_a_refusal_elsewhere_has_neither(server: Server, sent: bytes) -> None:
     parse_error(response)
     assert b"Access-Control" not in response
     assert b"Cache-Control" not in response
+
+
+def test_the_limits_of_a_head_are_in_the_message(server: Server) -> None:
+    long = head(b"GET /" + b"a" * 16_400 + b" HTTP/1.1")
+    many = head(fields, b"X: y\r\n" * 500)
+    assert [parse_error(talk(server, sent)) for sent in (long, many)] == [
+        (414, "Request line too long: with the headers it may have 16384 bytes."),
+        (
+            431,
+            "Request headers too large: with the request line they may have 16384 bytes, and there "
+            "may be 100 of them.",
+        ),
+    ]
 
 
 UNUSUAL_BUT_VALID = {
@@ -331,6 +347,15 @@ UNUSUAL_BUT_VALID = {
     ),
     "a chunk size with zeros": (
         post(CHUNKED, b"Connection: close\r\n") + b"0000000000000005\r\nhello\r\n00\r\n\r\n",
+        200,
+    ),
+    "100 headers": (head(b"GET /api/health HTTP/1.0", b"X: y\r\n" * 99), 200),
+    "100 trailers": (
+        post(CHUNKED, b"Connection: close\r\n") + b"0\r\n" + b"X: y\r\n" * 100 + b"\r\n",
+        200,
+    ),
+    "500 chunks of a byte": (
+        post(CHUNKED, b"Connection: close\r\n") + b"1\r\na\r\n" * 500 + b"0\r\n\r\n",
         200,
     ),
     "chunk extensions": (

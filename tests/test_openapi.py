@@ -24,7 +24,7 @@ import catalog
 from app import create_app
 from catalog import semver_ranges, validators
 from catalog.api import v1
-from catalog.serving.server import MAX_HEAD_BYTES
+from catalog.serving.http_syntax import MAX_HEAD
 from catalog.settings import DEFAULTS
 from catalog.store.read.search_params import (
     DEFAULT_LIMIT,
@@ -77,8 +77,8 @@ UNLISTED_ERRORS = {
     400: ("GET", "/api/v1/widgets/search", {"Content-Length": "x"}),
     401: ("GET", "/api/users", {}),
     405: ("DELETE", "/api/v1/widgets/acme/weather", {}),
-    414: ("GET", "/api/v1/widgets/" + "x" * MAX_HEAD_BYTES, {}),
-    431: ("GET", "/api/stats", {"X-Long": "x" * MAX_HEAD_BYTES}),
+    414: ("GET", "/api/v1/widgets/" + "x" * MAX_HEAD, {}),
+    431: ("GET", "/api/stats", {"X-Long": "x" * MAX_HEAD}),
 }
 
 

@@ -179,6 +179,7 @@ UNKNOWN_SETTINGS = {
     "CATALOG_X": "CATALOG_X is not a setting. It has no effect.",
     # Similar to CATALOG_MAX_BODY_BYTES, but it was one.
     "CATALOG_MAX_HEAD_BYTES": "CATALOG_MAX_HEAD_BYTES is not a setting. It has no effect.",
+    "CATALOG_THREADS": "CATALOG_THREADS is not a setting. It has no effect.",
 }
 
 

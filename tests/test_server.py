@@ -208,15 +208,14 @@ def test_flask_serve_refuses_a_file_in_the_same_way(
 def test_an_invalid_setting_stops_the_start_with_one_sentence(
     refusal: Callable[..., str], tmp_path: Path, program: str
 ) -> None:
-    message = refusal(program, tmp_path, CATALOG_THREADS="many")
-    assert message == "Error: CATALOG_THREADS must be a whole number from 1 to 64, not 'many'.\n"
+    message = refusal(program, tmp_path, CATALOG_PORT="many")
+    assert message == "Error: CATALOG_PORT must be a whole number from 0 to 65535, not 'many'.\n"
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         *(("PORT", value) for value in ("", "http", "-1", "65536", " 80", "8_0", "８０", "80.0")),
-        *(("THREADS", value) for value in ("", "0", "65", "two")),
         *((name, value) for name in TIMEOUTS_AND_LIMITS for value in ("", "-1", "1e3", "10000000")),
         *((name, "0") for name in TIMEOUTS_AND_LIMITS if name != "MAX_BODY_BYTES"),
         *(("MAX_CONNECTIONS_PER_CLIENT", value) for value in ("", "-1", "few", "100001")),
@@ -235,7 +234,6 @@ def test_an_invalid_setting_stops_the_start_with_one_sentence(
         ("DATABASE", ""),
         ("HOST", ""),
         pytest.param("PORT", "9" * 5000, id="PORT-5000 digits"),
-        pytest.param("THREADS", "9" * 5000, id="THREADS-5000 digits"),
     ],
 )
 def test_an_invalid_setting_is_named(

@@ -18,15 +18,14 @@ REQUEST = b"GET /api/v1/widgets/search HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with two threads and a request timeout of one second."""
+    """A server with a request timeout of one second."""
     limits = Limits(tmp_path_factory.mktemp("site"))
     running = Server(
         import_demo(tmp_path_factory.mktemp("strict") / "strict.db"),
         CATALOG_REQUEST_TIMEOUT="1",
         # Much longer than a test leaves a connection idle, also on a busy machine.
         CATALOG_IDLE_TIMEOUT="4",
-        CATALOG_THREADS="2",
-        **limits.set("serving.server", CHECK_INTERVAL=0.1),
+        **limits.set("serving.event_loop", CHECK_INTERVAL=0.1),
     )
     yield running
     assert running.stop() == 0
@@ -101,7 +100,6 @@ def test_clients_that_pipeline_and_never_read_hold_no_thread_and_are_disconnecte
 ) -> None:
     with ExitStack() as stack:
         unread = []
-        # Twice as many as there are threads.
         for _ in range(4):
             connection = stack.enter_context(connect_narrow(strict_server))
             connection.sendall(REQUEST * 160)
@@ -168,5 +166,5 @@ def test_a_connection_limit_above_the_limit_of_open_files_stops_the_start(tmp_pa
     )
     assert (started.returncode, started.stdout) == (1, "")
     assert started.stderr == (
-        "Error: CATALOG_MAX_CONNECTIONS 150 needs 374 open files, and this system allows 200.\n"
+        "Error: CATALOG_MAX_CONNECTIONS 150 needs 429 open files, and this system allows 200.\n"
     )

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import select
 import signal
 import socket
 import sqlite3
@@ -187,10 +188,28 @@ def test_only_the_last_response_of_a_connection_says_that_it_closes(
 def test_connections_without_a_request_do_not_delay_the_stop(start: Callable[..., Server]) -> None:
     server = start(CATALOG_STOP_TIMEOUT="3600")
     with ExitStack() as stack:
-        for sent in (b"", b"GET /api", POST[:-2]):
-            stack.enter_context(connect(server)).sendall(sent)
+        for _ in range(3):
+            stack.enter_context(connect(server))
         # Within the ten seconds that stop() waits.
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("beginning", [POST[:9], POST[:-2]], ids=["first line", "head"])
+def test_a_request_that_is_still_arriving_gets_its_response(
+    start: Callable[..., Server], limits: Limits, beginning: bytes
+) -> None:
+    server = start(**limits.set("serving.server", STOP_IDLE_TIME=0))
+    with connect(server) as connection, connect(server) as idle:
+        connection.sendall(beginning)
+        # The response to a later request shows that the service has read this one.
+        assert server.request("GET", "/api/version")[0].status == 200
+        stop(server, idle)
+        idle.close()
+        # It is not closed meanwhile.
+        assert not select.select([connection], [], [], 0.5)[0]
+        connection.sendall(POST.removeprefix(beginning))
+        assert receive(connection).status == 200
+    assert server.process.wait(10) == 0
 
 
 def test_a_connection_after_the_stop_has_begun_is_refused(

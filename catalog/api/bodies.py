@@ -1,15 +1,16 @@
 """Bodies of the internal API: JSON objects, and forms with a manifest and a bundle.
 
-A bundle is written to a temporary file while it is hashed, in pieces of CHUNK bytes.
+A bundle is written to a temporary file while it is hashed, in pieces of CHUNK bytes. What has been
+read of a file is freed, so that a bundle needs its size on the disk once.
 """
 
+import ctypes
 import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from functools import partial
-from typing import Any, BinaryIO, NoReturn, cast
+from contextlib import ExitStack, suppress
+from typing import Any, BinaryIO, NoReturn
 
 from flask import abort, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, UnsupportedMediaType
@@ -25,12 +26,13 @@ from werkzeug.sansio.multipart import (
 
 from catalog.documents import Json
 from catalog.rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
+from catalog.store.connection.deadlines import Deadline
 from catalog.store.write.manifests import BundleSummary
 from catalog.text import quoted
 
 CHUNK = 64 * 1024  # bytes
-# A bundle up to this size is not written to a file.
-MAX_IN_MEMORY = 1024 * 1024  # bytes
+# From Linux's falloc.h: FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE.
+PUNCH_HOLE = 2 | 1
 # RFC 2046, section 5.1.1.
 MAX_BOUNDARY_LENGTH = 70
 
@@ -104,11 +106,11 @@ class UploadedVersion:
         return BundleSummary(self.size, self._hash.hexdigest()) if self._file else None
 
     def chunks(self) -> Iterator[bytes] | None:
-        """Return the bundle in pieces; None if there is none."""
+        """Return the bundle in pieces, once; None if there is none."""
         if self._file is None:
             return None
         self._file.seek(0)
-        return iter(partial(self._file.read, CHUNK), b"")
+        return read_and_free(self._file)
 
     def read(self) -> None:
         """Read the body of the request."""
@@ -147,8 +149,8 @@ class UploadedVersion:
             # On the disk of the bundles: /tmp may be in memory.
             directory = current_app.extensions["bundles"].directory
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY, dir=directory)  # noqa: SIM115
-            self._file = cast(BinaryIO, self._files.enter_context(file))
+            file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+            self._file = self._files.enter_context(file)
         elif name != "manifest" or self._manifest:
             abort(400, "A form has the parts manifest and bundle, each once.")
         return name
@@ -168,12 +170,29 @@ class UploadedVersion:
 
 def decode(decoder: MultipartDecoder, limit: int) -> Iterator[Event]:
     """Yield the parts of the form as they are read; raise ValueError if it is malformed."""
+    deadline: Deadline = current_app.extensions["database"].deadline
     while True:
+        deadline.check()
         try:
             decoder.receive_data(request.stream.read(CHUNK) or None)
         except RequestEntityTooLarge:
             refuse_large(limit)
+        free_read(request.environ["wsgi.input"])
         while not isinstance(event := decoder.next_event(), NeedData):
             yield event
             if isinstance(event, Epilogue):
                 return
+
+
+def read_and_free(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the file in pieces, and free them."""
+    while piece := file.read(CHUNK):
+        free_read(file)
+        yield piece
+
+
+def free_read(file: BinaryIO) -> None:
+    """Give the space of what has been read back to the disk, where the system can do that."""
+    with suppress(AttributeError, OSError, ValueError):
+        length = ctypes.c_longlong(file.tell())
+        ctypes.CDLL(None).fallocate(file.fileno(), PUNCH_HOLE, ctypes.c_longlong(0), length)

@@ -122,7 +122,7 @@ class AccessLog:
     def __init__(self, level: str, log_format: str, writer: LogWriter) -> None:
         self._min_status = {"info": 0, "warning": 500, "error": 1000}[level]
         self._with_query = level == "info"
-        self._line = {"text": _text_line, "json": _json_line}[log_format]
+        self._is_json = log_format == "json"
         self._write = writer.write
         # All writers of the process, that of errors too.
         self.writers = {writer}
@@ -146,49 +146,22 @@ class AccessLog:
             return
         if not self._with_query:
             target = target.partition("?")[0]
-        self._write(
-            self._line(
-                timestamp(time.time()),
-                client if is_plain(client) else escape_field(client),
-                method if is_plain(method) else escape_field(method),
-                target if len(target) < MAX_TARGET and is_plain(target) else escape_field(target),
-                status,
-                size,
-                seconds * 1000,
-                request_id,
+        when, milliseconds = timestamp(time.time()), seconds * 1000
+        client = client if is_plain(client) else escape_field(client)
+        method = method if is_plain(method) else escape_field(method)
+        if len(target) >= MAX_TARGET or not is_plain(target):
+            target = escape_field(target)
+        if self._is_json:
+            end = f',"requestId":"{request_id}"' if request_id else ""
+            # Plain text has quotation marks.
+            target, client, method = map(json.dumps, (target, client, method))
+            self._write(
+                f'{{"time":"{when}","client":{client},"method":{method},"path":{target},'
+                f'"status":{status},"bytes":{size},"milliseconds":{milliseconds:.1f}{end}}}\n'
             )
-        )
-
-
-def _text_line(
-    when: str,
-    client: str,
-    method: str,
-    target: str,
-    status: int,
-    size: int,
-    ms: float,
-    request_id: str,
-) -> str:
-    end = f" {request_id}\n" if request_id else "\n"
-    return f"{when} {client} {method} {target} {status} {size} {ms:.1f}{end}"
-
-
-def _json_line(
-    when: str,
-    client: str,
-    method: str,
-    target: str,
-    status: int,
-    size: int,
-    ms: float,
-    request_id: str,
-) -> str:
-    end = f',"requestId":"{request_id}"}}\n' if request_id else "}\n"
-    return (
-        f'{{"time":"{when}","client":{json.dumps(client)},"method":{json.dumps(method)},'
-        f'"path":{json.dumps(target)},"status":{status},"bytes":{size},"milliseconds":{ms:.1f}{end}'
-    )
+            return
+        end = f" {request_id}" if request_id else ""
+        self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds:.1f}{end}\n")
 
 
 # The last second that was formatted, and its text: most lines are of the same second.

@@ -1,6 +1,4 @@
-"""Decoder of chunked request bodies (RFC 9112, section 7.1), strict and linear."""
-
-from typing import BinaryIO, Protocol
+"""Decoder of chunked request bodies (RFC 9112, section 7.1): strict, linear and bounded."""
 
 from catalog.serving.http_syntax import (
     CONTROLS_BUT_TAB,
@@ -11,61 +9,60 @@ from catalog.serving.http_syntax import (
 )
 
 MAX_SIZE_DIGITS = 16
+# What the lines of all chunk sizes may have, besides as much as the body itself: chunks of a byte
+# would cost the I/O thread many times what they carry.
+MAX_FRAMING = 8 * 1024  # bytes
+MAX_TRAILERS = 8 * 1024  # bytes
+MAX_TRAILER_LINES = 100
 CRLF = b"\r\n"
 UNQUOTABLE = b'"\\' + CONTROLS_BUT_TAB
 
 
-class Buffer(Protocol):
-    """The buffer in which waitress stores a body."""
+class ChunkedDecoder:
+    """Decodes one body as it arrives; `is_complete` after its last byte."""
 
-    def __len__(self) -> int: ...
-    def append(self, data: bytes) -> None: ...
-    def getfile(self) -> BinaryIO: ...
-
-
-class ChunkedReceiver:
-    """Replacement of waitress's receiver, which accepts malformed extensions and trailers.
-
-    The parser limits the number of bytes, including those of chunk-size lines and trailers.
-    """
-
-    completed = False
-    # Waitress reads this attribute; a malformed body raises MalformedRequestError instead.
-    error = None
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer = buffer
+    def __init__(self) -> None:
+        self.is_complete = False
         self._line = bytearray()
         self._remaining = 0
         self._in_chunk = False
         self._trailers: list[bytes] | None = None
+        self._framing = self._payload = self._trailer_bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._buffer)
-
-    def getfile(self) -> BinaryIO:
-        return self._buffer.getfile()
-
-    def getbuf(self) -> Buffer:
-        return self._buffer
-
-    def received(self, data: bytes) -> int:
-        """Decode the data and return how many bytes of it belong to this body."""
+    def decode(self, data: bytes) -> tuple[bytes, int]:
+        """Return what the data carries, and how many bytes of it belong to this body."""
+        pieces = []
         position = 0
-        while position < len(data) and not self.completed:
+        while position < len(data) and not self.is_complete:
             if self._remaining:
                 piece = data[position : position + self._remaining]
-                self._buffer.append(piece)
+                pieces.append(piece)
                 self._remaining -= len(piece)
+                self._payload += len(piece)
                 position += len(piece)
             else:
                 end = data.find(b"\n", position) + 1 or len(data)
                 self._line += data[position:end]
+                self._count(end - position)
                 position = end
                 if self._line.endswith(b"\n"):
                     line, self._line = bytes(self._line), bytearray()
                     self._end_line(line)
-        return position
+        return b"".join(pieces), position
+
+    def _count(self, size: int) -> None:
+        """Add to the bytes of lines; raise if there are too many of them."""
+        if self._trailers is not None:
+            self._trailer_bytes += size
+            lines = len(self._trailers)
+            if self._trailer_bytes > MAX_TRAILERS or lines > MAX_TRAILER_LINES:
+                raise MalformedRequestError(
+                    f"its trailers exceed {MAX_TRAILERS} bytes or {MAX_TRAILER_LINES} lines"
+                )
+            return
+        self._framing += size
+        if self._framing > MAX_FRAMING + self._payload:
+            raise MalformedRequestError("its chunks are too small for the size of the body")
 
     def _end_line(self, line: bytes) -> None:
         if not line.endswith(CRLF):
@@ -77,7 +74,7 @@ class ChunkedReceiver:
             else:
                 # Trailers are validated and ignored.
                 parse_fields(CRLF.join(self._trailers))
-                self.completed = True
+                self.is_complete = True
         elif self._in_chunk:
             if line:
                 raise MalformedRequestError("a chunk is longer than its size")

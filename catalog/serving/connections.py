@@ -1,13 +1,11 @@
-"""One client's connection, from accept to close.
+"""One client's connection, from accept to close. Only the I/O thread uses it.
 
-Waitress reads and writes all connections on the I/O thread. This module keeps a client from holding
-that thread, a worker or memory. A connection goes through these phases:
+A connection goes through these phases:
 
 1. Receiving. The client has CATALOG_REQUEST_TIMEOUT to send a complete request. If it does not, it
    gets 408, or no response if it sent nothing. A large body, see uploads.py, must arrive at a rate
    instead.
-2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own. What
-   the client sends meanwhile stays in `unparsed`, so that one request is handled at a time.
+2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own.
 3. Sending. The client must take the response at MIN_RATE; its deadline moves with the bytes that it
    acknowledges. The next request is parsed when the response has been sent.
 4. Idle. The client has CATALOG_IDLE_TIMEOUT to begin the next request; then phase 1 follows.
@@ -15,304 +13,288 @@ that thread, a worker or memory. A connection goes through these phases:
    server closed the socket then, the kernel would reset the connection and discard the response. So
    only the sending side is shut down, and input is discarded until the client closes.
 
-The server checks deadlines every second (`deadline`, `time_out`). When there is no room for a new
-connection, it closes the one that makes the least progress (`rank`, `drop`).
+One request of a connection is parsed in each turn of the event loop, and at most READ_BYTES of it.
 """
 
 import contextlib
-import fcntl
 import math
 import socket
 import struct
-import termios
 import time
+from typing import TYPE_CHECKING
 
+from waitress import wasyncore
 from waitress.buffers import ReadOnlyFileBasedBuffer
-from waitress.channel import HTTPChannel
 
 from catalog.serving.connection_limits import Rank
-from catalog.serving.http_parser import Parser, RequestTimeout
-from catalog.serving.tasks import ApplicationTask, JsonErrorTask
+from catalog.serving.context import Context
+from catalog.serving.http_parser import TIMED_OUT, Parser
+from catalog.serving.proxies import client_network
+from catalog.serving.sending import MAX_LEFT_TO_KERNEL, Piece, Sender
+from catalog.serving.tasks import Response, Task, build_head
+from catalog.serving.uploads import Upload
+from catalog.store.connection.sqlite import DeadlineExceeded
+
+if TYPE_CHECKING:
+    from catalog.serving.listeners import Listener
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
-# How fast a client must take a response.
-MIN_RATE = 16 * 1024  # bytes a second
-# What a client's kernel takes of a response whether or not the client reads it.
-FIRST_WINDOW = 64 * 1024  # bytes
-# From this size on, a body is sent from where it is cached, not from waitress's copy.
-MIN_SHARED_BODY = 8 * 1024  # bytes
-# What the kernel may hold of a response when the connection is closed without a reset.
-MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
-DISCARD_BYTES = 8 * 1024
-# How much of a large body is read in one turn. Waitress reads 8 kB.
+# Up to this size, head and body are joined and sent with one system call. Joining copies the body.
+MAX_JOINED = 48 * 1024  # bytes
+# How much is read and parsed in one turn, and how much of a large body that is not parsed.
+READ_BYTES = 4 * 1024
 UPLOAD_BYTES = 64 * 1024
-# How much of a file is read into memory at a time.
-SEND_BYTES = 256 * 1024
-# How much is sent to one client before it is the turn of the others.
-FLUSH_BYTES = 1024 * 1024
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# For SO_LINGER: close() sends a reset and frees what the kernel holds of the response.
+RESET = struct.pack("ii", 1, 0)
 
 
-class SharedBody(ReadOnlyFileBasedBuffer):
-    """A large body to send. All connections that send it share the same bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self._rest = memoryview(data)
-
-    def __len__(self) -> int:
-        return len(self._rest)
-
-    def get(self, numbytes: int = -1, skip: bool = False) -> memoryview:
-        return self._rest[:numbytes]
-
-    def skip(self, numbytes: int, allow_prune: bool = False) -> None:
-        self._rest = self._rest[numbytes:]
-
-    def close(self) -> None:
-        self.data = b""
-        self._rest = memoryview(self.data)
-
-
-class Channel(HTTPChannel):
+class Channel(wasyncore.dispatcher):
     """A connection with a deadline for each phase."""
 
-    parser_class = Parser
-    task_class = ApplicationTask
-    error_task_class = JsonErrorTask
-
-    request: Parser | None
-    close_when_flushed: bool
-    # Input that has not been parsed: pipelined requests.
-    unparsed = b""
-    # The I/O thread has to handle the first request once requests_lock is released.
-    is_for_io_thread = False
-    # The I/O thread is handling the first request.
-    is_on_io_thread = False
+    addr: tuple[str, int]
+    connected: bool
+    # The request that is received, and the one that is handled.
+    request: Parser | None = None
+    task: Task | None = None
+    upload: Upload | None = None
     # Whether a request was handled on this connection.
     has_responded = False
-    # Set by an error response: the client may still be sending its request.
-    may_still_send = False
+    # What to do when everything has been sent.
+    closes = may_still_send = False
     is_half_closed = False
-    # Bytes given to the kernel.
-    sent = 0
-    # Bytes of these that the client had acknowledged at the last check.
-    acknowledged = 0
-    # Acknowledged bytes up to this number are no progress at the first check of a response.
-    _first_window_end = 0
-    # The value of `sent` at which it is the turn of other connections.
-    _flush_end = 0
+    # Whether the client has ended its input while its request was handled.
+    is_input_ended = False
+    # The turn of the event loop in which it was read last.
+    last_turn = 0
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(
+        self,
+        context: Context,
+        listener: "Listener",
+        connection: socket.socket,
+        address: tuple[str, int],
+    ) -> None:
+        self._context, self.listener = context, listener
         # The start of the current phase, for its timeout.
-        self.phase_started = time.monotonic()
-        self.write_deadline = self.phase_started
-        super().__init__(*args, **kwargs)
-        self.sendbuf_len = SEND_BYTES
-        self.server.limits.add(self)
+        self._phase_started = self._last_received = time.monotonic()
+        self._unparsed = b""
+        self._sender = Sender(connection, context.request_timeout)
+        super().__init__(connection, map=listener.sockets)
+        self.addr, self.connected = address, True
+        # For turns that are fair by client; behind a proxy, all connections are of one client.
+        self.client = client_network(address[0])
+        context.limits.connections.add(self)
 
-    def del_channel(self, map: object = None) -> None:
-        super().del_channel(map)
-        self.server.limits.remove(self)
+    @property
+    def is_busy(self) -> bool:
+        """Whether its request is being handled."""
+        return self.task is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is handled and no response is left to send."""
-        return not (self.requests or self.total_outbufs_len or self.close_when_flushed)
+        """Whether there is no request, not even the beginning of one, and no response."""
+        return not (self.task or self.request or self._unparsed or self._sender or self.closes)
 
     @property
-    def is_sending(self) -> bool:
-        """Whether the client has more of a response to take than may be left to the kernel."""
-        return self.total_outbufs_len > 0 or self.sent - self.acknowledged > MAX_LEFT_TO_KERNEL
+    def has_input(self) -> bool:
+        """Whether the next pipelined request can be parsed."""
+        return bool(self._unparsed) and not (self.task or self._sender or self.closes)
 
     def deadline(self, now: float) -> float:
         """Return when the client will have exceeded the timeout of the current phase."""
-        self._update_write_deadline(now)
-        if self.is_sending:
-            return self.write_deadline
-        if self.requests:
+        context = self._context
+        deadline = self._sender.deadline(now)
+        if self._sender.is_behind:
+            return deadline
+        if self.task:
             return math.inf
         if self.is_half_closed:
-            return self.phase_started + HALF_CLOSED_TIMEOUT
+            return self._phase_started + HALF_CLOSED_TIMEOUT
         if self.request is None and self.has_responded:
-            return self.phase_started + self.server.idle_timeout
-        if self.request is not None and self.request.upload is not None:
-            return self.request.upload.deadline(now)
-        return self.phase_started + self.server.request_timeout
+            return self._phase_started + context.idle_timeout
+        if self.upload is not None:
+            return self.upload.deadline(context.request_timeout, self._last_received)
+        return self._phase_started + context.request_timeout
 
-    def rank(self, now: float) -> Rank | None:
+    def rank(self, now: float) -> Rank:
         """Return the order of closing: idle connections first, then those nearest to a deadline."""
-        if self.requests or self in self.server.limits.new_connections:
-            return None
         deadline = self.deadline(now)
         is_waiting = self.is_half_closed or (self.has_responded and self.request is None)
-        is_active = self.is_sending or not is_waiting
-        return is_active, deadline, self.acknowledged
-
-    def _update_write_deadline(self, now: float) -> None:
-        """Extend the deadline by a second for each MIN_RATE bytes that the client acknowledged.
-
-        Bytes given to the kernel do not count: it accepts a part of any response. Time cannot be
-        saved up: the deadline is never later than a full timeout from now.
-        """
-        if self.sent == self.acknowledged:
-            return
-        acknowledged = self.sent - self._unacknowledged()
-        progress = max(0, acknowledged - max(self.acknowledged, self._first_window_end))
-        latest = now + self.server.request_timeout
-        self.write_deadline = min(latest, self.write_deadline + progress / MIN_RATE)
-        self.acknowledged, self._first_window_end = acknowledged, 0
+        is_active = self._sender.is_behind or not is_waiting
+        return is_active, deadline, self._sender.acknowledged
 
     def bodies(self) -> list[bytes]:
-        """Return the bodies in memory that are not sent completely; files are not in memory."""
-        return [buffer.data for buffer in list(self.outbufs) if isinstance(buffer, SharedBody)]
-
-    def time_out(self) -> None:
-        """End the connection, whose deadline has passed; with 408 if a request was begun."""
-        with self.requests_lock:
-            request = self.request
-            if request is not None and self.is_idle and not self.is_half_closed:
-                self.request = None
-                request.error = RequestTimeout("")
-                self.requests.append(request)
-                self.server.add_task(self)
-        if self.is_for_io_thread:
-            self.server.task_dispatcher.handle_on_io_thread(self)
-            return
-        self.drop()
-
-    def drop(self) -> None:
-        """Close the connection in any phase."""
-        if self.total_outbufs_len or self._unacknowledged() > MAX_LEFT_TO_KERNEL:
-            # Have close() send a reset and free what the kernel holds of the response.
-            with contextlib.suppress(OSError):
-                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.handle_close()
-
-    def handle_close(self) -> None:
-        # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
-        # this option.
-        with contextlib.suppress(AttributeError, OSError):
-            timeout = self.server.request_timeout * 1000
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
-        if self.request is not None and self.request.upload is not None:
-            self.request.upload.close()
-        super().handle_close()
+        """Return the bodies in memory that are not sent completely."""
+        return self._sender.bodies()
 
     def readable(self) -> bool:
-        """Do not read more of a large body than the publishing thread can write."""
-        upload = self.request and self.request.upload
-        if upload is not None and upload.is_full:
-            return False
-        is_readable: bool = super().readable()
-        return is_readable
+        if self.task:
+            # A client that disconnects does not need the change that waits in the queue.
+            return not self._unparsed and not self.is_input_ended and self.task.has_token
+        return self.is_half_closed or not (self._unparsed or self._sender or self.closes)
 
-    def _unacknowledged(self) -> int:
-        """Return the number of bytes that the kernel holds until the client acknowledges them."""
-        try:
-            (count,) = struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))
-        except (OSError, TypeError, ValueError):
-            # Not every system has this call, and another thread may have closed the socket.
-            return 0
-        return count
+    def writable(self) -> bool:
+        # The kernel has room again when the client has taken most of the response.
+        return bool(self._sender) or (self.closes and not self.is_half_closed)
 
     def handle_read(self) -> None:
-        if self.is_half_closed:
-            # At the end of the input, recv() closes the connection.
-            self.recv(DISCARD_BYTES)
+        if self._unparsed and not self.task:
+            self._parse()
             return
-        if self.request is None:
-            self.phase_started = time.monotonic()
-        elif self.request.upload is not None:
-            if data := self.recv(UPLOAD_BYTES):
-                self.received(data)
+        is_upload = self.upload is not None and not self.upload.request.is_chunked
+        try:
+            data = self.socket.recv(UPLOAD_BYTES if is_upload else READ_BYTES)
+        except (BlockingIOError, InterruptedError):
             return
-        super().handle_read()
+        except OSError:
+            self.handle_close()
+            return
+        if self.task:
+            self._receive_while_busy(data)
+        elif not data:
+            self.handle_close()
+        elif not self.is_half_closed:
+            self._last_received = time.monotonic()
+            if self.request is None:
+                self._phase_started = self._last_received
+            self._unparsed = data
+            self._parse()
 
-    def received(self, data: bytes) -> None:
-        """Parse one pipelined request at a time, the next when the last response has been sent.
+    def _receive_while_busy(self, data: bytes) -> None:
+        self._unparsed = data
+        self.is_input_ended = not data
+        if not data and self.task and self._context.dispatcher.discard_change(self.task):
+            self.task.request.close()
+            self.task = None
+            self.handle_close()
 
-        So a client that sends many requests and never reads cannot pin memory, a worker or the I/O
-        thread.
-        """
-        with self.requests_lock:
-            self.unparsed += data
-            while self.unparsed and self.is_idle and not self.will_close:
-                self.request = request = self.request or self.parser_class(self.adj)
-                self.unparsed = self.unparsed[request.received(self.unparsed) :]
-                if request.needs_admission:
-                    self.server.uploads.admit(request, self.server.pull_trigger)
-                    self.may_still_send = self.may_still_send or request.is_cut_short
-                if request.expect_continue and request.headers_finished:
-                    self.send_continue()
-                if request.completed:
-                    self.request = None
-                    if not request.empty:
-                        self.requests.append(request)
-                        self.server.add_task(self)
-        if self.is_for_io_thread:
-            self.server.task_dispatcher.handle_on_io_thread(self)
+    def _parse(self) -> None:
+        """Parse what has arrived up to the end of a request, and have it handled."""
+        context = self._context
+        self.request = request = self.request or Parser(context.max_body)
+        self._unparsed = self._unparsed[request.received(self._unparsed) :]
+        if request.needs_admission:
+            self.upload = context.uploads.admit(self, request)
+        if request.completed:
+            self._dispatch(request)
+        elif request.expect_continue and request.headers_finished:
+            request.expect_continue = False
+            self._send(CONTINUE)
+
+    def _dispatch(self, request: Parser) -> None:
+        context = self._context
+        self.request = None
+        forwarded_for = request.headers.get("X_FORWARDED_FOR", "")
+        client = (
+            context.proxies.client(self.addr[0], forwarded_for) if forwarded_for else self.client
+        )
+        self.task = task = Task(self, request, client)
+        if request.is_change and not request.error and not request.refused_body:
+            try:
+                task.has_token = context.uploads.find_token(request) is not None
+            except DeadlineExceeded:
+                # The application finds out, on the thread for changes.
+                task.has_token = True
+        context.dispatcher.dispatch(task)
+
+    def respond(self, task: Task, response: Response | None) -> None:
+        """Send the response to the request that is handled; None closes the connection."""
+        request = task.request
+        request.close()
+        if self.upload is not None:
+            self._context.uploads.end(self.upload)
+            self.upload = None
+        if response is None or not self.connected:
+            if response:
+                response.close()
+                self._context.log(request, response, self.addr[0])
+            self.drop()
+            return
+        self.task = None
+        self.has_responded = True
+        self._phase_started = time.monotonic()
+        # The next pipelined request gets a response of a stopping service too.
+        is_last = self._context.is_stopping and not self._unparsed
+        head, self.closes = build_head(request, response, is_last=is_last or self.is_input_ended)
+        self.may_still_send = response.is_refusal
+        self._context.log(request, response, self.addr[0])
+        if request.command == "HEAD" or response.status[:3] in ("204", "304"):
+            response.close()
+            self._send(head)
+        elif isinstance(response.body, ReadOnlyFileBasedBuffer):
+            self._send(head, response.body)
+        elif response.length <= MAX_JOINED:
+            self._send(b"".join([head, *response.body]))
+        else:
+            self._context.has_more_unsent = True
+            self._send(head, *response.body)
+
+    def _send(self, *pieces: Piece) -> None:
+        try:
+            self._sender.begin(*pieces)
+        except OSError:
+            self.handle_close()
+            return
+        if self.closes and self._sender.unacknowledged() <= MAX_LEFT_TO_KERNEL:
+            self._close_if_sent()
 
     def handle_write(self) -> None:
-        self._flush_exception(self._flush_some_if_lockable if self.requests else self._flush_some)
-        if not self.connected:
-            # Writing to it has shown that the client closed it.
-            return
-        if self.close_when_flushed and not self.total_outbufs_len:
-            # The thread that handled the request may call received() now: it must not find the
-            # connection idle while there is input to discard.
-            with self.requests_lock:
-                self._close_or_half_close()
-                self.close_when_flushed = False
-        if self.will_close:
+        try:
+            self._sender.flush()
+        except OSError:
             self.handle_close()
-        elif self.unparsed and not self.total_outbufs_len:
-            self.received(b"")
+            return
+        if self.closes:
+            self._close_if_sent()
 
-    def _close_or_half_close(self) -> None:
+    def _close_if_sent(self) -> None:
         """Close, or half-close if the client may still be sending; see the top of the module."""
-        if not (self.may_still_send or self.server.stopping):
-            self.will_close = True
+        if self._sender or self.is_half_closed:
+            return
+        if not (self.may_still_send or self._context.is_stopping):
+            self.handle_close()
             return
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
-            self.will_close = True
+            self.handle_close()
             return
-        self.phase_started = time.monotonic()
+        self._phase_started = time.monotonic()
         self.is_half_closed = True
         # The rest of a refused body is not a request.
-        self.unparsed = b""
+        self._unparsed = b""
 
-    def write_soon(self, data: bytes) -> int:
-        self.write_deadline = time.monotonic() + self.server.request_timeout
-        # At most half of what the timeout allows, so that a client that reads at MIN_RATE is never
-        # late.
-        uncounted = min(FIRST_WINDOW, self.server.request_timeout * MIN_RATE // 2)
-        self._first_window_end = self.sent + uncounted
-        is_shared = isinstance(data, bytes) and len(data) >= MIN_SHARED_BODY
-        size: int = super().write_soon(SharedBody(data) if is_shared else data)
-        if is_shared and self.total_outbufs_len:
-            self.server.limits.unsent_since_check += size
-        return size
+    def time_out(self) -> None:
+        """End the connection, whose deadline has passed; with 408 if a request was begun."""
+        request = self.request
+        if request is None or self._sender or self.is_half_closed:
+            self.drop()
+            return
+        request.refuse(TIMED_OUT)
+        self._dispatch(request)
 
-    def _flush_some(self, do_close: bool = True) -> bool:
-        self._flush_end = self.sent + FLUSH_BYTES
-        flushed: bool = super()._flush_some(do_close)
-        return flushed
+    def drop(self) -> None:
+        """Close the connection in any phase."""
+        sender = self._sender
+        if self.connected and (sender or sender.unacknowledged() > MAX_LEFT_TO_KERNEL):
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.handle_close()
 
-    def send(self, data: bytes, do_close: bool = True) -> int:
-        # Waitress would continue for as long as the client takes what is sent.
-        if self.sent >= self._flush_end:
-            return 0
-        count: int = super().send(data, do_close)
-        self.sent += count
-        return count
-
-    def service(self) -> None:
-        super().service()
-        self.has_responded = True
-        self.phase_started = time.monotonic()
-        if self.server.limits.request_done(self):
-            self.server.pull_trigger()
-        if self.unparsed:
-            self.received(b"")
+    def handle_close(self) -> None:
+        if not self.connected:
+            return
+        self.connected = False
+        # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
+        # this option.
+        with contextlib.suppress(AttributeError, OSError):
+            timeout = self._context.request_timeout * 1000
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        self._sender.close()
+        if self.request is not None:
+            self.request.close()
+        if self.upload is not None and not self.task:
+            self._context.uploads.end(self.upload)
+        self._context.limits.connections.discard(self)
+        self.close()

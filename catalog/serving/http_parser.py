@@ -1,22 +1,15 @@
-"""Request parser: waitress's interface, with its own parsing of heads and chunked bodies.
+"""Parser of one HTTP/1 request: its head, and where its body ends."""
 
-Waitress parses heads with regular expressions that need seconds for a run of digits or spaces, and
-accepts some requests that a proxy in front of it could read differently.
-"""
-
+import io
 import time
-from copy import copy
-from typing import Protocol
+from contextlib import suppress
+from typing import BinaryIO, NamedTuple
 
-from waitress.adjustments import Adjustments
-from waitress.buffers import OverflowableBuffer
-from waitress.parser import HTTPRequestParser
-from waitress.receiver import FixedStreamReceiver
-from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
-
-from catalog.rights import REFUSED_BODY
-from catalog.serving.chunked_bodies import Buffer, ChunkedReceiver
+from catalog.serving.chunked_bodies import ChunkedDecoder
 from catalog.serving.http_syntax import (
+    MAX_FIELDS,
+    MAX_HEAD,
+    Fields,
     MalformedRequestError,
     check_host,
     content_length,
@@ -32,105 +25,128 @@ MAX_EMPTY_LINES = 8
 # The first byte of a TLS connection. What its client sends never becomes a complete head: without
 # this check it would wait for the request timeout.
 TLS_HANDSHAKE = b"\x16"
+# With a token, these change something over an internal path.
+CHANGE_METHODS = ("PUT", "POST", "PATCH")
 
 
-# With a token, these may have a body over the usual limit; see uploads.py.
-UPLOAD_METHODS = ("PUT", "POST", "PATCH")
+class Refusal(NamedTuple):
+    """Why the server itself responds to a request, with an error."""
+
+    status: str
+    message: str
 
 
-class UploadBuffer(Buffer, Protocol):
-    """The buffer of a large body."""
-
-    @property
-    def is_full(self) -> bool: ...
-    def deadline(self, now: float) -> float: ...
-    def close(self) -> None: ...
-
-
-class URITooLong(RequestHeaderFieldsTooLarge):
-    code = 414
-    reason = "URI Too Long"
+TIMED_OUT = Refusal("408 Request Timeout", "Request timed out before it was complete.")
+LINE_TOO_LONG = Refusal(
+    "414 URI Too Long", f"Request line too long: with the headers it may have {MAX_HEAD} bytes."
+)
+HEAD_TOO_LARGE = Refusal(
+    "431 Request Header Fields Too Large",
+    f"Request headers too large: with the request line they may have {MAX_HEAD} bytes, and there "
+    f"may be {MAX_FIELDS} of them.",
+)
+CANNOT_STORE = Refusal("503 Service Unavailable", "The upload cannot be stored now.")
 
 
-class RequestTimeout(BadRequest):
-    code = 408
-    reason = "Request Timeout"
+def too_large(allowed: str) -> Refusal:
+    """Return the refusal of a body, with what is allowed."""
+    return Refusal("413 Request Entity Too Large", f"Request body too large: {allowed}.")
 
 
-class Parser(HTTPRequestParser):
-    """One request as it is received; `error` is set if it is refused."""
+class Parser:
+    """One request as it is received; `completed` at its end, `error` if it is refused."""
 
     # time.perf_counter() when the head was complete.
     started_at = 0.0
     command = request_uri = path = query = ""
     first_line = b""
-    adj: Adjustments
-    body_rcv: ChunkedReceiver | FixedStreamReceiver | None
+    version = "1.0"
+    error: Refusal | None = None
+    completed = False
+    headers_finished = False
+    expect_continue = False
+    # 0 for a chunked body.
+    content_length = 0
     # Whether a large body follows that has to be accepted or refused first.
     needs_admission = False
-    # Whether the client may still send a body that was refused.
-    is_cut_short = False
-    # A large body that was accepted.
-    upload: UploadBuffer | None = None
+    # Why the application gets the request without its body, which the client may still send.
+    refused_body = ""
 
-    def __init__(self, adj: Adjustments) -> None:
-        super().__init__(adj)
-        self.url_scheme = adj.url_scheme
-        self.header_plus = bytearray()
-        self.empty_lines = 0
+    def __init__(self, max_body: int) -> None:
+        """Begin a request whose body may have less than this many bytes."""
+        self.headers: Fields = {}
+        self.body: BinaryIO = io.BytesIO()
+        self.body_size = 0
+        self._max_body = max_body
+        self._head = bytearray()
+        self._empty_lines = 0
+        self._chunks: ChunkedDecoder | None = None
 
     def received(self, data: bytes) -> int:
         """Parse the data and return how many bytes of it belong to this request."""
-        in_head = self.body_rcv is None and not self.completed
         try:
-            return self._receive_head(data) if in_head else super().received(data)
+            if self.headers_finished:
+                return self._receive_body(data)
+            return self._receive_head(data)
         except MalformedRequestError as error:
-            self._refuse(BadRequest(str(error)))
-            return len(data)
+            self.refuse(Refusal("400 Bad Request", f"Malformed HTTP request: {error}."))
+        except OSError:
+            # The disk is full, or the directory of uploads cannot be written.
+            self.refuse(CANNOT_STORE)
+        return len(data)
+
+    def refuse(self, error: Refusal) -> None:
+        """End the request: the server responds with the error and closes the connection."""
+        self.error = error
+        self.completed = True
+        self.expect_continue = False
+        # Of an incomplete head, for the log.
+        self.first_line = self.first_line or bytes(self._head).partition(b"\r\n")[0]
+
+    def close(self) -> None:
+        """Free the body; the file of a large one is removed."""
+        # What could not be written fails once more.
+        with suppress(OSError):
+            self.body.close()
 
     def _receive_head(self, data: bytes) -> int:
-        head = self.header_plus
+        head = self._head
         head += data
         if head.startswith(TLS_HANDSHAKE):
             raise MalformedRequestError("it begins with TLS, but this is a port for plain HTTP")
         while head.startswith(b"\r\n"):
             del head[:2]
-            self.empty_lines += 1
-            if self.empty_lines > MAX_EMPTY_LINES:
+            self._empty_lines += 1
+            if self._empty_lines > MAX_EMPTY_LINES:
                 raise MalformedRequestError(
                     "there are too many empty lines before the request line"
                 )
         # Earlier data has been searched already, but may end with the first bytes of HEAD_END.
         end = head.find(HEAD_END, max(0, len(head) - len(data) - len(HEAD_END) + 1))
         size = len(head) if end < 0 else end + len(HEAD_END)
-        if size >= self.adj.max_request_header_size:
-            self._refuse_large_head(bytes(head[:size]))
+        if size >= MAX_HEAD:
+            self.first_line, line_end, _ = bytes(head[:size]).partition(b"\r\n")
+            is_line_too_long = not line_end or len(self.first_line) >= MAX_HEAD
+            self.refuse(LINE_TOO_LONG if is_line_too_long else HEAD_TOO_LARGE)
         elif end >= 0:
             self.headers_finished = True
-            self.header_bytes_received = size
-            self.parse_header(bytes(head[:end]))
+            self.parse_head(bytes(head[:end]))
         else:
             return len(data)
-        self.header_plus = bytearray()
-        return len(data) - (len(head) - size)
+        used = len(data) - (len(head) - size)
+        self._head = bytearray()
+        return used
 
-    def _refuse_large_head(self, head: bytes) -> None:
-        self.first_line, end, _ = head.partition(b"\r\n")
-        is_line_too_long = not end or len(self.first_line) >= self.adj.max_request_header_size
-        self._refuse((URITooLong if is_line_too_long else RequestHeaderFieldsTooLarge)(""))
-
-    def _refuse(self, error: BadRequest) -> None:
-        self.error = error
-        self.completed = True
-        self.expect_continue = False
-
-    def parse_header(self, head: bytes) -> None:
+    def parse_head(self, head: bytes) -> None:
         """Parse a complete head without its last empty line; raise MalformedRequestError."""
         self.started_at = time.perf_counter()
         self.first_line, _, section = head.partition(b"\r\n")
         self.command, target, self.version = split_request_line(self.first_line)
         self.request_uri = percent_encoded(target)
         authority, self.path, self.query = split_target(self.command, target)
+        if section.count(b"\r\n") >= MAX_FIELDS:
+            self.refuse(HEAD_TOO_LARGE)
+            return
         self.headers = parse_fields(section)
         check_host(self.headers.get("HOST"), self.version)
         if authority is not None:
@@ -150,58 +166,66 @@ class Parser(HTTPRequestParser):
                 raise MalformedRequestError(
                     "Transfer-Encoding and Content-Length exclude each other"
                 )
-            self.chunked = True
-            self.body_rcv = ChunkedReceiver(OverflowableBuffer(self.adj.inbuf_overflow))
+            self._chunks = ChunkedDecoder()
             self.needs_admission = self.is_change
-        elif length is not None and (size := content_length(length)):
-            self.content_length = size
-            if size >= self.adj.max_request_body_size:
-                self.needs_admission = self.is_change
-                if not self.needs_admission:
-                    self._refuse(RequestEntityTooLarge(""))
-                    return
-            self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
+        else:
+            self.content_length = content_length(length) if length is not None else 0
+            is_large = self.content_length >= self._max_body
+            self.needs_admission = is_large and self.is_change
+            if is_large and not self.needs_admission:
+                self.refuse(too_large("no request needs a body"))
+                return
         # A request without a body is complete and needs no 100 Continue.
-        self.completed = self.body_rcv is None
-        expect = self.headers.get("EXPECT", "").lower()
-        self.expect_continue = (
-            expect == "100-continue" and self.version == "1.1" and not self.completed
-        )
+        self.completed = not (self.content_length or self._chunks)
+        expects = self.headers.get("EXPECT", "").lower() == "100-continue"
+        self.expect_continue = expects and self.version == "1.1" and not self.completed
 
     @property
     def is_change(self) -> bool:
         """Whether it is to change something over an internal path, with a token, valid or not."""
         return (
             "AUTHORIZATION" in self.headers
-            and self.command in UPLOAD_METHODS
+            and self.command in CHANGE_METHODS
             and self.path.startswith("/api/")
             and not self.path.startswith("/api/v1/")
         )
 
-    def accept_body(self, body: UploadBuffer, limit: int) -> None:
-        """Receive a large body into the buffer, up to the limit."""
+    @property
+    def is_chunked(self) -> bool:
+        """Whether each byte of the body has to be looked at."""
+        return self._chunks is not None
+
+    def accept_body(self, file: BinaryIO, limit: int) -> None:
+        """Receive a large body into the file, up to the limit."""
         self.needs_admission = False
-        self.upload = body
-        # All other requests share the original.
-        self.adj = copy(self.adj)
-        self.adj.max_request_body_size = limit + 1
-        if self.chunked:
-            self.body_rcv = ChunkedReceiver(body)
-        else:
-            self.body_rcv = FixedStreamReceiver(self.content_length, body)
+        self.body, self._max_body = file, limit + 1
 
     def refuse_body(self, reason: str) -> None:
-        """Have the application respond to a request without its body, and close the connection.
-
-        The length of a chunked body is unknown: it is received up to the usual limit.
-        """
-        self.needs_admission = False
-        if self.chunked:
-            return
-        self.headers[REFUSED_BODY.removeprefix("HTTP_")] = reason
+        """Have the application respond without the body, and close the connection."""
+        self.needs_admission = self.expect_continue = False
+        self.refused_body = reason
         self.headers["CONNECTION"] = "close"
         self.headers["CONTENT_LENGTH"] = "0"
-        self.body_rcv = None
         self.completed = True
-        self.expect_continue = False
-        self.is_cut_short = True
+
+    def _receive_body(self, data: bytes) -> int:
+        if self._chunks is not None:
+            piece, used = self._chunks.decode(data)
+        else:
+            piece = data[: self.content_length - self.body_size]
+            used = len(piece)
+        self.body.write(piece)
+        # Otherwise the last bytes would be written, and could fail, when the body is read.
+        self.body.flush()
+        self.body_size += len(piece)
+        if self._chunks is None:
+            self.completed = self.body_size == self.content_length
+        elif self.body_size >= self._max_body:
+            is_upload = not isinstance(self.body, io.BytesIO)
+            limit = f"it may have {self._max_body - 1} bytes"
+            self.refuse(too_large(limit if is_upload else "no request needs a body"))
+        elif self._chunks.is_complete:
+            self.completed = True
+            # The application gets it like one whose length was known.
+            self.headers["CONTENT_LENGTH"] = str(self.body_size)
+        return used

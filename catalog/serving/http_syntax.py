@@ -1,8 +1,8 @@
 """Syntax of an HTTP/1 request head (RFC 9112), read in linear time.
 
-A head comes from the client and can be as long as MAX_HEAD_BYTES. All functions use methods
-of bytes and str that pass over their input once; a regular expression that backtracks can take
-seconds for a run of spaces or digits.
+A head comes from the client and can have MAX_HEAD bytes. All functions use methods of bytes and str
+that pass over their input once; a regular expression that backtracks can take seconds for a run of
+spaces or digits.
 """
 
 import socket
@@ -16,6 +16,11 @@ HEX_DIGITS = string.hexdigits.encode()
 CONTROLS = bytes([*range(0x20), 0x7F])
 CONTROLS_BUT_TAB = CONTROLS.replace(b"\t", b"")
 
+MAX_HEAD = 16 * 1024  # bytes
+MAX_FIELDS = 100
+# A longer value of one of these is ignored: the application would parse a list of thousands.
+MAX_LIST = 2000  # characters
+LISTS = ("IF_NONE_MATCH", "ACCEPT_ENCODING", "ACCESS_CONTROL_REQUEST_HEADERS")
 # The longest registered method has 17 characters.
 MAX_METHOD = 32  # characters
 # Without the port.
@@ -73,11 +78,13 @@ def split_target(method: str, target: bytes) -> Target:
     authority = None
     if not location.startswith(b"/"):
         scheme, _, rest = location.partition(b"://")
-        host, _, path = rest.partition(b"/")
-        authority, location = host.decode("latin-1"), b"/" + path
+        host, _, rest = rest.partition(b"/")
+        authority, location = host.decode("latin-1"), b"/" + rest
         if scheme.lower() not in (b"http", b"https") or not authority or not is_host(authority):
             raise MalformedRequestError("the target must be a path or a URL with http or https")
-    return Target(authority, unquote_to_bytes(location).decode("latin-1"), percent_encoded(query))
+    # Several leading slashes are one, so that everything that compares paths sees the same one.
+    path = "/" + unquote_to_bytes(location).decode("latin-1").lstrip("/")
+    return Target(authority, path, percent_encoded(query))
 
 
 def percent_encoded(target: bytes) -> str:
@@ -118,6 +125,9 @@ def parse_fields(section: bytes) -> Fields:
                 "Host, Content-Length and Transfer-Encoding must not be repeated"
             )
         fields.update((key, ", ".join(values)) for key, values in repeated.items())
+    for key in LISTS:
+        if len(fields.get(key, "")) > MAX_LIST:
+            del fields[key]
     return fields
 
 

@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -20,6 +20,32 @@ FORWARDED_HEADERS = {
 }
 
 
+class Proxies:
+    """The proxies that are trusted, and the client behind an address."""
+
+    def __init__(
+        self, networks: list[IPv4Network | IPv6Network], *, trusts_unix_sockets: bool
+    ) -> None:
+        self._networks = networks
+        self._trusts_unix_sockets = trusts_unix_sockets
+        self.is_trusted = lru_cache(1000)(self._is_proxy)
+
+    def client(self, address: str, forwarded_for: str) -> str:
+        """Return the client that sent a request: the one that a trusted proxy names, if any."""
+        if forwarded_for and self.is_trusted(address):
+            named = last_value(forwarded_for)
+            address = named if is_address(named) else address
+        return client_network(address)
+
+    def _is_proxy(self, address: str) -> bool:
+        # A client of a Unix socket has no address.
+        if not address:
+            return self._trusts_unix_sockets
+        return is_address(address) and any(
+            ip_address(address) in network for network in self._networks
+        )
+
+
 class TrustedProxy:
     """WSGI middleware that applies the X-Forwarded- headers of requests from trusted proxies."""
 
@@ -32,38 +58,39 @@ class TrustedProxy:
     ) -> None:
         self._direct = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
-        self._networks = networks
-        self._trusts_unix_sockets = trusts_unix_sockets
-        self._is_trusted = lru_cache(1000)(self._is_proxy)
+        self._proxies = Proxies(networks, trusts_unix_sockets=trusts_unix_sockets)
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> "Iterable[bytes]":
-        if not self._is_trusted(environ.get("REMOTE_ADDR", "")):
+        if not self._proxies.is_trusted(environ.get("REMOTE_ADDR", "")):
             return self._direct(environ, start_response)
         for name, pattern in FORWARDED_HEADERS.items():
-            if not re.fullmatch(pattern, _last_value(environ, name)):
+            if not re.fullmatch(pattern, last_value(environ.get(name, ""))):
                 environ.pop(name, None)
-        if not _is_address(_last_value(environ, "HTTP_X_FORWARDED_FOR")):
+        if not is_address(last_value(environ.get("HTTP_X_FORWARDED_FOR", ""))):
             environ.pop("HTTP_X_FORWARDED_FOR", None)
         return self._behind_proxy(environ, start_response)
 
-    def _is_proxy(self, client: str) -> bool:
-        # A client of a Unix socket has no address.
-        if not client:
-            return self._trusts_unix_sockets
-        return _is_address(client) and any(
-            ip_address(client) in network for network in self._networks
-        )
+
+@lru_cache(1000)
+def client_network(address: str) -> str:
+    """Return the address, or its /64: an IPv6 client usually has a whole one to choose from."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        # A Unix socket.
+        return address
+    return str(ip_network((ip, 64), strict=False)) if ip.version == 6 else str(ip)
 
 
-def _last_value(environ: "WSGIEnvironment", name: str) -> str:
+def last_value(value: str) -> str:
     """Return the value that the proxy itself added; those before it came from its client."""
-    value: str = environ.get(name, "")
     return value.rpartition(",")[2].strip()
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return whether the text is an IP address."""
     try:
         ip_address(text)
     except ValueError:

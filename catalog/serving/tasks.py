@@ -1,90 +1,181 @@
-"""One response: its head, its body, its line in the access log."""
+"""A request on its way to a response: the WSGI environment, the call, and the head."""
 
 import json
+import logging
+import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from waitress import task
+from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
-from waitress.parser import HTTPRequestParser
 from waitress.utilities import build_http_date
 
 from catalog import V1_PREFIX
+from catalog.rights import REFUSED_BODY
 from catalog.routing import ENDPOINT
+from catalog.serving.http_parser import Parser, Refusal
 
-# Up to this size, head and body are joined and sent with one system call. Joining copies the body.
-MAX_JOINED = 48 * 1024  # bytes
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+
+    from catalog.serving.connections import Channel
+
+INTERNAL_ERROR = Refusal("500 Internal Server Error", "Internal server error.")
+RETRY_AFTER = ("Retry-After", "5")
+
+Headers = list[tuple[str, str]]
+
+logger = logging.getLogger(__name__)
 
 
-class LoggedTask(task.Task):
-    """A task that writes a line to the access log when it ends, also if the client disconnects."""
+@dataclass
+class Response:
+    """A complete response. Files and bodies in memory are sent as the client reads them."""
+
+    status: str
+    headers: Headers
+    body: Sequence[bytes] | ReadOnlyFileBasedBuffer
+    # The client in the access log: the one that a trusted proxy names.
+    client: str = ""
+    endpoint: str | None = None
+    # Whether the client may still be sending its request, of which the rest is discarded.
+    is_refusal: bool = False
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header, None if there is none."""
+        for each, value in self.headers:
+            if each.lower() == name:
+                return value
+        return None
+
+    @property
+    def length(self) -> int:
+        """The number of bytes of the body."""
+        if isinstance(self.body, ReadOnlyFileBasedBuffer):
+            return len(self.body)
+        return sum(map(len, self.body))
+
+    def close(self) -> None:
+        """Close the file, if it has one."""
+        if isinstance(self.body, ReadOnlyFileBasedBuffer):
+            self.body.close()
+
+
+@dataclass(eq=False)
+class Task:
+    """A request that is complete; one thread after another handles it until one responds."""
+
+    channel: "Channel"
+    request: Parser
+    # In whose queue it waits.
+    client: str
+    handle: Callable[["Task"], None] = field(init=False)
+    queued_at: float = 0.0
+    # Whether it has a valid token and is to change something.
+    has_token: bool = False
 
     def service(self) -> None:
-        try:
-            super().service()
-        except ClientDisconnected:
-            self._log()
-            raise
-        self._log()
+        """Handle the request; a pool calls this on one of its threads."""
+        self.handle(self)
 
-    def set_close_on_finish(self) -> None:
-        # Waitress would close after every response without a body, since it has no length.
-        close_requested = self.request.headers.get("CONNECTION", "").lower() == "close"
-        is_stopping = self.channel.server.stopping
-        if self.has_body or close_requested or self.version == "1.0" or is_stopping:
-            super().set_close_on_finish()
+    def cancel(self) -> None:
+        """Do nothing; a pool calls this when it shuts down, and the connection is closed then."""
 
-    def build_response_header(self) -> bytes:
-        stopping = self.channel.server.stopping
-        if stopping and not self.channel.unparsed:
-            # No pipelined request follows: this is the last response of the connection.
-            self.set_close_on_finish()
-        stays_open = self.version == "1.1" and "CONNECTION" not in self.request.headers
-        has_length = self.content_length is not None and self.has_body
-        if stays_open and has_length and not (stopping or self.close_on_finish):
-            return self._usual_head()
-        return super().build_response_header()
+    def respond(self, application: "WSGIApplication") -> Response | None:
+        """Run the application; return None if the connection is to be closed without a response.
 
-    def _usual_head(self) -> bytes:
-        """Return the head of a response of known length on a connection that stays open.
-
-        Same headers as waitress's own method for this case, without its branches and its sorting.
+        Raise DeadlineExceeded if this thread has no more time for it.
         """
-        lines = [f"{name}: {value}" for name, value in self.response_headers]
-        names = {name.lower() for name, _ in self.response_headers}
-        if "content-length" not in names:
-            lines.append(f"Content-Length: {self.content_length}")
-        if "date" not in names:
-            lines.append(f"Date: {build_http_date(self.start_time)}")
-        return "\r\n".join([f"HTTP/1.1 {self.status}", *lines, "", ""]).encode("latin-1")
+        environ = self._environ()
+        try:
+            response = call(application, environ)
+        except ClientDisconnected:
+            return None
+        except Exception:
+            logger.exception("%s %a failed.", self.request.command, self.request.path)
+            return refuse(self.request, INTERNAL_ERROR)
+        response.client = environ["REMOTE_ADDR"]
+        response.endpoint = environ.get(ENDPOINT)
+        response.is_refusal = bool(self.request.refused_body)
+        return response
 
-    def _log(self) -> None:
-        request = self.request
-        environ = getattr(self, "environ", None) or {}
-        status = int(self.status[:3])
-        size = self.content_bytes_written
-        if not size and self.has_body and getattr(request, "command", "") != "HEAD":
-            # Waitress does not count the bytes of a file.
-            size = self.content_length or 0
-        method = getattr(request, "command", "")
-        seconds = time.perf_counter() - request.started_at if request.started_at else 0
-        server = self.channel.server
-        if server.request_counts:
-            server.request_counts.add(environ.get(ENDPOINT), method, status, seconds)
-        server.access_log.add(
-            environ.get("REMOTE_ADDR") or self.channel.addr[0],
-            method,
-            getattr(request, "request_uri", "") or request_line(request),
-            status,
-            size,
-            seconds,
-            dict(self.response_headers).get("X-Request-Id", "") if status >= 500 else "",
-        )
+    def _environ(self) -> "WSGIEnvironment":
+        request, channel = self.request, self.channel
+        request.body.seek(0)
+        address, port = channel.addr
+        environ = {
+            **channel.listener.environ,
+            "REMOTE_ADDR": address,
+            "REMOTE_HOST": address,
+            "REMOTE_PORT": str(port),
+            "REQUEST_METHOD": request.command,
+            "SERVER_PROTOCOL": f"HTTP/{request.version}",
+            "PATH_INFO": request.path,
+            "REQUEST_URI": request.request_uri,
+            "QUERY_STRING": request.query,
+            "wsgi.input": request.body,
+            "wsgi.errors": sys.stderr,
+            **{f"HTTP_{name}": value for name, value in request.headers.items()},
+        }
+        for name in ("CONTENT_LENGTH", "CONTENT_TYPE"):
+            if f"HTTP_{name}" in environ:
+                environ[name] = environ.pop(f"HTTP_{name}")
+        if request.refused_body:
+            environ[REFUSED_BODY] = request.refused_body
+        return environ
 
 
-def request_line(request: HTTPRequestParser) -> str:
-    """Return the request line of a malformed request, or what was received of it."""
-    line = getattr(request, "first_line", b"") or request.header_plus
-    return line.decode("latin-1").partition("\r\n")[0]
+def listener_environ(name: str, port: str) -> "WSGIEnvironment":
+    """Return the part of the environment that all requests of a listener share."""
+    return {
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": name,
+        "SERVER_PORT": port,
+        "SERVER_SOFTWARE": "waitress",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.file_wrapper": ReadOnlyFileBasedBuffer,
+        # The end of the input is the end of the body.
+        "wsgi.input_terminated": True,
+    }
+
+
+def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> Response:
+    """Return the whole response of the application."""
+    started: list[tuple[str, Headers]] = []
+
+    def start_response(status: str, headers: Headers, error: object = None) -> Callable[..., None]:
+        started.append((status, headers))
+        return written.append
+
+    written: list[bytes] = []
+    body = application(environ, start_response)
+    if isinstance(body, ReadOnlyFileBasedBuffer):
+        body.prepare()
+        return Response(*started[-1], body)
+    try:
+        pieces = [*written, *body]
+    finally:
+        if close := getattr(body, "close", None):
+            close()
+    return Response(*started[-1], pieces)
+
+
+def refuse(request: Parser, error: Refusal) -> Response:
+    """Return the response to a request that the server refuses, as the API's errors are."""
+    headers = [("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff")]
+    if is_for_v1(request.first_line.decode("latin-1")):
+        headers += [("Access-Control-Allow-Origin", "*"), ("Cache-Control", "no-cache")]
+    if error.status.startswith("503"):
+        headers.append(RETRY_AFTER)
+    body = json.dumps({"error": error.message}).encode() + b"\n"
+    headers.append(("Content-Length", str(len(body))))
+    return Response(error.status, headers, [body], is_refusal=True)
 
 
 def is_for_v1(line: str) -> bool:
@@ -93,54 +184,32 @@ def is_for_v1(line: str) -> bool:
     if not target.startswith("/"):
         # The path of an absolute URL.
         target = "/" + target.partition("://")[2].partition("/")[2]
-    return target.startswith(V1_PREFIX)
+    return f"/{target.lstrip('/')}".startswith(V1_PREFIX)
 
 
-class ApplicationTask(LoggedTask, task.WSGITask):
-    """A request that the application handles."""
-
-    wrote_header: bool
-
-    def write(self, data: bytes) -> None:
-        """Send head and body with one system call if the body is complete and small."""
-        is_complete = self.content_length == len(data) < MAX_JOINED and not self.wrote_header
-        if not (is_complete and data and self.has_body):
-            super().write(data)
-            return
-        head = self.build_response_header()
-        self.wrote_header = True
-        self.content_bytes_written = len(data)
-        self.channel.write_soon(head + data)
+# The second of the last Date header, and its text.
+_date = (0, "")
 
 
-class JsonErrorTask(LoggedTask, task.ErrorTask):
-    """The response to a request that the server refuses, in the format of the API's errors."""
-
-    def execute(self) -> None:
-        error = self.request.error
-        body = json.dumps({"error": self._message()}).encode() + b"\n"
-        self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
-        self.response_headers.append(("X-Content-Type-Options", "nosniff"))
-        if is_for_v1(request_line(self.request)):
-            self.response_headers.append(("Access-Control-Allow-Origin", "*"))
-            self.response_headers.append(("Cache-Control", "no-cache"))
-        self.set_close_on_finish()
-        self.channel.may_still_send = True
-        self.content_length = len(body)
-        self.write(body if getattr(self.request, "command", "") != "HEAD" else b"")
-
-    def _body_limit(self) -> str:
-        if getattr(self.request, "upload", None) is not None:
-            return f"it may have {self.request.adj.max_request_body_size - 1} bytes"
-        return "no request needs a body"
-
-    def _message(self) -> str:
-        error, limit = self.request.error, self.channel.adj.max_request_header_size
-        return {
-            400: f"Malformed HTTP request: {error.body}.",
-            408: "Request timed out before it was complete.",
-            413: f"Request body too large: {self._body_limit()}.",
-            414: f"Request line too long: with the headers it may have {limit} bytes.",
-            431: f"Request headers too large: with the request line they may have {limit} bytes.",
-        }.get(error.code, "Internal server error.")
+def build_head(request: Parser, response: Response, *, is_last: bool) -> tuple[bytes, bool]:
+    """Return the head of the response, and whether the connection is closed after it."""
+    global _date
+    now = int(time.time())
+    if _date[0] != now:
+        _date = now, build_http_date(now)
+    lines = [f"HTTP/{request.version} {response.status}"]
+    lines += [f"{name}: {value}" for name, value in response.headers]
+    has_body = response.status[:3] not in ("204", "304")
+    if has_body and request.command != "HEAD" and response.header("content-length") is None:
+        lines.append(f"Content-Length: {response.length}")
+    if response.header("date") is None:
+        lines.append(f"Date: {_date[1]}")
+    options = request.headers.get("CONNECTION", "").lower()
+    closes = is_last or response.is_refusal or "close" in options
+    if request.version == "1.0" and not closes:
+        closes = "keep-alive" not in options
+        if not closes:
+            lines.append("Connection: Keep-Alive")
+    if closes:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1"), closes

@@ -40,8 +40,6 @@ FILE_NAME = "catalog.db"
 SETTINGS = {
     "DATABASE": FILE_NAME,
     "PORT": 0,
-    # Half of them are for delayed requests; see request_control.py.
-    "THREADS": 16,
     # A test needs few, and some systems allow a process few open files.
     "MAX_CONNECTIONS": 200,
     "LOG_LEVEL": "error",

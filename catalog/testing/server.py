@@ -105,7 +105,8 @@ def run_service(app: Flask, control_socket: socket.socket) -> NoReturn:
             target=follow_actions, args=(control_socket, control), daemon=True
         )
         follow.start()
-        serve(app)
+        # Delayed requests wait on these; see request_control.py.
+        serve(app, quick_threads=16)
     except ClickException as error:
         print(f"Error: {error.message}", flush=True)
     except Exception:

@@ -3,14 +3,17 @@
 They work without JavaScript. The modules widget_pages and scope_pages add their routes.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from flask import Blueprint, Response, current_app, render_template, request
+from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 
 from catalog import __version__
 from catalog.documents import Json
 from catalog.store.connection.database import Database
+from catalog.store.connection.deadlines import Deadline
 from catalog.store.connection.sqlite import Connection
 from catalog.text import shorten
 from catalog.web import formatting
@@ -33,6 +36,9 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
+
+# A few hundred of them take a millisecond.
+PIECES_PER_CHECK = 100
 
 pages = Blueprint("pages", __name__, template_folder="templates")
 for template_filter in (
@@ -64,6 +70,23 @@ def icon(widget: Json) -> Markup:
     seed = f"{widget['scope']}/{widget['name']}"
     directory = str(current_app.config["ICONS"])
     return Markup(icon_svg(widget["icon"], directory, name=widget["displayName"], seed=seed))  # noqa: S704
+
+
+@pages.record
+def check_deadline_in_templates(state: BlueprintSetupState) -> None:
+    """Have a template raise DeadlineExceeded while it is rendered."""
+    deadline: Deadline = state.app.extensions["database"].deadline
+
+    def join(pieces: Iterable[str]) -> str:
+        texts = []
+        for number, piece in enumerate(pieces):
+            if number % PIECES_PER_CHECK == 0:
+                deadline.check()
+            texts.append(piece)
+        return "".join(texts)
+
+    # Jinja joins the pieces of every template with it.
+    state.app.jinja_env.concat = join  # type: ignore[method-assign]
 
 
 @pages.get("/")

@@ -56,7 +56,7 @@ def test_another_process_holds_the_write_lock_for_a_minute(
     database: Path, figures: Callable[..., None]
 ) -> None:
     before = installs(database)
-    with Server(database, CATALOG_THREADS="1") as server:
+    with Server(database) as server:
         with running_clients(server.port, *[READS] * 8) as alone:
             wait_for_responses(alone, 500)
         with closing(sqlite3.connect(database, isolation_level=None)) as other:

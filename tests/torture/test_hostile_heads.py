@@ -31,7 +31,7 @@ def test_no_head_is_expensive(tmp_path: Path, figures: Callable[..., None]) -> N
     assert (server.stop(), server.errors) == (0, "")
     costliest = max(costs, key=costs.__getitem__)
     figures(
-        "heads of 32 kB made of runs of each kind of byte in each position",
+        "heads of 16 kB made of runs of each kind of byte in each position",
         "each is refused or served, and none costs much CPU time",
         requests=len(costs),
         refused=sum(400 <= status < 500 for status in statuses.values()),

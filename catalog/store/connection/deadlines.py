@@ -1,4 +1,9 @@
-"""The deadline of each thread: how long it may work on a request, and wait for a lock."""
+"""The deadline of each thread: how long it may work on a request, and wait for a lock.
+
+A budget is in CPU time of the thread: on a busy machine, wall time says nothing about the cost of a
+request. When it is spent, another thread starts the request again, so a thread with a budget never
+waits for a lock. A final deadline is in wall time: the request fails when it has passed.
+"""
 
 import math
 import threading
@@ -10,11 +15,15 @@ from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
 
 
 class Deadline(threading.local):
-    """The deadline of the current thread. Without a call of set() there is none."""
+    """The deadline of the current thread. Without a call of a set method there is none."""
 
     _time = math.inf
+    # In CPU time of the thread.
+    _cpu_time = math.inf
     # Whether the request fails at the deadline. Otherwise another thread starts it again.
     is_final = False
+    # Whether this thread has no time for what is not cached.
+    only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
     # Whether the I/O thread has no time left in this turn for what is not cached.
@@ -23,6 +32,12 @@ class Deadline(threading.local):
     def set(self, seconds: float, is_final: bool) -> None:
         """Set the deadline, in seconds from now."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
+        self._cpu_time, self.only_cached = math.inf, False
+
+    def set_budget(self, cpu_seconds: float, *, only_cached: bool = False) -> None:
+        """Set how much CPU time this thread may use before another one starts the request again."""
+        self._time, self.is_final = math.inf, False
+        self._cpu_time, self.only_cached = time.thread_time() + cpu_seconds, only_cached
 
     def extend(self, seconds: float) -> None:
         """Move a final deadline to this many seconds from now, unless it is later already."""
@@ -31,6 +46,8 @@ class Deadline(threading.local):
 
     def is_past(self) -> bool:
         """Return whether the deadline has passed."""
+        if self._cpu_time < math.inf:
+            return time.thread_time() > self._cpu_time
         return time.monotonic() > self._time
 
     def check(self) -> None:
@@ -39,10 +56,10 @@ class Deadline(threading.local):
             raise DeadlineExceeded
 
     def acquire(self, lock: threading.Lock) -> None:
-        """Acquire the lock, or raise DeadlineExceeded; on the I/O thread, without waiting."""
+        """Acquire the lock, or raise DeadlineExceeded; a thread with a budget does not wait."""
         if lock.acquire(blocking=False):
             return
-        if self.on_io_thread:
+        if self.on_io_thread or self._cpu_time < math.inf:
             raise WouldBlock
         seconds = -1 if self._time == math.inf else max(self._time - time.monotonic(), 0)
         if not lock.acquire(timeout=seconds):

@@ -87,6 +87,9 @@ class Cursor(sqlite3.Cursor):
 
     def __next__(self) -> Any:
         row = self.fetchone()
+        # A loop in Python can take longer than the steps of SQLite, which check it too.
+        if isinstance(self.connection, Connection):
+            self.connection.check_deadline()
         if row is None:
             raise StopIteration
         return row

@@ -1,0 +1,50 @@
+"""What all connections share."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from catalog.serving.access_log import AccessLog
+from catalog.serving.connection_limits import ConnectionLimits
+from catalog.serving.dispatch import Dispatcher
+from catalog.serving.http_parser import Parser
+from catalog.serving.proxies import Proxies
+from catalog.serving.tasks import Response
+from catalog.serving.uploads import Uploads
+
+
+@dataclass
+class Context:
+    """What all connections share."""
+
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    uploads: Uploads
+    proxies: Proxies
+    access_log: AccessLog
+    request_timeout: int
+    idle_timeout: int
+    max_body: int
+    # Only with CATALOG_METRICS: called with endpoint, method, status and seconds.
+    count_request: Callable[[str | None, str, int, float], None] | None = None
+    # Whether the service is stopping, so that each response is the last of its connection.
+    is_stopping: bool = False
+    # Whether unsent bodies were added since their sum was computed.
+    has_more_unsent: bool = False
+
+    def log(self, request: Parser, response: Response, address: str) -> None:
+        """Count the response, and write its line to the access log."""
+        status = int(response.status[:3])
+        seconds = time.perf_counter() - request.started_at if request.started_at else 0
+        if self.count_request:
+            self.count_request(response.endpoint, request.command, status, seconds)
+        has_body = request.command != "HEAD" and status not in (204, 304)
+        self.access_log.add(
+            response.client or address,
+            request.command,
+            request.request_uri or request.first_line.decode("latin-1"),
+            status,
+            response.length if has_body else 0,
+            seconds,
+            response.header("x-request-id") or "" if status >= 500 else "",
+        )

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import sqlite3
@@ -150,19 +149,6 @@ def make_foreign(path: Path) -> None:
     connection.close()
 
 
-def make_foreign_with_wal(path: Path) -> None:
-    """Write what a killed program leaves: its last writes are only in the WAL."""
-    source = path.with_name("source")
-    connection = sqlite3.connect(source)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE widget (scope, name)")
-    connection.commit()
-    for end in ("", "-wal"):
-        shutil.copy(f"{source}{end}", f"{path}{end}")
-    connection.close()
-    source.unlink()
-
-
 def make_newer(path: Path) -> None:
     create_catalog(path)
     connection = sqlite3.connect(path)
@@ -174,7 +160,6 @@ BAD_DATABASES = {
     "missing": (lambda path: None, "does not exist"),
     "text": (make_text, "not a database"),
     "foreign": (make_foreign, "not one of a widget catalog"),
-    "foreign with a WAL": (make_foreign_with_wal, "not one of a widget catalog"),
     "newer": (make_newer, "schema version 1000"),
     "directory": (Path.mkdir, "is not a file"),
 }

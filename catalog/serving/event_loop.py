@@ -34,8 +34,10 @@ class EventLoop:
         # Waitress's map of all sockets, by file descriptor.
         self.sockets: SocketMap = {}
         self.listeners: list[Listener] = []
+        # Whether the service stops for another reason than a signal.
+        self.has_failed = False
         # Called every CHECK_INTERVAL.
-        self.periodic: list[Callable[[], object]] = [self._close_overdue]
+        self.periodic: list[Callable[[], None]] = [self._close_overdue]
         self._trigger = trigger(self.sockets)
         self._turn = 0
         self._next_check = 0.0

@@ -101,24 +101,21 @@ def serve(
             print(f"Metrics on {metrics_url}", flush=True)
         loop.periodic.append(lambda: stop_if_gone(loop, database))
         loop.run()
-        is_gone = stop_if_gone(loop, database)
         if socket_file:
             socket_file.remove()
         drain(loop, app.config["STOP_TIMEOUT"])
         database.close()
-    if is_gone:
+    if loop.has_failed:
         sys.exit(1)
 
 
-def stop_if_gone(loop: EventLoop, database: Database) -> bool:
-    """Stop the service, and return True, if the database file is no longer the one it opened."""
+def stop_if_gone(loop: EventLoop, database: Database) -> None:
+    """Stop the service if the database file is no longer the one that it opened."""
     try:
         database.check_in_place()
     except DatabaseGoneError as error:
         database.faults.log("The service stops", error)
-        loop.context.is_stopping = True
-        return True
-    return False
+        loop.has_failed = loop.context.is_stopping = True
 
 
 def create_listeners(

@@ -142,7 +142,8 @@ def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequenc
     if widgets:
         transaction.execute_many(PUT_WIDGET, widgets)
     if versions:
-        transaction.execute(*add_ranges(row["sdk_version"] for row in versions))
+        for statement in add_ranges(row["sdk_version"] for row in versions):
+            transaction.execute(*statement)
         transaction.execute_many(PUT_VERSION, versions)
 
 

@@ -156,19 +156,22 @@ class Database:
         self,
         parts: Iterable[P],
         function: Callable[[Transaction, P], T],
+        last: Callable[[Transaction, list[T]], T],
         actor: Actor | None = None,
         *,
         dry_run: bool = False,
     ) -> list[T]:
-        """Run the function for each part, all in one transaction; return the results.
+        """Run the function for each part, then the last one for their results, in one transaction.
 
-        The parts may be too many for memory, and are read once.
+        Return all results. The parts may be too many for memory, and are read once.
         """
-        results = []
+        results: list[T] = []
         with self._transaction(actor, dry_run) as transaction:
             for part in parts:
                 results.append(function(transaction, part))
                 transaction.finish()
+            results.append(last(transaction, results))
+            transaction.finish()
         return results
 
     def count_install(self, scope: str, name: str) -> bool:

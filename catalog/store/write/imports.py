@@ -6,6 +6,7 @@ put_documents() reads what is stored of the widgets, compares, and writes only w
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -251,17 +252,12 @@ def import_documents(
     With prune, remove every widget and every version that is not in the documents.
     """
     paths: list[str] = []
-    # By the number of the batch: a cluster may run a part again.
-    reports = {0: ImportReport()}
 
-    def put_batch(transaction: Transaction, part: tuple[int, Sequence[Document] | None]) -> None:
-        number, documents = part
-        if documents is None:
-            others = paths if prune else None
-            reports[number] = _finish_import(transaction, reports.values(), others)
-            return
+    def put_batch(transaction: Transaction, documents: Sequence[Document]) -> ImportReport:
+        # A cluster may run it again, and then a path is there twice.
+        paths.extend(document.path for document in documents if prune)
         result = put_documents(transaction, documents, "import", removes_versions=prune)
-        reports[number] = ImportReport(
+        return ImportReport(
             len(documents),
             sum(len(document.versions) for document in documents),
             len(result.added),
@@ -269,22 +265,17 @@ def import_documents(
             removed_versions=result.removed_versions,
         )
 
-    def parts() -> Iterator[tuple[int, Sequence[Document] | None]]:
-        number = 0
-        for number, batch in enumerate(batches, start=1):
-            paths.extend(document.path for document in batch if prune)
-            yield number, batch
-        yield number + 1, None
-
-    database.transact_each(parts(), put_batch, actor, dry_run=dry_run)
-    return ImportReport(*map(sum, zip(*reports.values(), strict=True)))
+    finish = partial(_finish_import, paths=paths if prune else None)
+    reports = database.transact_each(batches, put_batch, finish, actor, dry_run=dry_run)
+    return ImportReport(*map(sum, zip(*reports, strict=True)))
 
 
 def _finish_import(
     transaction: Transaction, reports: Iterable[ImportReport], paths: list[str] | None
 ) -> ImportReport:
     """Remove the widgets at other paths, record the import, and optimize the search."""
-    widgets, versions, added, changed, _, removed = map(sum, zip(*reports, strict=True))
+    columns = zip(ImportReport(), *reports, strict=True)
+    widgets, versions, added, changed, _, removed = map(sum, columns)
     others = []
     if paths is not None:
         others = transaction.read(OTHER_WIDGETS, {"paths": json.dumps(paths)})

@@ -290,10 +290,11 @@ class WidgetSync:
             result = self.database.transact(put, local_actor(), dry_run=self.options.dry_run)
         else:
             # A dry run without a catalog.
-            result = PutResult([each.document for each in widgets], [], [])
-        self.report.added += len(result.added)
-        self.report.changed += len(result.changed)
-        self.report.unchanged += len(result.unchanged)
+            result = PutResult({each.document.path for each in widgets}, set())
+        added, changed = len(result.added), len(result.changed)
+        self.report.added += added
+        self.report.changed += changed
+        self.report.unchanged += len(widgets) - added - changed
         if self.options.dry_run:
             self.report.unwritten += [each.document for each in widgets]
 

@@ -75,11 +75,10 @@ WHERE widget_id IN (SELECT value FROM json_each(:ids))
 
 
 class PutResult(NamedTuple):
-    """What put_documents() did with the documents, or would do."""
+    """What put_documents() did, or would do: the scope/name of each widget."""
 
-    added: list[Document]
-    changed: list[Document]
-    unchanged: list[Document]
+    added: set[str]
+    changed: set[str]
     removed_versions: int = 0
 
 
@@ -103,7 +102,7 @@ def put_documents(
     an action, changes of what users rely on are recorded: states of versions, listings, removals.
     """
     stored = _find_stored(transaction, documents)
-    result = PutResult([], [], [])
+    added, changed = set(), set()
     widgets: list[Row] = []
     counts: list[Row] = []
     versions: list[Row] = []
@@ -121,11 +120,9 @@ def put_documents(
             counts.append(widget)
         versions += new_versions
         if old is None:
-            result.added.append(document)
+            added.add(document.path)
         elif is_changed or sets_count or new_versions or others:
-            result.changed.append(document)
-        else:
-            result.unchanged.append(document)
+            changed.add(document.path)
         if old and action:
             _record_states(transaction, action, widget, new_versions, old)
         if others:
@@ -135,7 +132,7 @@ def put_documents(
     put_rows(transaction, widgets, versions)
     if counts:
         transaction.execute_many(SET_COUNT, counts)
-    return result._replace(removed_versions=removed)
+    return PutResult(added, changed, removed)
 
 
 def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequence[Row]) -> None:

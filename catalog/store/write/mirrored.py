@@ -96,9 +96,7 @@ def put_upstream_documents(
     changed = [each for _, each in widgets if copies.get(f"{each.scope}/{each.name}") != each]
     put_mirrored(transaction, changed)
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    only_counted = [each for each in result.unchanged if each.path in counted_paths]
-    unchanged = [each for each in result.unchanged if each.path not in counted_paths]
-    return result._replace(changed=result.changed + only_counted, unchanged=unchanged)
+    return result._replace(changed=result.changed | counted_paths)
 
 
 PUT_POSITION = """

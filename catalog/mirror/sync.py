@@ -37,7 +37,6 @@ from catalog.store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, P
 from catalog.store.write.lookup import WidgetName
 from catalog.store.write.mirrored import (
     MirroredWidget,
-    UpstreamWidget,
     put_mirrored,
     put_upstream_counts,
     put_upstream_documents,
@@ -260,7 +259,7 @@ class WidgetSync:
 
     def write_batch(self, results: list[FetchResult]) -> None:
         """Write the results in one transaction, and count them in the report."""
-        widgets: list[UpstreamWidget] = []
+        widgets: list[tuple[Document, MirroredWidget]] = []
         failed: list[MirroredWidget] = []
         for key, document, etag, is_not_found, failure, _ in results:
             if failure is not None:
@@ -273,7 +272,7 @@ class WidgetSync:
             else:
                 upstream_count = document.widget["download_count"]
                 mirrored = MirroredWidget(*key, self.upstream.base_url, etag, upstream_count)
-                widgets.append(UpstreamWidget(document, mirrored))
+                widgets.append((document, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
             result = put_upstream_documents(transaction, widgets)
@@ -290,13 +289,13 @@ class WidgetSync:
             result = self.database.transact(put, local_actor(), dry_run=self.options.dry_run)
         else:
             # A dry run without a catalog.
-            result = PutResult({each.document.path for each in widgets}, set())
+            result = PutResult({document.path for document, _ in widgets}, set())
         added, changed = len(result.added), len(result.changed)
         self.report.added += added
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
         if self.options.dry_run:
-            self.report.unwritten += [each.document for each in widgets]
+            self.report.unwritten += [document for document, _ in widgets]
 
     def without_etag(self, key: WidgetKey) -> list[MirroredWidget]:
         """Return the copy, if it is one, without its ETag, so that the next refresh fetches it."""

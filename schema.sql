@@ -28,27 +28,18 @@ CREATE TABLE widget (
 
 -- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
 -- is included, high is not. The keys sort like versions (catalog/store/schema/sdk_intervals.py). A range that
--- admits no SDK has no interval. The column intervals is JSON, [[low, high], ...], so that one statement
--- adds a range.
+-- admits no SDK has no interval.
 CREATE TABLE sdk_range (
-    id        INTEGER PRIMARY KEY,
-    range     TEXT    NOT NULL UNIQUE,
-    intervals TEXT    NOT NULL
+    id    INTEGER PRIMARY KEY,
+    range TEXT    NOT NULL UNIQUE
 ) STRICT;
 
--- The same intervals as rows, for search.
 CREATE TABLE sdk_interval (
     range_id INTEGER NOT NULL REFERENCES sdk_range (id) ON DELETE CASCADE,
     low      TEXT    NOT NULL,
     high     TEXT    NOT NULL CHECK (low < high),
     PRIMARY KEY (range_id, low)
 ) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER sdk_range_added AFTER INSERT ON sdk_range BEGIN
-    INSERT INTO sdk_interval
-        SELECT new.id, json_extract(value, '$[0]'), json_extract(value, '$[1]')
-        FROM json_each(new.intervals);
-END;
 
 CREATE TABLE version (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,

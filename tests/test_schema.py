@@ -20,7 +20,7 @@ ROWS: dict[str, dict[str, Any]] = {
         **{"download_count": 5, "created_at": TIMESTAMP, "listed": 1},
         **{"folded_name": "clock", "folded_text": "clock\nthe time"},
     },
-    "sdk_range": {"range": "^1.0.0", "intervals": '[["r1", "r2"]]'},
+    "sdk_range": {"range": "^1.0.0"},
     "sdk_interval": {"range_id": 1, "low": "r3", "high": "r4"},
     "version": {
         **{"widget_id": 1, "version": "1.0.0", "precedence": "k", "bundle_size": 1},
@@ -45,7 +45,7 @@ INVALID_VALUES: dict[str, dict[str, list[object]]] = {
         "download_count": [-1, 1.5, "many"],
         "listed": [None, 2, "yes"],
     },
-    "sdk_range": {"range": [None], "intervals": [None, "["]},
+    "sdk_range": {"range": [None]},
     "sdk_interval": {"range_id": [9], "low": ["r9"], "high": ["r0"]},
     "version": {
         "widget_id": [None, 9],

@@ -58,7 +58,8 @@ def app(
     values = {"ranges": json.dumps(ranges), "widgets": widgets}
 
     def add_versions(transaction: Transaction) -> None:
-        transaction.execute(*add_ranges(ranges))
+        for statement in add_ranges(ranges):
+            transaction.execute(*statement)
         transaction.execute(ADD_VERSIONS, values)
 
     path = create_catalog(tmp_path_factory.mktemp("cost") / "catalog.db", *documents)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from catalog.documents import Document
 from catalog.mirror.fetch import (
     FetchResult,
     OnProgress,
@@ -30,7 +31,6 @@ from catalog.store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, P
 from catalog.store.write.lookup import WidgetName
 from catalog.store.write.mirrored import (
     MirroredWidget,
-    UpstreamWidget,
     put_upstream_counts,
     put_upstream_documents,
 )
@@ -213,7 +213,7 @@ class WidgetSync:
 
     def write_batch(self, results: list[FetchResult]) -> None:
         """Write the results in one transaction, and count them in the report."""
-        widgets: list[UpstreamWidget] = []
+        widgets: list[tuple[Document, MirroredWidget]] = []
         for key, document, etag, is_not_found, failure, _ in results:
             if failure is not None:
                 self.report.failures[str(key)] = failure
@@ -224,7 +224,7 @@ class WidgetSync:
             else:
                 upstream_count = document.widget["download_count"]
                 mirrored = MirroredWidget(*key[:2], self.upstream.base_url, etag, upstream_count)
-                widgets.append(UpstreamWidget(document, mirrored))
+                widgets.append((document, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
             result = put_upstream_documents(transaction, widgets)
@@ -240,10 +240,11 @@ class WidgetSync:
             result = self.database.transact(put, local_actor(), dry_run=self.options.dry_run)
         else:
             # A dry run without a catalog.
-            result = PutResult([each.document for each in widgets], [], [])
-        self.report.added += len(result.added)
-        self.report.changed += len(result.changed)
-        self.report.unchanged += len(result.unchanged)
+            result = PutResult({document.path for document, _ in widgets}, set())
+        added, changed = len(result.added), len(result.changed)
+        self.report.added += added
+        self.report.changed += changed
+        self.report.unchanged += len(widgets) - added - changed
 
     def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
         """Report the copies that are gone, unlist them with --prune, and optimize the search."""

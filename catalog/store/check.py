@@ -115,7 +115,7 @@ DERIVED_ROWS = (
 )
 
 STORED_INTERVALS = """
-SELECT range, iif(json_valid(intervals), intervals, 'null'), (
+SELECT range, (
     SELECT json_group_array(json_array(low, high)) FROM (
         SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
 FROM sdk_range ORDER BY range
@@ -127,9 +127,8 @@ def _check_derived(connection: sqlite3.Connection) -> Iterator[str]:
     for statement, sentence in DERIVED_ROWS:
         for (value,) in connection.execute(statement):
             yield sentence.format(value)
-    for text, *stored in connection.execute(STORED_INTERVALS):
-        intervals = [list(interval) for interval in sdk_intervals(text)]
-        if any(json.loads(each) != intervals for each in stored):
+    for text, stored in connection.execute(STORED_INTERVALS):
+        if json.loads(stored) != [list(interval) for interval in sdk_intervals(text)]:
             yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
 
 
@@ -142,15 +141,18 @@ ORDER BY scope, name, precedence
 
 def find_unusual(database: Database) -> Iterator[str]:
     """Return a sentence for each value of a version that is allowed, and probably a mistake."""
-    try:
-        rows = database.reader().execute(RANGES_AND_TIMES).fetchall()
-    except sqlite3.DatabaseError as error:
-        _raise_if_locked(error)
-        # check_catalog() reports it.
-        return
-    for row in rows:
+    for row in _read_rows(database, RANGES_AND_TIMES):
         for warning in version_warnings([row]):
             yield f"{row['scope']}/{row['name']}: {warning}."
+
+
+def _read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
+    """Return the rows of a statement; none if the file is damaged: check_catalog() reports that."""
+    try:
+        return database.fetch(sql, {})
+    except sqlite3.DatabaseError as error:
+        _raise_if_locked(error)
+        return []
 
 
 HELD_BUNDLES = """
@@ -166,13 +168,7 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
-    try:
-        rows = database.reader().execute(HELD_BUNDLES).fetchall()
-    except sqlite3.DatabaseError as error:
-        _raise_if_locked(error)
-        # check_catalog() reports it.
-        return
-    for *columns, path in rows:
+    for *columns, path in _read_rows(database, HELD_BUNDLES):
         bundle = HeldBundle(*columns)
         version = f"{bundle.scope}/{bundle.name}: version {bundle.version}"
         if path != bundle_path(bundle):

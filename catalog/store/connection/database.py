@@ -31,7 +31,6 @@ from catalog.store.connection.sqlite import (
     is_busy,
     is_disk_full,
     is_file_error,
-    set_busy_timeout,
     snapshot,
 )
 from catalog.store.connection.transaction import Actor, Transaction, Values
@@ -40,9 +39,6 @@ from catalog.store.connection.write_counts import WriteCounts
 from catalog.store.schema.migrations import replace_content
 from catalog.store.schema.schema import schema_statements
 from catalog.text import path_text
-
-# While another process holds the write lock, queued writes wait one after another: keep it short.
-STALLED_BUSY_TIMEOUT_MS = 5
 
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
@@ -96,12 +92,9 @@ class Database:
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
         self.faults = Faults(program)
-        self._busy_timeout_ms = busy_timeout_ms
         self._connections = self.pool_class(
             self.path, self.deadline, busy_timeout_ms, wal_limit, program
         )
-        # Whether the last write found the file locked by another process.
-        self._is_stalled = False
         # The last install, if the state of the file made it fail; check_writes() retries it.
         self._failed_install: dict[str, str] | None = None
 
@@ -156,19 +149,22 @@ class Database:
         self,
         parts: Iterable[P],
         function: Callable[[Transaction, P], T],
+        last: Callable[[Transaction, list[T]], T],
         actor: Actor | None = None,
         *,
         dry_run: bool = False,
     ) -> list[T]:
-        """Run the function for each part, all in one transaction; return the results.
+        """Run the function for each part, then the last one for their results, in one transaction.
 
-        The parts may be too many for memory, and are read once.
+        Return all results. The parts may be too many for memory, and are read once.
         """
-        results = []
+        results: list[T] = []
         with self._transaction(actor, dry_run) as transaction:
             for part in parts:
                 results.append(function(transaction, part))
                 transaction.finish()
+            results.append(last(transaction, results))
+            transaction.finish()
         return results
 
     def count_install(self, scope: str, name: str) -> bool:
@@ -202,18 +198,7 @@ class Database:
     def _writer(self) -> Iterator[Connection]:
         """Have the connection that writes, for this thread alone; roll back after an error."""
         with self.write_counts.count(), self._connections.writer() as connection:
-            try:
-                yield connection
-            except BaseException as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.DatabaseError) and is_busy(error):
-                    self._is_stalled = True
-                    set_busy_timeout(connection, STALLED_BUSY_TIMEOUT_MS)
-                raise
-            if self._is_stalled:
-                self._is_stalled = False
-                set_busy_timeout(connection, self._busy_timeout_ms)
+            yield connection
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
         """Write; if the disk is full, once more after a checkpoint, which frees the WAL."""

@@ -14,7 +14,14 @@ from catalog.store.connection.database_file import (
     file_exists,
 )
 from catalog.store.connection.deadlines import Deadline
-from catalog.store.connection.sqlite import Connection, DatabaseError, WouldBlock, connect, is_busy
+from catalog.store.connection.sqlite import (
+    Connection,
+    DatabaseError,
+    WouldBlock,
+    connect,
+    is_busy,
+    set_busy_timeout,
+)
 from catalog.text import path_text
 
 # With SQLite's default of 2 MB, reading pages takes a sixth of the time of a new search.
@@ -23,6 +30,8 @@ IO_THREAD_CACHE_KIB = 32_000
 # check needs the GIL, so frequent checks in the pools would slow down the I/O thread.
 IO_THREAD_STEPS = 1_000
 POOL_STEPS = 100_000
+# While another process holds the write lock, queued writes wait one after another: keep it short.
+STALLED_BUSY_TIMEOUT_MS = 5
 
 
 class ThreadConnection(threading.local):
@@ -55,6 +64,8 @@ class ConnectionPool:
         # Held by the thread that writes, or opens the file.
         self._write_lock = threading.Lock()
         self._file: DatabaseFile | None = None
+        # Whether the last write found the file locked by another process.
+        self._is_stalled = False
         self._thread = ThreadConnection()
         self._readers: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -65,12 +76,23 @@ class ConnectionPool:
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
-        """Yield the connection that writes, for this thread alone."""
+        """Yield the connection that writes, for this thread alone; roll back after an error."""
         with self._deadline.holding(self._write_lock):
             file = self._open_file()
             file.check_in_place()
             file.bound_wal()
-            yield file.connection
+            try:
+                yield file.connection
+            except BaseException as error:
+                if file.connection.in_transaction:
+                    file.connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.DatabaseError) and is_busy(error):
+                    self._is_stalled = True
+                    set_busy_timeout(file.connection, STALLED_BUSY_TIMEOUT_MS)
+                raise
+            if self._is_stalled:
+                self._is_stalled = False
+                set_busy_timeout(file.connection, self._busy_timeout_ms)
 
     def open(self, *, migrate: bool = False) -> None:
         """Open the file if it is not open; if told so, migrate it to the schema of this release."""

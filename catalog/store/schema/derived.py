@@ -64,17 +64,25 @@ REFRESH = (
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
 
-# A range that exists already has the same intervals.
 ADD_RANGES = """
-INSERT INTO sdk_range (range, intervals) SELECT key, value FROM json_each(:ranges) WHERE true
+INSERT INTO sdk_range (range) SELECT key FROM json_each(:ranges) WHERE true
 ON CONFLICT DO NOTHING
+"""
+# A range that exists already has the same intervals.
+ADD_INTERVALS = """
+INSERT INTO sdk_interval
+SELECT sdk_range.id, interval.value ->> 0, interval.value ->> 1
+FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
+CROSS JOIN json_each(given.value) AS interval
+WHERE true ON CONFLICT DO NOTHING
 """
 
 
-def add_ranges(ranges: Iterable[str]) -> Statement:
-    """Add the SDK ranges of versions; they must be added before the versions."""
+def add_ranges(ranges: Iterable[str]) -> list[Statement]:
+    """Return what adds the SDK ranges of versions; they must be added before the versions."""
     members = ",".join(map(_range_member, dict.fromkeys(ranges)))
-    return ADD_RANGES, {"ranges": f"{{{members}}}"}
+    values = {"ranges": f"{{{members}}}"}
+    return [(ADD_RANGES, values), (ADD_INTERVALS, values)]
 
 
 # Most versions use one of a few ranges.

@@ -21,9 +21,10 @@ from catalog.store.schema.schema import SCHEMA_VERSION, schema_statements, schem
 
 # A file that has tokens or a record keeps them: no restore makes a revoked token valid again.
 KEPT_TABLES = ("token", "audit")
-# The tables whose rows are copied, parents before children. The others are derived.
+# The tables whose rows are copied, parents before children. The others are derived, and so are the
+# rows of change, except those of widgets that are no longer listed.
 COPIED_TABLES = (
-    *("widget", "version", "mirrored", "mirror_position", "deleted_version"),
+    *("widget", "version", "mirrored", "mirror_position", "deleted_version", "change"),
     *KEPT_TABLES,
 )
 # Versions refer to sdk_range until they are dropped.
@@ -152,11 +153,14 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
         return 0
     if new == "version":
         rows = connection.execute(f"SELECT DISTINCT sdk_version FROM {schema}.{old}").fetchall()
-        connection.execute(*add_ranges(range_ for (range_,) in rows))
+        for statement in add_ranges(range_ for (range_,) in rows):
+            connection.execute(*statement)
+    # In schema version 3 the names of widgets that exist are null.
+    condition = "NOT listed AND scope IS NOT NULL" if new == "change" else "true"
     names = ", ".join(columns)
     # A deleted version may have been copied before.
     return connection.execute(
-        f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE true"
+        f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE {condition}"
         " ON CONFLICT DO NOTHING"
     ).rowcount
 

@@ -6,6 +6,7 @@ put_documents() reads what is stored of the widgets, compares, and writes only w
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -74,11 +75,10 @@ WHERE widget_id IN (SELECT value FROM json_each(:ids))
 
 
 class PutResult(NamedTuple):
-    """What put_documents() did with the documents, or would do."""
+    """What put_documents() did, or would do: the scope/name of each widget."""
 
-    added: list[Document]
-    changed: list[Document]
-    unchanged: list[Document]
+    added: set[str]
+    changed: set[str]
     removed_versions: int = 0
 
 
@@ -102,7 +102,7 @@ def put_documents(
     an action, changes of what users rely on are recorded: states of versions, listings, removals.
     """
     stored = _find_stored(transaction, documents)
-    result = PutResult([], [], [])
+    added, changed = set(), set()
     widgets: list[Row] = []
     counts: list[Row] = []
     versions: list[Row] = []
@@ -120,11 +120,9 @@ def put_documents(
             counts.append(widget)
         versions += new_versions
         if old is None:
-            result.added.append(document)
+            added.add(document.path)
         elif is_changed or sets_count or new_versions or others:
-            result.changed.append(document)
-        else:
-            result.unchanged.append(document)
+            changed.add(document.path)
         if old and action:
             _record_states(transaction, action, widget, new_versions, old)
         if others:
@@ -134,7 +132,7 @@ def put_documents(
     put_rows(transaction, widgets, versions)
     if counts:
         transaction.execute_many(SET_COUNT, counts)
-    return result._replace(removed_versions=removed)
+    return PutResult(added, changed, removed)
 
 
 def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequence[Row]) -> None:
@@ -142,7 +140,8 @@ def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequenc
     if widgets:
         transaction.execute_many(PUT_WIDGET, widgets)
     if versions:
-        transaction.execute(*add_ranges(row["sdk_version"] for row in versions))
+        for statement in add_ranges(row["sdk_version"] for row in versions):
+            transaction.execute(*statement)
         transaction.execute_many(PUT_VERSION, versions)
 
 
@@ -250,17 +249,12 @@ def import_documents(
     With prune, remove every widget and every version that is not in the documents.
     """
     paths: list[str] = []
-    # By the number of the batch: a cluster may run a part again.
-    reports = {0: ImportReport()}
 
-    def put_batch(transaction: Transaction, part: tuple[int, Sequence[Document] | None]) -> None:
-        number, documents = part
-        if documents is None:
-            others = paths if prune else None
-            reports[number] = _finish_import(transaction, reports.values(), others)
-            return
+    def put_batch(transaction: Transaction, documents: Sequence[Document]) -> ImportReport:
+        # A cluster may run it again, and then a path is there twice.
+        paths.extend(document.path for document in documents if prune)
         result = put_documents(transaction, documents, "import", removes_versions=prune)
-        reports[number] = ImportReport(
+        return ImportReport(
             len(documents),
             sum(len(document.versions) for document in documents),
             len(result.added),
@@ -268,22 +262,17 @@ def import_documents(
             removed_versions=result.removed_versions,
         )
 
-    def parts() -> Iterator[tuple[int, Sequence[Document] | None]]:
-        number = 0
-        for number, batch in enumerate(batches, start=1):
-            paths.extend(document.path for document in batch if prune)
-            yield number, batch
-        yield number + 1, None
-
-    database.transact_each(parts(), put_batch, actor, dry_run=dry_run)
-    return ImportReport(*map(sum, zip(*reports.values(), strict=True)))
+    finish = partial(_finish_import, paths=paths if prune else None)
+    reports = database.transact_each(batches, put_batch, finish, actor, dry_run=dry_run)
+    return ImportReport(*map(sum, zip(*reports, strict=True)))
 
 
 def _finish_import(
     transaction: Transaction, reports: Iterable[ImportReport], paths: list[str] | None
 ) -> ImportReport:
     """Remove the widgets at other paths, record the import, and optimize the search."""
-    widgets, versions, added, changed, _, removed = map(sum, zip(*reports, strict=True))
+    columns = zip(ImportReport(), *reports, strict=True)
+    widgets, versions, added, changed, _, removed = map(sum, columns)
     others = []
     if paths is not None:
         others = transaction.read(OTHER_WIDGETS, {"paths": json.dumps(paths)})

@@ -58,13 +58,6 @@ def put_upstream_counts(transaction: Transaction, widgets: Sequence[MirroredWidg
         put_mirrored(transaction, widgets)
 
 
-class UpstreamWidget(NamedTuple):
-    """The document of a widget at the upstream, and what is recorded of the copy."""
-
-    document: Document
-    mirrored: MirroredWidget
-
-
 FIND_MIRRORED = """
 SELECT scope, name, source, etag, upstream_count FROM json_each(:names) AS given
 CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
@@ -73,14 +66,15 @@ CROSS JOIN mirrored ON widget_id = widget.id
 
 
 def put_upstream_documents(
-    transaction: Transaction, widgets: Sequence[UpstreamWidget]
+    transaction: Transaction, widgets: Sequence[tuple[Document, MirroredWidget]]
 ) -> PutResult:
     """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
 
-    Installs that were counted here are added to the upstream's count, unless a document replaces a
-    widget that was no copy: the count of that one may include installs anywhere.
+    With each document comes what is recorded of the copy. Installs that were counted here are added
+    to the upstream's count, unless a document replaces a widget that was no copy: the count of that
+    one may include installs anywhere.
     """
-    names = json.dumps([each.mirrored[:2] for each in widgets])
+    names = json.dumps([mirrored[:2] for _, mirrored in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
     copies = {f"{row['scope']}/{row['name']}": MirroredWidget(*row) for row in rows}
     documents = []
@@ -96,9 +90,7 @@ def put_upstream_documents(
     changed = [each for _, each in widgets if copies.get(f"{each.scope}/{each.name}") != each]
     put_mirrored(transaction, changed)
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    only_counted = [each for each in result.unchanged if each.path in counted_paths]
-    unchanged = [each for each in result.unchanged if each.path not in counted_paths]
-    return result._replace(changed=result.changed + only_counted, unchanged=unchanged)
+    return result._replace(changed=result.changed | counted_paths)
 
 
 PUT_POSITION = """

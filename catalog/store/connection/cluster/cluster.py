@@ -128,24 +128,27 @@ class Cluster(Database):
         self,
         parts: Iterable[P],
         function: Callable[[Transaction, P], T],
+        last: Callable[[Transaction, list[T]], T],
         actor: Actor | None = None,
         *,
         dry_run: bool = False,
     ) -> list[T]:
-        """Run the function for each part, in a transaction of its own; return the results."""
+        """Run the functions, for each part in a transaction of its own; return the results."""
         results: list[T] = []
-        for part in parts:
 
-            def run(transaction: Transaction, part: P = part) -> T:
-                return function(transaction, part)
+        def run(step: Callable[[Transaction, Any], T], value: object) -> None:
+            result = self.transact(lambda each: step(each, value), actor, dry_run=dry_run)
+            results.append(result)
 
-            try:
-                results.append(self.transact(run, actor, dry_run=dry_run))
-            except DatabaseError as error:
-                if not results or dry_run:
-                    raise
-                done = f"Only the first {len(results)} parts were surely written; run it again."
-                raise DatabaseError(f"{error} {done}") from error
+        try:
+            for part in parts:
+                run(function, part)
+            run(last, results)
+        except DatabaseError as error:
+            if not results or dry_run:
+                raise
+            done = f"Only the first {len(results)} parts were surely written; run it again."
+            raise DatabaseError(f"{error} {done}") from error
         return results
 
     def count_install(self, scope: str, name: str) -> bool:

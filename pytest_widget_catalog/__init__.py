@@ -5,7 +5,7 @@ The service runs in processes of its own: none of its modules is imported into t
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,20 +23,10 @@ def _widget_catalog_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     factory.close()
 
 
-@contextmanager
-def failing_setup() -> Iterator[None]:
-    """Fail the test with the server's error, without a traceback of this plugin."""
-    try:
-        yield
-    except WidgetCatalogError as error:
-        pytest.fail(str(error), pytrace=False)
-
-
 @pytest.fixture
 def widget_catalog(_widget_catalog_factory: CatalogFactory) -> Iterator[WidgetCatalog]:
     """An empty Widget Catalog, served on a port of its own."""
-    with failing_setup():
-        catalog = _widget_catalog_factory.serve("empty")
+    catalog = _widget_catalog_factory.serve("empty")
     yield catalog
     catalog.close()
 
@@ -44,8 +34,7 @@ def widget_catalog(_widget_catalog_factory: CatalogFactory) -> Iterator[WidgetCa
 @pytest.fixture
 def widget_catalog_demo(_widget_catalog_factory: CatalogFactory) -> Iterator[WidgetCatalog]:
     """A Widget Catalog with the demo catalog, served on a port of its own."""
-    with failing_setup():
-        catalog = _widget_catalog_factory.serve("demo")
+    catalog = _widget_catalog_factory.serve("demo")
     yield catalog
     catalog.close()
 
@@ -53,8 +42,7 @@ def widget_catalog_demo(_widget_catalog_factory: CatalogFactory) -> Iterator[Wid
 @pytest.fixture
 def widget_catalog_file(_widget_catalog_factory: CatalogFactory) -> Iterator[Path]:
     """The path of an SQLite file with the demo catalog, which nothing serves."""
-    with failing_setup():
-        path = _widget_catalog_factory.create_file("demo")
+    path = _widget_catalog_factory.create_file("demo")
     yield path
     shutil.rmtree(path.parent, ignore_errors=True)
 

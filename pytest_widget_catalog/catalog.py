@@ -97,20 +97,21 @@ class WidgetCatalog:
 
     def installs(self, widget: str) -> int:
         """Return the install count of a widget."""
-        count: int = self._request("installs", name=widget)
-        return count
+        document = json.loads(self._run("show", "--json", "--", widget))
+        return document["widget"]["downloadCount"] or 0
 
     @property
     def requests(self) -> list[RequestRecord]:
         """The requests that the service received, in the order of their responses."""
+        lines = self._file("requests.jsonl").read_text(encoding="utf-8").splitlines()
         return [
             RequestRecord(**{**record, "query": first_values(record["query"])})
-            for record in self._control("requests")
+            for record in map(json.loads, lines)
         ]
 
     def clear_requests(self) -> None:
         """Forget the requests that the service received."""
-        self._control("clear_requests")
+        os.truncate(self._file("requests.jsonl"), 0)
 
     def fail_next(
         self, n: int = 1, status: int = 503, retry_after: int | str | None = None
@@ -118,16 +119,17 @@ class WidgetCatalog:
         """Let the next n requests fail with this status; retry_after is the header Retry-After."""
         if not 400 <= status <= 599:
             raise ValueError(f"status must be from 400 to 599, not {status}")
-        header = None if retry_after is None else str(retry_after)
-        self._control("add_faults", count=n, status=status, retry_after=header)
+        self._add_faults(n, status, None if retry_after is None else str(retry_after))
 
     def drop_connection(self, n: int = 1) -> None:
         """Close the connection of each of the next n requests without a response."""
-        self._control("add_faults", count=n, status=None, retry_after=None)
+        self._add_faults(n, None, None)
 
     def delay(self, seconds: float) -> None:
         """Delay each response from now on; 0 ends it."""
-        self._control("delay", seconds=seconds)
+        # A new file in one step: the service may read it at any time.
+        self._file("new-delay").write_text(str(seconds))
+        self._file("new-delay").replace(self._file("delay"))
 
     def close(self) -> None:
         """End the service and remove its files; the fixtures do so at the end of the test."""
@@ -139,11 +141,18 @@ class WidgetCatalog:
     def _request(self, action: str, **arguments: Any) -> Any:
         return self._server.request(action, service=self.pid, **arguments)
 
-    def _run(self, *arguments: str) -> None:
-        self._request("run", arguments=arguments)
+    def _run(self, *arguments: str) -> str:
+        output: str = self._request("run", arguments=arguments)
+        return output
 
-    def _control(self, name: str, **arguments: Any) -> Any:
-        return self._request("control", name=name, arguments=arguments)
+    def _file(self, name: str) -> Path:
+        """Return a file of catalog/testing/request_control.py."""
+        return self.database.with_name(name)
+
+    def _add_faults(self, count: int, status: int | None, retry_after: str | None) -> None:
+        line = json.dumps({"status": status, "retry_after": retry_after}) + "\n"
+        with self._file("faults.jsonl").open("ab", buffering=0) as file:
+            file.write(line.encode() * count)
 
 
 def first_values(query: str) -> dict[str, str]:
@@ -153,16 +162,16 @@ def first_values(query: str) -> dict[str, str]:
 
 
 class CatalogFactory:
-    """Makes the catalogs of a session with one server process, which it starts when needed."""
+    """Makes the catalogs of a session with one server process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._server: ServerProcess | None = None
+        self._server = ServerProcess(directory)
         self._numbers = itertools.count(1)
 
     def serve(self, source: str) -> WidgetCatalog:
         """Return a catalog that is served: "empty", "demo", or with the content of a file."""
-        return WidgetCatalog(self._running_server(), self._new_directory(), source)
+        return WidgetCatalog(self._server, self._new_directory(), source)
 
     def serve_content(self, source: Source) -> WidgetCatalog:
         """Return a catalog with the content of a file, or of widget documents."""
@@ -178,21 +187,12 @@ class CatalogFactory:
 
     def create_file(self, source: str) -> Path:
         """Return the path of a new SQLite file."""
-        server, directory = self._running_server(), self._new_directory()
-        return Path(server.request("create", directory=str(directory), source=source))
+        directory = str(self._new_directory())
+        return Path(self._server.request("create", directory=directory, source=source))
 
     def close(self) -> None:
-        """End the server process, if there is one."""
-        if self._server:
-            self._server.close()
-
-    def _running_server(self) -> ServerProcess:
-        if self._server and not self._server.is_running:
-            self._server.close()
-            self._server = None
-        if not self._server:
-            self._server = ServerProcess(self._directory)
-        return self._server
+        """End the server process."""
+        self._server.close()
 
     def _new_directory(self) -> Path:
         return self._directory / str(next(self._numbers))

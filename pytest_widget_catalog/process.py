@@ -62,10 +62,6 @@ class ServerProcess:
             self.close()
             raise
 
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
     def request(self, action: str, **arguments: Any) -> Any:
         """Return the result of an action; raise WidgetCatalogError with the server's error."""
         with self._lock:

@@ -34,9 +34,9 @@ def three_widgets(upstream: FakeUpstream) -> None:
 
 
 INVALID = {
-    "not JSON": (body(b"<html>"), "the response is not a widget in JSON ("),
-    "not UTF-8": (body(b'"\xff"'), "the response is not a widget in JSON ("),
-    "nested too deeply": (body(b"[" * 100_000), "the response is not a widget in JSON ("),
+    "not JSON": (body(b"<html>"), "the response is not JSON in UTF-8"),
+    "not UTF-8": (body(b'"\xff"'), "the response is not JSON in UTF-8"),
+    "nested too deeply": (body(b"[" * 100_000), "the response is not JSON in UTF-8"),
     "not a document": (body(b"[]"), "must be an object"),
     "another widget": (body(json.dumps(NOTES).encode()), "the response is about 'acme/notes'"),
     "invalid field": (
@@ -152,8 +152,8 @@ def test_next_run_continues_where_a_failed_one_ended(
 
 NOT_A_CATALOG = "the search response is not that of a widget catalog"
 INVALID_SEARCHES = {
-    "404": (status(404), NOT_A_CATALOG),
-    "HTML": (body(b"<html>"), NOT_A_CATALOG),
+    "404": (status(404), "the response status is 404, not 200"),
+    "HTML": (body(b"<html>"), "the response is not JSON in UTF-8"),
     "array": (body(b"[]"), NOT_A_CATALOG),
     "no total": (body(b'{"widgets": []}'), NOT_A_CATALOG),
     "names that are not text": (

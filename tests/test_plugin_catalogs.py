@@ -166,7 +166,7 @@ def test_widgets_are_unlisted_relisted_and_deleted(catalog: WidgetCatalog) -> No
     catalog.relist("acme/clock")
     assert detail(catalog)["latestVersion"] == "1.0.0"
     catalog.delete("acme/clock")
-    with pytest.raises(WidgetCatalogError, match=r"^There is no widget 'acme/clock'\.$"):
+    with pytest.raises(WidgetCatalogError, match=r"^There is no widget acme/clock\b"):
         catalog.installs("acme/clock")
 
 
@@ -251,8 +251,9 @@ def test_responses_are_delayed_until_the_delay_is_ended(
 
 def delayed_app(app: Flask, seconds: float) -> Flask:
     """Return the app with the middleware of the plugin, and with this delay."""
-    control = RequestControl(app.wsgi_app, app.extensions["database"])
-    control.run_action("delay", {"seconds": seconds})
+    directory = Path(app.config["DATABASE"]).parent
+    control = RequestControl(app.wsgi_app, app.extensions["database"], directory)
+    (directory / "delay").write_text(str(seconds))
     app.wsgi_app = control  # type: ignore[method-assign]
     return app
 
@@ -338,25 +339,7 @@ def test_a_closed_catalog_leaves_no_file_and_no_process(factory: CatalogFactory)
         os.kill(closed.pid, 0)
 
 
-USES: list[Callable[[WidgetCatalog], object]] = [
-    lambda catalog: catalog.publish("acme/clock", "1.0.0"),
-    lambda catalog: catalog.yank("acme/clock@1.0.0"),
-    lambda catalog: catalog.installs("acme/clock"),
-    lambda catalog: catalog.requests,
-]
-
-
-@pytest.mark.parametrize("use", USES)
-def test_after_a_service_was_killed_the_next_use_says_so(
-    catalog: WidgetCatalog, use: Callable[[WidgetCatalog], object]
-) -> None:
-    os.kill(catalog.pid, signal.SIGKILL)
-    wait_for_end(catalog.pid)
-    with pytest.raises(WidgetCatalogError, match="has ended: it was stopped or killed"):
-        use(catalog)
-
-
-def test_after_the_server_was_killed_the_next_use_says_so_and_the_next_test_has_a_new_one(
+def test_after_the_server_was_killed_the_next_use_says_so(
     tmp_path: Path,
 ) -> None:
     factory = CatalogFactory(tmp_path)
@@ -366,7 +349,4 @@ def test_after_the_server_was_killed_the_next_use_says_so_and_the_next_test_has_
     with pytest.raises(WidgetCatalogError, match="server of widget-catalog was killed by signal 9"):
         first.installs("acme/clock")
     first.close()
-    second = factory.serve("empty")
-    second.publish("acme/clock", "1.0.0")
-    second.close()
     factory.close()

@@ -18,7 +18,7 @@ from catalog.commands.base import (
     print_status,
 )
 from catalog.commands.terminal import format_table, replace_unprintable
-from catalog.documents import Json, parse_json
+from catalog.documents import Json
 from catalog.store.read.search_params import ParameterError
 from catalog.store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
 from catalog.text import plural, quoted
@@ -100,14 +100,15 @@ def request_updates(upstream: "Upstream", query: UpdatesQuery) -> list[Json]:
 
     parameters = [("compatSdk", query.sdk), *(("installed", str(each)) for each in query.installed)]
     response = upstream.get(f"{V1_PREFIX}updates?{urlencode(parameters)}")
-    if response.status != 200:
+    if response.status == 404:
         raise UpstreamError("the response status is 404, so its release is older than 1.1.0")
+    content = response.json()
     try:
-        items = parse_json(response.body)["updates"]  # type: ignore[index]
+        items = content["updates"]
         # Each key that is used must be there.
         for item in items:
             format_row(item)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UpstreamError("the response is not a list of updates") from error
     checked: list[Json] = items
     return checked

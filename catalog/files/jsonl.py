@@ -86,15 +86,18 @@ class CatalogReader:
                 # The rest of it would be read as other lines.
                 self._lines = iter(())
                 raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
-            value = _parse_line(line)
+            value = parse_json(line)
             document = check_document(value)
             if document.path in self.places:
                 place = "{} line {}".format(*self.places[document.path])
                 raise DocumentError([f"is in {place} already"])
-        except DocumentError as error:
+        except (ValueError, RecursionError) as error:
             prefix = f"{name} line {number}{_name_suffix(value)}"
-            self._problems += [f"{prefix}: {problem}" for problem in error.problems]
-            raise
+            problems = [f"is not a line of JSON in UTF-8 ({error})"]
+            if isinstance(error, DocumentError):
+                problems = error.problems
+            self._problems += [f"{prefix}: {problem}" for problem in problems]
+            raise DocumentError(problems) from error
         self.places[document.path] = name, number
         return document
 
@@ -118,15 +121,6 @@ def total_size(files: Sequence[BinaryIO]) -> int:
             # A file of a test, in memory.
             continue
     return sum(sizes)
-
-
-def _parse_line(line: bytes) -> object:
-    try:
-        return parse_json(line)
-    except DocumentError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise DocumentError([f"is not a line of JSON in UTF-8 ({error})"]) from error
 
 
 def _name_suffix(value: Any) -> str:

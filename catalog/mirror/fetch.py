@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from catalog import V1_PREFIX
-from catalog.documents import Document, DocumentError, check_document, parse_json
-from catalog.mirror.upstream import UnexpectedStatusError, Upstream, UpstreamError
+from catalog.documents import Document, DocumentError, check_document
+from catalog.mirror.upstream import Upstream, UpstreamError
 from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
 from catalog.store.write.lookup import WidgetName
 from catalog.text import quoted
@@ -66,9 +66,8 @@ def _list_scope(upstream: Upstream, scope: str | None) -> tuple[Counts, int]:
 def _read_list_page(upstream: Upstream, scope: str | None, page: int) -> tuple[Counts, int]:
     """Return the widgets of one page, and the total that it states."""
     query = {"page": page, "limit": MAX_LIMIT} | ({} if scope is None else {"scope": scope})
-    response = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}")
+    result = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}").json()
     with _format_errors("the search response is not that of a widget catalog"):
-        result: Any = parse_json(response.body)
         counts = {_check_key(entry): _check_count(entry) for entry in result["widgets"]}
         total = check_whole_number(result["total"])
     if total > MAX_WIDGETS:
@@ -80,7 +79,7 @@ def _read_list_page(upstream: Upstream, scope: str | None, page: int) -> tuple[C
 def _format_errors(message: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise UpstreamError(message) from None
 
 
@@ -123,8 +122,6 @@ def read_changes(upstream: Upstream, token: str | None) -> UpstreamChanges | Non
     """
     try:
         return _read_all_changes(upstream, token)
-    except UnexpectedStatusError as error:
-        return read_changes(upstream, None) if error.status == 410 and token else None
     except UpstreamError:
         return None
 
@@ -135,8 +132,10 @@ def _read_all_changes(upstream: Upstream, token: str | None) -> UpstreamChanges:
     while has_more:
         query = {"limit": MAX_LIMIT} | ({} if token is None else {"since": token})
         response = upstream.get(f"{V1_PREFIX}changes?{urlencode(query)}")
+        if response.status == 410 and token is not None:
+            return _read_all_changes(upstream, None)
+        page = response.json()
         with _format_errors("the response is not a list of changes"):
-            page: Any = parse_json(response.body)
             # Of two changes of a widget the later one counts.
             etags |= {_check_key(entry): _check_etag(entry) for entry in page["changes"]}
             token, has_more = check_nonempty_text(page["next"]), check_boolean(page["more"])
@@ -170,19 +169,19 @@ def fetch_widget(upstream: Upstream, key: WidgetName, etag: str | None) -> Fetch
         return FetchResult(key, failure=f"scope and name must be {rule}")
     try:
         response = upstream.get(f"{V1_PREFIX}{path}", etag)
-        if response.status == 404:
-            return FetchResult(key, is_not_found=True)
-        if response.status == 304:
-            return FetchResult(key)
-        document = check_document(parse_json(response.body))
     except UpstreamError as error:
-        is_unavailable = not isinstance(error, UnexpectedStatusError)
-        return FetchResult(key, failure=str(error), is_unavailable=is_unavailable)
+        return FetchResult(key, failure=str(error), is_unavailable=True)
+    if response.status == 404:
+        return FetchResult(key, is_not_found=True)
+    if response.status == 304:
+        return FetchResult(key)
+    try:
+        document = check_document(response.json())
+    except UpstreamError as error:
+        return FetchResult(key, failure=str(error))
     except DocumentError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return FetchResult(key, failure=f"{error.problems[0]}{more}")
-    except (ValueError, RecursionError) as error:
-        return FetchResult(key, failure=f"the response is not a widget in JSON ({error})")
     if document.path != str(key):
         return FetchResult(key, failure=f"the response is about {quoted(document.path)}")
     return FetchResult(key, document, response.etag)

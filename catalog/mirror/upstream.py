@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from urllib3 import BaseHTTPResponse, Retry
@@ -11,6 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from catalog import __version__
 from catalog.atomic_files import file_size
+from catalog.documents import parse_json
 from catalog.mirror.connections import TOO_SLOW, Connections, TransferError, transfer_errors
 from catalog.store.bundles import open_private
 from catalog.text import quoted
@@ -42,20 +43,21 @@ class UpstreamError(Exception):
     """A request failed; the message says why, without a full stop."""
 
 
-class UnexpectedStatusError(UpstreamError):
-    """The server responded, but with another status than 200, 304 or 404."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the response status is {status}, not 200")
-        self.status = status
-
-
 class UpstreamResponse(NamedTuple):
-    """A response with status 200, 304 or 404."""
+    """A response of any status that is not retried."""
 
     status: int
     body: bytes
     etag: str | None
+
+    def json(self) -> Any:
+        """Return the JSON value of a response with status 200; raise UpstreamError otherwise."""
+        if self.status != 200:
+            raise UpstreamError(f"the response status is {self.status}, not 200")
+        try:
+            return parse_json(self.body)
+        except (ValueError, RecursionError) as error:
+            raise UpstreamError("the response is not JSON in UTF-8") from error
 
 
 class Upstream:
@@ -172,8 +174,6 @@ def _check_status(response: BaseHTTPResponse) -> None:
 
 
 def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
-    if response.status not in (200, 304, 404):
-        raise UnexpectedStatusError(response.status)
     body = b"".join(_read_chunks(response, MAX_RESPONSE_BYTES))
     etag = response.headers.get("ETag", "")
     # Other ETags could not be stored or sent back.
@@ -217,7 +217,7 @@ def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
             partial.unlink(missing_ok=True)
             raise TransferError("the response has another range than the requested one")
     else:
-        raise UnexpectedStatusError(response.status)
+        raise UpstreamError(f"the response status is {response.status}, not 200")
     with open(partial, "ab" if start else "wb", opener=open_private) as file:
         try:
             file.writelines(_read_chunks(response, size - start))

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +23,13 @@ from catalog.testing.publications import (
     make_bundle,
     next_timestamp,
 )
-from catalog.text import quoted
 
 SQLITE_HEADER = b"SQLite format 3\0"
 
-FIND_INSTALLS = """
-SELECT coalesce(download_count, 0) FROM widget WHERE scope = :scope AND name = :name
+FIND_LAST = """
+SELECT EXISTS (SELECT 1 FROM widget WHERE scope = :scope AND name = :name) AS is_known,
+    (SELECT max(published_at) FROM version) AS last
 """
-
-LAST_PUBLISHED = "SELECT max(published_at) FROM version"
-
 
 # One application serves every catalog, each in a process with its own working directory: creating
 # one takes as long as all the rest of a test's set-up.
@@ -69,22 +66,15 @@ class LocalCatalog:
         finally:
             database.close()
 
-    def run(self, *arguments: str) -> None:
-        """Run a command of the operator; raise ClickException with its error."""
+    def run(self, *arguments: str) -> str:
+        """Run a command of the operator and return its output; raise ClickException."""
         with self.database():
             result = self.app.test_cli_runner().invoke(args=arguments)
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         if result.exit_code:
             raise ClickException(result.stderr.rpartition("Error: ")[2].strip())
-
-    def installs(self, name: str) -> int:
-        """Return the install count of a widget; raise ClickException if there is none."""
-        with self.database() as database:
-            count = find_installs(database, name)
-        if count is None:
-            raise ClickException(f"There is no widget {quoted(name)}.")
-        return count
+        return result.stdout
 
     def publish(
         self, name: str, version: str, base_url: str, content: bytes | None, fields: Json
@@ -92,33 +82,23 @@ class LocalCatalog:
         """Add a version and, unless it has a bundleUrl, store its bundle; raise DocumentError."""
         scope, _, widget = name.partition("/")
         held, content = make_bundle(scope, widget, version, content)
+        is_stored = "bundleUrl" not in fields
         bundles: Bundles = self.app.extensions["bundles"]
-        with self.database() as database, bundles.writing():
-            check_keys(fields.keys(), is_new_widget=find_installs(database, name) is None)
-            (last,) = database.reader().execute(LAST_PUBLISHED).fetchone()
-            publication = build_publication(held, base_url, next_timestamp(last), fields)
-            document = check_document(publication)
-            is_stored = "bundleUrl" not in fields
+
+        def add(transaction: Transaction) -> None:
+            ((is_known, last),) = transaction.read(FIND_LAST, {"scope": scope, "name": widget})
+            check_keys(fields.keys(), is_new_widget=not is_known)
+            document = check_document(
+                build_publication(held, base_url, next_timestamp(last), fields)
+            )
+            if find_published(transaction, document, compare_url=True):
+                raise ConflictError(f"{name}@{version} exists already.")
             if is_stored:
                 bundles.add(held.sha256, held.size, [content])
+            add_version(transaction, document, is_stored=is_stored)
 
-            def add(transaction: Transaction) -> None:
-                if find_published(transaction, document, compare_url=True):
-                    raise ClickException(f"{name}@{version} exists already.")
-                add_version(transaction, document, is_stored=is_stored)
-
-            try:
-                database.transact(add, local_actor())
-            except ConflictError as error:
-                raise ClickException(str(error)) from error
-
-
-def find_installs(database: Database, name: str) -> int | None:
-    """Return the install count of the widget, or None if there is no such widget."""
-    scope, _, widget = name.partition("/")
-    values = {"scope": scope, "name": widget}
-    row = database.reader().execute(FIND_INSTALLS, values).fetchone()
-    return row[0] if row else None
+        with self.database() as database, bundles.writing():
+            database.transact(add, local_actor())
 
 
 class CatalogTemplates:
@@ -138,24 +118,23 @@ class CatalogTemplates:
         The file is a catalog file or the SQLite file of a catalog.
         """
         catalog = LocalCatalog(self._app, directory)
-        if source == "demo":
-            self._copy("demo", directory, "--demo")
-        elif is_sqlite(source):
+        if is_sqlite(source):
             catalog.run("restore", "--", source)
             copy_bundles(source, directory)
-        else:
-            self._copy("empty", directory)
-            if source != "empty":
-                catalog.run("import", "--", source)
+            return catalog
+        template = self._template("demo" if source == "demo" else "empty")
+        shutil.copyfile(template, catalog.path)
+        copy_bundles(str(template), directory)
+        if source not in ("empty", "demo"):
+            catalog.run("import", "--", source)
         return catalog
 
-    def _copy(self, name: str, directory: Path, *options: str) -> None:
-        template = self._directory / f"template-{name}"
-        if not template.exists():
-            LocalCatalog(self._app, template).run("init", *options)
-        shutil.copyfile(template / FILE_NAME, directory / FILE_NAME)
-        # Nothing changes a bundle, so a link, which is much faster, does as well as a copy.
-        copy_bundles(str(template / FILE_NAME), directory, os.link)
+    def _template(self, name: str) -> Path:
+        directory = self._directory / f"template-{name}"
+        if not directory.exists():
+            options = ["--demo"] if name == "demo" else []
+            LocalCatalog(self._app, directory).run("init", *options)
+        return directory / FILE_NAME
 
 
 def is_sqlite(source: str) -> bool:
@@ -168,10 +147,8 @@ def is_sqlite(source: str) -> bool:
         return False
 
 
-def copy_bundles(
-    source: str, directory: Path, copy: Callable[[str, str], object] = shutil.copy2
-) -> None:
+def copy_bundles(source: str, directory: Path) -> None:
     """Copy the held bundles that are beside the SQLite file."""
     bundles = Path(f"{source}-bundles")
     if bundles.is_dir():
-        shutil.copytree(bundles, directory / f"{FILE_NAME}-bundles", copy_function=copy)
+        shutil.copytree(bundles, directory / f"{FILE_NAME}-bundles")

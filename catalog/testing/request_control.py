@@ -3,10 +3,11 @@
 import json
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from http.client import responses
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from waitress.channel import ClientDisconnected
 
@@ -21,60 +22,44 @@ if TYPE_CHECKING:
 FAILURE_BODY = json.dumps({"error": "The test suite requested this failure."}).encode() + b"\n"
 
 
-class Fault(NamedTuple):
-    """What happens to one request instead of a response of the application."""
-
-    # None closes the connection without a response.
-    status: int | None
-    retry_after: str | None = None
-
-
 class RequestControl:
     """WSGI middleware that records requests and delays, fails or drops them.
 
-    Only catalog/testing/server.py adds it to an application.
+    The plugin uses three files beside the database: each request is added to requests.jsonl, uses
+    up a line of faults.jsonl if there is one, and waits for the seconds in delay.
     """
 
-    def __init__(self, application: "WSGIApplication", database: Database) -> None:
+    def __init__(self, application: "WSGIApplication", database: Database, directory: Path) -> None:
         self._application, self._database = application, database
-        self._delay = 0.0
-        self._faults: deque[Fault] = deque()
-        self._requests: list[Json] = []
-        self._actions: dict[str, Callable[..., object]] = {
-            "delay": self._set_delay,
-            "add_faults": self._add_faults,
-            "requests": lambda: list(self._requests),
-            "clear_requests": lambda: self._requests.clear(),
-        }
-
-    def run_action(self, name: str, arguments: Json) -> object:
-        """Run an action that the test suite requested, and return its result."""
-        return self._actions[name](**arguments)
-
-    def _set_delay(self, seconds: float) -> None:
-        self._delay = seconds
-
-    def _add_faults(self, count: int, status: int | None, retry_after: str | None) -> None:
-        self._faults.extend([Fault(status, retry_after)] * count)
+        self._delay = directory / "delay"
+        self._requests = directory / "requests.jsonl"
+        self._faults = directory / "faults.jsonl"
+        for file in (self._requests, self._faults):
+            file.touch()
+        self._delay.write_text("0")
+        # The bytes of faults.jsonl that were used up.
+        self._used = 0
+        self._lock = Lock()
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
         self._wait()
-        try:
-            fault = self._faults.popleft()
-        except IndexError:
+        fault = self._next_fault()
+        if fault is None:
             return self._respond(environ, start_response)
-        self._record(environ, fault.status)
-        if fault.status is None:
+        self._record(environ, fault["status"])
+        if fault["status"] is None:
             # The server closes the connection.
             raise ClientDisconnected
-        start_response(status_line(fault.status), failure_headers(environ["PATH_INFO"], fault))
+        headers = failure_headers(environ["PATH_INFO"], fault["retry_after"])
+        status = fault["status"]
+        start_response(f"{status} {responses.get(status, 'Unknown')}", headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [FAILURE_BODY]
 
     def _wait(self) -> None:
         """Wait for the delay, in a thread that does not serve other connections."""
-        delay = self._delay
+        delay = float(self._delay.read_text())
         if not delay:
             return
         if self._database.deadline.on_io_thread:
@@ -83,6 +68,14 @@ class RequestControl:
         time.sleep(delay)
         # The delay counted against the deadline of the request.
         self._database.set_deadline(math.inf)
+
+    def _next_fault(self) -> Json | None:
+        with self._lock, self._faults.open("rb") as file:
+            file.seek(self._used)
+            line = file.readline()
+            self._used = file.tell()
+        fault: Json | None = json.loads(line) if line else None
+        return fault
 
     def _respond(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -105,26 +98,19 @@ class RequestControl:
             for name, value in environ.items()
             if name.startswith("HTTP_") or name in ("CONTENT_TYPE", "CONTENT_LENGTH")
         }
-        self._requests.append(
-            {
-                "method": environ["REQUEST_METHOD"],
-                "path": environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
-                "query": environ["QUERY_STRING"],
-                "headers": headers,
-                "status": status,
-            }
-        )
+        request = {
+            "method": environ["REQUEST_METHOD"],
+            "path": environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace"),
+            "query": environ["QUERY_STRING"],
+            "headers": headers,
+            "status": status,
+        }
+        # Each line is written at once.
+        with self._requests.open("ab", buffering=0) as file:
+            file.write(json.dumps(request).encode() + b"\n")
 
 
-def status_line(status: int) -> str:
-    """Return the status with its reason phrase."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return f"{status} Unknown"
-
-
-def failure_headers(path: str, fault: Fault) -> list[tuple[str, str]]:
+def failure_headers(path: str, retry_after: str | None) -> list[tuple[str, str]]:
     """Return the headers of an injected failure, as a failure of the service has them."""
     headers = [
         ("Content-Type", "application/json"),
@@ -133,6 +119,6 @@ def failure_headers(path: str, fault: Fault) -> list[tuple[str, str]]:
     ]
     if path.startswith(V1_PREFIX):
         headers += [("Access-Control-Allow-Origin", "*"), ("Cache-Control", "no-cache")]
-    if fault.retry_after is not None:
-        headers.append(("Retry-After", fault.retry_after))
+    if retry_after is not None:
+        headers.append(("Retry-After", retry_after))
     return headers

@@ -203,7 +203,7 @@ SETTINGS = (
         "MINIMUM_CLI_VERSION", "1.0.0", "the response of /api/widgets/cli-version", parse_version
     ),
     Setting("ICONS", "", "directory of further Iconify JSON files", parse_directory),
-    Setting("BUNDLE_URL", "", "default of flask publish --bundle-url"),
+    Setting("BUNDLE_URL", "", "default of publish --bundle-url"),
     Setting("BUNDLES", "", "directory of held bundles; default: beside the database"),
     Setting(
         "PUBLIC_URL",
@@ -211,9 +211,7 @@ SETTINGS = (
         "base URL under which clients reach the service; default: the Host of each request",
         parse_base_url,
     ),
-    Setting(
-        "MIRROR_WORKERS", "4", "widgets that flask mirror fetches in parallel", whole_number(1, 32)
-    ),
+    Setting("MIRROR_WORKERS", "4", "widgets that mirror fetches in parallel", whole_number(1, 32)),
 )
 
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,9 @@ def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, nu
     recipe = yaml.safe_load(blocks(page("docs/publishing.md"), "yaml")[number])
     repository = checkout(tmp_path)
     # It would need a network.
-    (repository / "bin" / "pip").write_text("#!/bin/sh\ntest \"$*\" = 'install widget-catalog'\n")
-    (repository / "bin" / "pip").chmod(0o755)
-    (repository / "bin" / "python").symlink_to(sys.executable)
+    pip = repository / ".venv" / "bin" / "pip"
+    pip.write_text('#!/bin/sh\nexpr "$*" : "install https://.*[.]whl#sha256=." > /dev/null\n')
+    pip.chmod(0o755)
     package = {"name": "clock", "version": "1.0.0"}
     build = "mkdir -p dist && cp clock.js dist/"
     files = {
@@ -52,7 +51,7 @@ def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, nu
     environment = {
         **os.environ,
         **variables,
-        "PATH": f"{repository}/bin:{os.environ['PATH']}",
+        "PATH": f"{repository}/.venv/bin:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         # npm would ask its registry about the packages, and about its own version.
         "npm_config_offline": "true",

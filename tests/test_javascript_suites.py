@@ -63,7 +63,7 @@ def test_the_vitest_suite_passes_and_leaves_no_file(suite: Path) -> None:
 def test_a_suite_without_the_command_says_how_to_install_it(suite: Path) -> None:
     result = run_suite(suite)
     assert result.returncode == 1
-    assert "widget-catalog is not on PATH: pip install widget-catalog" in result.stdout
+    assert "widget-catalog is not on PATH: install its wheel" in result.stdout
     assert list(suite.glob("widget-catalog-*")) == []
 
 

@@ -1,4 +1,4 @@
-"""flask mirror reads the upstream's list completely, also while it changes, and never forever."""
+"""mirror reads the upstream's list completely, also while it changes, and never forever."""
 
 import json
 from collections.abc import Callable

@@ -144,7 +144,9 @@ class RemoteCatalog:
         body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
         return self.service.request("PATCH", _widget_path(widget), parse_changed, body)
 
-    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+    def read_log(
+        self, widget: WidgetName | None, since: str | None, limit: int | None
+    ) -> list[Json]:
         """Return the recorded changes, the newest first."""
         options: dict[str, object] = {"since": since, "widget": widget}
         parameters = {key: value for key, value in options.items() if value is not None}
@@ -154,8 +156,10 @@ class RemoteCatalog:
             "GET", "/api/audit", partial(parse_entries, before), None, parameters
         ):
             entries += page
+            if limit and len(entries) >= limit:
+                break
             parameters["before"] = before = page[-1]["id"]
-        return entries
+        return entries[:limit]
 
 
 def _manifest_target(upload: Upload) -> WidgetName:

@@ -114,7 +114,7 @@ def start_metrics(app: Flask, listeners: list[Listener]) -> MetricsServer | None
         from catalog.serving.metrics import create_registry
     except ModuleNotFoundError as error:
         raise ClickException(
-            "CATALOG_METRICS needs the extra: pip install 'widget-catalog[metrics]'."
+            "CATALOG_METRICS needs prometheus-client: install the wheel with the extra metrics."
         ) from error
     try:
         server = MetricsServer(address)

@@ -85,7 +85,6 @@ class Database:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         wal_limit: int = WAL_LIMIT,
-        program: str = "flask",
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -96,11 +95,9 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
-        self.faults = Faults(program)
+        self.faults = Faults()
         self._busy_timeout_ms = busy_timeout_ms
-        self._connections = self.pool_class(
-            self.path, self.deadline, busy_timeout_ms, wal_limit, program
-        )
+        self._connections = self.pool_class(self.path, self.deadline, busy_timeout_ms, wal_limit)
         # Whether the last write found the file locked by another process.
         self._is_stalled = False
         # The last install, if the state of the file made it fail; check_writes() retries it.

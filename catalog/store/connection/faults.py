@@ -10,8 +10,7 @@ logger = logging.getLogger(__name__)
 class Faults:
     """What requests found wrong with the file; all methods may be called by any thread."""
 
-    def __init__(self, program: str) -> None:
-        self._program = program
+    def __init__(self) -> None:
         # Whether a request has read a damaged part of the file. Others may still succeed.
         self.is_damaged = False
         self._is_gone = False
@@ -28,9 +27,9 @@ class Faults:
         if (is_damage(error) or is_damage(cause)) and not self.is_damaged:
             self.is_damaged = True
             logger.error(
-                "The database is damaged: %s. Look at it with %s check, and replace it by a backup"
-                " with %s restore.",
-                *(error, self._program, self._program),
+                "The database is damaged: %s. Look at it with widget-catalog check, and replace it"
+                " by a backup with widget-catalog restore.",
+                error,
             )
             return
         logger.error("%s: %s", effect, error)

@@ -103,7 +103,6 @@ class Cluster(Database):
     def __init__(self, path: Path, urls: Sequence[str], ca: str = "", **options: Any) -> None:
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
-        self._program = options.get("program", "flask")
         self._retry_time = RETRY_TIME
         # Whether the local node did not apply the last write in time.
         self._is_behind = False
@@ -255,7 +254,7 @@ class Cluster(Database):
                 )
             if not state.is_catalog:
                 raise DatabaseError(
-                    f"{node.url} has no catalog. Create it with: {self._program} init"
+                    f"{node.url} has no catalog. Create it with: widget-catalog init"
                 )
             if state.schema_version != SCHEMA_VERSION:
                 raise DatabaseError(

@@ -27,7 +27,7 @@ def examples() -> list[str]:
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A project with the module and the vitest suite of the page."""
-    module, vitest_suite, _ = examples()
+    module, vitest_suite = examples()
     (tmp_path / "catalog-server.mjs").write_text(module, encoding="utf-8")
     (tmp_path / "search.test.mjs").write_text(vitest_suite, encoding="utf-8")
     package = tmp_path / "node_modules" / "vitest"

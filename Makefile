@@ -12,8 +12,7 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/run  ## Serve the catalog; create it from the demo catalog if there is none
-	@test -s "$${CATALOG_DATABASE:-catalog.db}" || $(BIN)/flask init --demo
-	@exec $(BIN)/python app.py
+	@exec $(BIN)/widget-catalog serve --demo
 
 # Temporary files are in memory if possible: the tests would mostly wait for fsync. Bytecode is written even
 # if the environment disables it: the tests start hundreds of processes, and each would compile catalog/.
@@ -67,12 +66,22 @@ clean:  ## Remove everything that the other targets created, except databases
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'
 	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
+# As pip installs it from the wheel, but with the catalog of this clone, in any directory.
+define COMMAND
+#!/bin/sh
+exec "$(CURDIR)/$(BIN)/python" -c 'import sys; sys.path[0] = "$(CURDIR)"; import catalog.__main__ as c; c.main()' "$$@"
+endef
+export COMMAND
+
+.venv/bin/widget-catalog: | .venv/bin/python
+	@echo "$$COMMAND" > $@ && chmod +x $@
+
 # Empty files in .venv mark what is installed, so that pip runs only if the requirements change.
-.venv/run: requirements.txt | .venv/bin/python
+.venv/run: requirements.txt | .venv/bin/widget-catalog
 	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements.txt requirements-build.txt requirements-dev.txt | .venv/bin/python
+.venv/dev: requirements.txt requirements-build.txt requirements-dev.txt | .venv/bin/widget-catalog
 	$(BIN)/pip $(INSTALL) -r requirements-dev.txt
 	@touch .venv/run $@
 

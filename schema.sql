@@ -123,7 +123,7 @@ CREATE TABLE mirror_position (
     PRIMARY KEY (source, scopes)
 ) STRICT, WITHOUT ROWID;
 
--- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so flask publish
+-- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
 -- must not publish the same version with other bytes. Triggers fill the table on every delete.
 CREATE TABLE deleted_version (
     scope       TEXT NOT NULL,

@@ -70,7 +70,7 @@ def documents(count: int) -> Iterator[Json]:
 
 
 def write_catalog(path: Path, count: int) -> None:
-    """Write the catalog of this size to a file for flask import."""
+    """Write the catalog of this size to a file for widget-catalog import."""
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", encoding="utf-8") as file:
         for widget in documents(count):

@@ -1,6 +1,6 @@
 """The Widget Catalog: a public, read-mostly HTTP API on one SQLite file."""
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 # The path prefix of the public API.
 V1_PREFIX = "/api/v1/widgets/"

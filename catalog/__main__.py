@@ -116,12 +116,12 @@ class CatalogGroup(click.Group):
             if name not in REMOTE_COMMANDS:
                 raise click.UsageError(
                     f"{name} works on the machine of the catalog only. --server is for "
-                    f"{', '.join(REMOTE_COMMANDS)}."
+                    f"{', '.join(self._visible(REMOTE_COMMANDS))}."
                 )
             if "DATABASE" in options:
                 raise click.UsageError("Use either --server or --database.")
         elif name in LOGIN_COMMANDS:
-            raise click.UsageError(f"State the service: {PROGRAM} --server URL {name}.")
+            raise click.UsageError(f"Name the service: widget-catalog --server URL {name}")
         elif "CA" in options:
             raise click.UsageError("--ca is for --server.")
         return name, command, rest
@@ -131,8 +131,14 @@ class CatalogGroup(click.Group):
         for title, names in self._sections():
             with formatter.section(title):
                 formatter.write_dl(
-                    [(name, self.commands[name].get_short_help_str(limit)) for name in names]
+                    [
+                        (name, self.commands[name].get_short_help_str(limit))
+                        for name in self._visible(names)
+                    ]
                 )
+
+    def _visible(self, names: list[str]) -> list[str]:
+        return [name for name in names if not self.commands[name].hidden]
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         yield from SECTIONS.items()
@@ -214,12 +220,12 @@ def load_application(settings: dict[str, Any]) -> "Flask":
     if "SERVER" in settings:
         from catalog.commands.catalogs import create_remote_app
 
-        return create_remote_app(settings["SERVER"], settings.get("CA"), PROGRAM)
+        return create_remote_app(settings["SERVER"], settings.get("CA"))
     try:
         # Help and completion of commands do not need it.
         from catalog.application import create_app
 
-        return create_app(settings, program=PROGRAM)
+        return create_app(settings)
     except (DataFileError, SettingError) as error:
         raise click.ClickException(str(error)) from None
 

@@ -129,11 +129,10 @@ class JsonProvider(DefaultJSONProvider):
     ensure_ascii = False
 
 
-def create_app(settings: Mapping[str, object] | None = None, *, program: str = "flask") -> Flask:
+def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     """Return a service on one database; raise SettingError if a setting is invalid.
 
-    The settings in the argument take precedence over those in the environment. Messages that
-    advise a command name the program.
+    The settings in the argument take precedence over those in the environment.
     """
     warn_of_unknown_settings(os.environ)
     app = CatalogApp(__name__)
@@ -142,13 +141,12 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     app.config.from_prefixed_env("CATALOG", loads=str)
     app.config.from_mapping(settings or {})
     parse_settings(app.config)
-    app.config["PROGRAM"] = program
     app.json = JsonProvider(app)
     app.jinja_options = {**app.jinja_options, "lstrip_blocks": True}
 
     app.extensions["failed_attempts"] = FailedAttempts()
-    app.extensions["database"] = database = open_database(app.config, program)
-    # Each database has its own directory: flask gc removes bundles that its catalog does not name.
+    app.extensions["database"] = database = open_database(app.config)
+    # Each database has its own directory: the command gc removes bundles that it does not name.
     default_bundles = database.path.with_name(f"{database.path.name}-bundles")
     app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
     for blueprint in (*API, *WEB, commands):
@@ -167,14 +165,14 @@ def create_app(settings: Mapping[str, object] | None = None, *, program: str = "
     return app
 
 
-def open_database(config: Mapping[str, Any], program: str) -> Database:
+def open_database(config: Mapping[str, Any]) -> Database:
     """Return the database that the settings describe: a file, or the cluster that owns it."""
     if not config["RQLITE"]:
-        return Database(config["DATABASE"], program=program)
+        return Database(config["DATABASE"])
     # Only a cluster needs urllib3.
     from catalog.store.connection.cluster.cluster import Cluster
 
-    return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"], program=program)
+    return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"])
 
 
 def in_order(methods: Iterable[str]) -> list[str]:

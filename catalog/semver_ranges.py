@@ -55,6 +55,23 @@ def is_version(text: str) -> bool:
     return _parse_version(text) is not None
 
 
+# One to three numbers, perhaps after a v: a person leaves out zeros.
+SHORT_VERSION = re.compile(r"v?(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
+
+
+def parse_sdk(text: str) -> str:
+    """Return the SDK version that a person typed: 1.4, v1.4.0 and 1.4.0 are the same.
+
+    Raise ValueError with what is allowed.
+    """
+    text = text.strip()
+    short = SHORT_VERSION.fullmatch(text)
+    version = f"{short[1]}.{short[2] or 0}.0" if short else text.removeprefix("v")
+    if not is_version(version):
+        raise ValueError("an SDK version such as 1.4.0")
+    return version
+
+
 @lru_cache(maxsize=2048)
 def precedence(version: str) -> str:
     """Return a key whose text order is the precedence of versions; raise ValueError if invalid.

@@ -183,7 +183,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUpstream]:
 
 @pytest.fixture
 def mirror_app(tmp_path: Path) -> Iterator[Flask]:
-    """An app that has no database yet, for flask mirror to create."""
+    """An app that has no database yet, for widget-catalog mirror to create."""
     app = create_app({"DATABASE": tmp_path / "mirror.db", "BUNDLES": str(tmp_path / "bundles")})
     yield app
     app.extensions["database"].close()
@@ -252,7 +252,7 @@ def create_demo(path: Path) -> Path:
 
 
 def import_demo(path: Path) -> Path:
-    """Create a database of the demo catalog without its bundles, as `flask import` makes it."""
+    """Create a database of the demo catalog without its bundles, as import makes it."""
     write_database(path, imported_demo_file())
     return path
 
@@ -399,7 +399,7 @@ def browser() -> Iterator["Browser"]:
 
 
 def exported(app: Flask) -> bytes:
-    """Return what `flask export` writes."""
+    """Return what `widget-catalog export` writes."""
     result = run(app, "export")
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout_bytes

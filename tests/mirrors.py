@@ -1,4 +1,4 @@
-"""flask mirror in the test process, the catalogs that it makes, and a real app as upstream."""
+"""The command mirror in the test process, the catalogs it makes, and a real app as upstream."""
 
 import json
 import threading
@@ -71,12 +71,12 @@ def serve(app: Flask) -> Iterator[AppServer]:
 
 
 def run_mirror(app: Flask, url: str, *options: str) -> Result:
-    """Run flask mirror in this process."""
+    """Run widget-catalog mirror in this process."""
     return app.test_cli_runner().invoke(args=["mirror", url, *options])
 
 
 def mirror_summary(app: Flask, url: str, *options: str) -> str:
-    """Run flask mirror, which must succeed, and return its output after the URL."""
+    """Run widget-catalog mirror, which must succeed, and return its output after the URL."""
     result = run_mirror(app, url, *options)
     assert (result.exit_code, result.stdout) == (0, ""), result.stderr
     return result.stderr.removeprefix(f"Mirrored {url}: ").removesuffix("\n")
@@ -91,7 +91,7 @@ def exported(app: Flask) -> dict[str, Json]:
 
 
 def bundle_summary(app: Flask, url: str) -> str:
-    """Run flask mirror --bundles, which must succeed, and return its line about the bundles."""
+    """Run mirror --bundles, which must succeed, and return its line about the bundles."""
     return mirror_summary(app, url, "--bundles").splitlines()[-1]
 
 

@@ -233,6 +233,13 @@ def test_since_selects_the_changes_from_a_time_on(app: Flask) -> None:
     assert result.exit_code == 2
 
 
+def test_limit_selects_the_newest_changes(app: Flask) -> None:
+    run_line(app, "unlist acme/clock")
+    run_line(app, "relist acme/clock")
+    assert log(app, "--limit", "1") == log(app)[1:]
+    assert log(app, "--limit", "9" * 30) == log(app)
+
+
 def assert_append_only(app: Flask, statement: str) -> None:
     """The statement must fail, and change nothing."""
     before = log(app)

@@ -1,4 +1,4 @@
-"""flask backup and flask restore, also while the service runs."""
+"""widget-catalog backup and widget-catalog restore, also while the service runs."""
 
 import json
 import os

@@ -109,7 +109,7 @@ def test_incomplete_sdk_version_is_invalid_only_after_submission(paused_tab: "Pa
     with recorded(paused_tab, "request") as requests:
         type_slowly(paused_tab, field, "1.4.")
         field.press("Enter")
-        expect_text(message, "An SDK version is three numbers without a v, such as 1.4.0.")
+        expect_text(message, "An SDK version is three numbers, such as 1.4.0.")
         assert message.is_visible()
         assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1.4.", "true")
         type_slowly(paused_tab, field, "0")

@@ -1,4 +1,4 @@
-"""flask check on bundles: one line for each that is missing or has the wrong content."""
+"""widget-catalog check on bundles: one line for each that is missing or has the wrong content."""
 
 import hashlib
 from collections.abc import Callable

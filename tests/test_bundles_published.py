@@ -1,4 +1,4 @@
-"""flask publish --store: the service itself holds and serves the bundle."""
+"""widget-catalog publish --store: the service itself holds and serves the bundle."""
 
 import hashlib
 import json

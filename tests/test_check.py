@@ -1,5 +1,6 @@
-"""flask check: one line for each problem of the database."""
+"""widget-catalog check: one line for each problem of the database."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -68,6 +69,20 @@ def test_strict_check_treats_a_warning_as_a_finding(tmp_path: Path) -> None:
     assert result.stderr == f"Error: 1 finding in {demo}.\n"
 
 
+def test_json_has_the_problems_and_the_warnings(tmp_path: Path) -> None:
+    demo = create_demo(tmp_path / "demo.db")
+    warned = run_on(demo, "check", "--json")
+    assert (warned.exit_code, json.loads(warned.stdout)) == (
+        0,
+        {"problems": [], "warnings": [BAD_RANGE.strip()]},
+    )
+    strict = run_on(demo, "check", "--json", "--strict")
+    assert (strict.exit_code, json.loads(strict.stdout)) == (
+        1,
+        {"problems": [BAD_RANGE.strip()], "warnings": []},
+    )
+
+
 def test_strict_check_of_a_catalog_without_faults_succeeds(catalog: Path) -> None:
     result = run_on(catalog, "check", "--strict")
     assert (result.exit_code, result.stderr) == (0, f"{catalog} is in order.\n")
@@ -92,7 +107,11 @@ def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> 
         *(["yank", "acme/clock@2.0.0"], ["deprecate", "acme/clock@1.0.0", "Old"]),
         *(["describe", "acme/clock", "--display-name", "Été", "--description", "天気"],),
         *(["unlist", "acme/clock"], ["describe", "acme/clock", "--description", ""]),
-        *(["relist", "acme/clock"], ["official", "acme/clock"], ["unofficial", "acme/clock"]),
+        *(
+            ["relist", "acme/clock"],
+            ["official", "acme/clock"],
+            ["official", "--off", "acme/clock"],
+        ),
         *(["delete", "acme/clock@2.0.0", "--yes"], ["delete", "a/b", "--yes"]),
     ):
         assert app.test_cli_runner().invoke(args=command).exit_code == 0

@@ -1,14 +1,11 @@
-"""The CI jobs of docs/publishing.md: their shell parts build a bundle and publish it."""
+"""The CI job of docs/publishing.md: its shell parts build a bundle and publish it."""
 
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import pytest
 import yaml
 from conftest import Server, create_catalog
 from programs import find_program
@@ -18,23 +15,15 @@ from test_documentation import blocks, checkout, page
 from catalog.store.connection.database import Database
 
 
-def scripts(recipe: dict[str, Any]) -> list[str]:
-    """Return the shell parts of a job for GitHub Actions or GitLab CI, in their order."""
-    if "jobs" in recipe:
-        steps = recipe["jobs"]["publish"]["steps"]
-        return [step["run"] for step in steps if "run" in step]
-    return ["\n".join(recipe[name]["script"]) for name in recipe["stages"]]
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=["GitHub Actions", "GitLab CI"])
-def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, number: int) -> None:
+def test_the_ci_job_of_the_publishing_page_publishes_a_version(tmp_path: Path) -> None:
     find_program("npm")
-    recipe = yaml.safe_load(blocks(page("docs/publishing.md"), "yaml")[number])
+    (text,) = blocks(page("docs/publishing.md"), "yaml")
+    steps = yaml.safe_load(text)["jobs"]["publish"]["steps"]
     repository = checkout(tmp_path)
     # It would need a network.
-    (repository / "bin" / "pip").write_text("#!/bin/sh\ntest \"$*\" = 'install widget-catalog'\n")
-    (repository / "bin" / "pip").chmod(0o755)
-    (repository / "bin" / "python").symlink_to(sys.executable)
+    pip = repository / ".venv" / "bin" / "pip"
+    pip.write_text('#!/bin/sh\nexpr "$*" : "install https://.*[.]whl#sha256=." > /dev/null\n')
+    pip.chmod(0o755)
     package = {"name": "clock", "version": "1.0.0"}
     build = "mkdir -p dist && cp clock.js dist/"
     files = {
@@ -48,11 +37,11 @@ def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, nu
     path = create_catalog(tmp_path / "catalog.db")
     with closing(Database(path)) as database:
         token = create_token(database, permissions=("publish",))
-    variables = {"CATALOG_TOKEN": token, "GITHUB_REF_NAME": "v1.4.0", "CI_COMMIT_TAG": "v1.4.0"}
+    variables = {"CATALOG_TOKEN": token, "GITHUB_REF_NAME": "v1.4.0"}
     environment = {
         **os.environ,
         **variables,
-        "PATH": f"{repository}/bin:{os.environ['PATH']}",
+        "PATH": f"{repository}/.venv/bin:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         # npm would ask its registry about the packages, and about its own version.
         "npm_config_offline": "true",
@@ -60,7 +49,7 @@ def test_the_ci_jobs_of_the_publishing_page_publish_a_version(tmp_path: Path, nu
         "npm_config_update_notifier": "false",
     }
     with Server(path) as server:
-        for script in scripts(recipe):
+        for script in (step["run"] for step in steps if "run" in step):
             result = subprocess.run(
                 ["bash", "-e", "-c", script.replace("https://widgets.example", server.url)],
                 cwd=repository,

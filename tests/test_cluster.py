@@ -628,7 +628,7 @@ def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: P
         text = text.replace(prefix, prefix[:-3] + free_prefix(prefix[-3:]))
     pairs = console_lines(text)
     directory = checkout(tmp_path)
-    program = directory / "bin" / "rqlited"
+    program = directory / ".venv" / "bin" / "rqlited"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(RQLITED)} "$@"\n')
     program.chmod(0o755)
     assert_outputs(pairs, directory)

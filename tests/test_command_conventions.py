@@ -128,7 +128,7 @@ DATABASE_COMMANDS = [
 def test_missing_database_is_an_error_and_is_not_created(files: None, name: str) -> None:
     result = run_line(create_app({"DATABASE": "none.db"}), LINES.get(name, name))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: none.db does not exist. Create it with: flask init\n"
+    assert result.stderr == "Error: none.db does not exist. Create it with: widget-catalog init\n"
     assert not Path("none.db").exists()
     assert not Path("copy.db").exists()
 

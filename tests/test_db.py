@@ -157,7 +157,7 @@ def test_file_in_another_journal_mode_is_switched_to_wal(
 
 
 NOT_A_CATALOG = "is a SQLite file, but not one of a widget catalog."
-MISSING = "does not exist. Create it with: flask init"
+MISSING = "does not exist. Create it with: widget-catalog init"
 
 
 def make_foreign(path: Path) -> str:

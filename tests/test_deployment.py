@@ -298,7 +298,7 @@ def test_dated_backups_are_in_a_directory_of_the_service(operator: Operator, com
     directory = operator.state / command
     directory.mkdir()
     os.chown(directory, NOBODY, NOBODY)
-    code, output = operator.run(command, "--keep", "1", str(directory))
+    code, output = operator.run(command, "--dir", str(directory), "--keep", "1")
     assert code == 0, output
     assert [path.stat().st_uid for path in directory.iterdir()] == [NOBODY]
 

@@ -1,4 +1,4 @@
-"""flask yank, deprecate, unlist, official, describe, delete: their effect and their output."""
+"""Commands that change a widget or version, from yank to delete: their effect and output."""
 
 import json
 import os
@@ -207,7 +207,7 @@ def test_versions_change_in_one_transaction(app: Flask, line: str, undo: str) ->
                 "CREATE TRIGGER refuse BEFORE UPDATE ON version WHEN new.version LIKE '2.%' "
                 "BEGIN SELECT raise(ABORT, 'refused'); END"
             )
-            assert failure(app, each.format(targets)) == "refused"
+            assert failure(app, each.format(targets)) == f"{app.config['DATABASE']}: refused."
             connection.execute("DROP TRIGGER refuse")
             status_lines(app, each.format(targets))
 
@@ -241,7 +241,7 @@ def test_official_and_unofficial_mark_a_widget(
     app_with: AppWith, official: bool, current: bool | None
 ) -> None:
     app = app_with(document("acme/clock", isOfficial=current))
-    command, state = ("official", "is") if official else ("unofficial", "is not")
+    command, state = ("official", "is") if official else ("official --off", "is not")
     already = " already" if current is official else ""
     assert status_lines(app, f"{command} acme/clock") == [f"acme/clock {state} official{already}."]
     assert get(app, DETAIL)["widget"]["isOfficial"] is official
@@ -339,7 +339,9 @@ ERRORS = {
     "undeprecate acme/notes@*": "There is no version acme/notes@*.",
     "deprecate acme/clock@* acme/clock@9.0.0 x": "There is no version acme/clock@9.0.0.",
     "deprecate acme/clock@soon x": "'soon' is neither a version nor a range of versions.",
-    "deprecate acme/clock@* ''": "The message is empty; flask undeprecate removes a warning.",
+    "deprecate acme/clock@* ''": (
+        "The message is empty; widget-catalog undeprecate removes a warning."
+    ),
     "yank 'acme/clock@>2.0.0'": "There is no version acme/clock@>2.0.0.",
     "yank acme/clock@1.1.0 acme/clock@9.0.0": "There is no version acme/clock@9.0.0.",
     "unyank acme/clock@soon": "'soon' is neither a version nor a range of versions.",

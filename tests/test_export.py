@@ -1,4 +1,4 @@
-"""flask export: writes the whole catalog so that an import gives the same catalog."""
+"""widget-catalog export: writes the whole catalog so that an import gives the same catalog."""
 
 import json
 import os
@@ -229,7 +229,7 @@ def test_export_without_a_database_does_not_change_the_file(tmp_path: Path) -> N
     file = tmp_path / "out.jsonl"
     file.write_bytes(b"an earlier export\n")
     result = run(create_app({"DATABASE": tmp_path / "none.db"}), "export", file)
-    assert error_message(result).endswith("does not exist. Create it with: flask init")
+    assert error_message(result).endswith("does not exist. Create it with: widget-catalog init")
     assert file.read_bytes() == b"an earlier export\n"
 
 

@@ -149,7 +149,7 @@ def test_serve_does_not_create_a_catalog_in_place_of_one_that_was_removed(catalo
     assert (process.returncode, process.stderr) == (
         1,
         f"Error: {catalog} was removed, but catalog.db-wal was not. Put the file back, or create a "
-        "new one: flask init\n",
+        "new one: widget-catalog init\n",
     )
     assert not catalog.exists()
     moved.rename(catalog)
@@ -258,9 +258,10 @@ def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Pa
         assert server.stop() == 0
         advice = (
             "The database is damaged: database disk image is malformed. "
-            "Look at it with flask check, and replace it by a backup with flask restore."
+            "Look at it with widget-catalog check, and replace it by a backup with "
+            "widget-catalog restore."
         )
-        assert server.errors.count(advice) == server.errors.count("flask check") == 1
+        assert server.errors.count(advice) == server.errors.count("widget-catalog check") == 1
         assert "Traceback" not in server.errors
 
 

@@ -11,14 +11,25 @@ def test_complete_version_is_read_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sdk"), [("1.4", "1.4.0"), ("1", "1.0.0"), ("0.10 ", "0.10.0"), ("20.0", "20.0.0")]
+    ("text", "sdk"),
+    [
+        ("1.4", "1.4.0"),
+        ("1", "1.0.0"),
+        ("0.10 ", "0.10.0"),
+        ("20.0", "20.0.0"),
+        ("v1.4.0", "1.4.0"),
+        ("v2", "2.0.0"),
+    ],
 )
-def test_missing_numbers_are_read_as_zero_and_the_notice_says_so(text: str, sdk: str) -> None:
+def test_missing_numbers_are_zero_and_a_v_is_ignored_and_the_notice_says_so(
+    text: str, sdk: str
+) -> None:
     assert read_sdk(text) == (sdk, f"{text.strip()} is read as {sdk}.", "")
 
 
 @pytest.mark.parametrize(
-    "text", ["v1.4", "1.", "1.4.x", "01.4", "1.4-beta", "^1.4", "１.4", "9" * 17, "1" * 5000]
+    "text",
+    ["vv1.4", "V1.4", "v", "1.", "1.4.x", "01.4", "1.4-beta", "^1.4", "１.4", "9" * 17, "1" * 5000],
 )
 def test_anything_else_is_invalid(text: str) -> None:
     assert read_sdk(text) == ("", "", SDK_ERROR)

@@ -96,7 +96,7 @@ WRITES: dict[str, Write] = {
     "unlist": command("unlist acme/clock"),
     "relist": command("relist acme/clock"),
     "official": command("official acme/clock"),
-    "unofficial": command("unofficial acme/clock"),
+    "unofficial": command("official --off acme/clock"),
     "describe": command(DESCRIBE),
     "delete version": command("delete acme/clock@1.1.0 --yes"),
     "delete widget": command("delete acme/clock --yes"),

@@ -1,4 +1,4 @@
-"""flask gc: removes the bundles that no version names, and no others."""
+"""widget-catalog gc: removes the bundles that no version names, and no others."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""flask health: what it reports of a service, and how quickly it starts."""
+"""widget-catalog health: what it reports of a service, and how quickly it starts."""
 
 import json
 import socket

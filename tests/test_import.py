@@ -1,4 +1,4 @@
-"""flask import: reads catalog files, and imports all of their widgets or none."""
+"""widget-catalog import: reads catalog files, and imports all of their widgets or none."""
 
 import json
 import subprocess
@@ -251,7 +251,7 @@ def test_import_of_the_same_file_changes_no_response(app_with: AppWith) -> None:
 def test_import_without_a_database_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     result = import_(create_app({"DATABASE": path}), lines(document()))
-    assert error_message(result) == f"{path} does not exist. Create it with: flask init"
+    assert error_message(result) == f"{path} does not exist. Create it with: widget-catalog init"
     assert not path.exists()
 
 

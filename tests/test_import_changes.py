@@ -1,4 +1,4 @@
-"""flask import: counts of changes, --prune, --dry-run, and imports that are killed."""
+"""widget-catalog import: counts of changes, --prune, --dry-run, and imports that are killed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""flask init: creates a catalog, and never changes an existing file."""
+"""widget-catalog init: creates a catalog, and never changes an existing file."""
 
 import os
 import sqlite3

@@ -27,7 +27,7 @@ def examples() -> list[str]:
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A project with the module and the vitest suite of the page."""
-    module, vitest_suite, _ = examples()
+    module, vitest_suite = examples()
     (tmp_path / "catalog-server.mjs").write_text(module, encoding="utf-8")
     (tmp_path / "search.test.mjs").write_text(vitest_suite, encoding="utf-8")
     package = tmp_path / "node_modules" / "vitest"
@@ -63,7 +63,7 @@ def test_the_vitest_suite_passes_and_leaves_no_file(suite: Path) -> None:
 def test_a_suite_without_the_command_says_how_to_install_it(suite: Path) -> None:
     result = run_suite(suite)
     assert result.returncode == 1
-    assert "widget-catalog is not on PATH: pip install widget-catalog" in result.stdout
+    assert "widget-catalog is not on PATH: install its wheel" in result.stdout
     assert list(suite.glob("widget-catalog-*")) == []
 
 

@@ -1,4 +1,4 @@
-"""flask list and flask show: the catalog as tables for the operator, or as JSON for scripts."""
+"""The commands list and show: the catalog as tables for the operator, as JSON for scripts."""
 
 import json
 import unicodedata

@@ -110,7 +110,7 @@ def test_other_commands_leave_an_old_file_to_the_service_that_runs(old: Path, li
     result = run_on(old, *line.format(old).split())
     assert error_message(result) == (
         f"{old} has schema version {before[0]}, and this release needs {SCHEMA_VERSION}. "
-        "Run flask migrate, or start the service."
+        "Run widget-catalog migrate, or start the service."
     )
     assert (version(old), old.read_bytes()) == before
     assert [path.name for path in old.parent.iterdir() if ".schema-" in path.name] == []

@@ -1,4 +1,4 @@
-"""flask mirror: the first run copies everything, a refresh transfers and writes what changed."""
+"""mirror: the first run copies everything, a refresh transfers and writes what changed."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""flask mirror: an upstream cannot have it request something from the local network."""
+"""widget-catalog mirror: an upstream cannot have it request something from the local network."""
 
 import socket
 from collections.abc import Iterator

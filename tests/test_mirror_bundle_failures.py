@@ -1,4 +1,4 @@
-"""flask mirror --bundles: a wrong bundle is never served, and a download continues."""
+"""widget-catalog mirror --bundles: a wrong bundle is never served, and a download continues."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""flask mirror --bundles: bundles are downloaded once and served from here."""
+"""widget-catalog mirror --bundles: bundles are downloaded once and served from here."""
 
 import os
 import stat

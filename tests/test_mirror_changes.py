@@ -1,4 +1,4 @@
-"""flask mirror of an upstream that lists its changes: a refresh asks for nothing else."""
+"""widget-catalog mirror of an upstream that lists its changes: a refresh asks for nothing else."""
 
 import json
 import random
@@ -41,7 +41,7 @@ def command(app: Flask, *arguments: object) -> None:
 
 
 def refresh(app: Flask, upstream: AppServer, *options: str) -> tuple[str, list[str]]:
-    """Run flask mirror; return its summary, and the details that it requested."""
+    """Run widget-catalog mirror; return its summary, and the details that it requested."""
     upstream.responses.clear()
     summary = mirror_summary(app, upstream.url, *options)
     paths = [path.removeprefix("/api/v1/widgets/") for path, _ in upstream.responses]

@@ -1,4 +1,4 @@
-"""flask mirror: what fails is reported with its reason, and the rest is copied."""
+"""widget-catalog mirror: what fails is reported with its reason, and the rest is copied."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""flask mirror reads the upstream's list, reports if it changes, and never reads forever."""
+"""mirror reads the upstream's list, reports if it changes, and never reads forever."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Options of flask mirror: --scope, --prune, --adopt, --dry-run and --quiet, and wrong usage."""
+"""Options of mirror: --scope, --prune, --adopt, --dry-run and --quiet, and wrong usage."""
 
 import json
 from collections.abc import Callable, Iterator

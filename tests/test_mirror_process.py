@@ -1,4 +1,4 @@
-"""flask mirror as a process: a kill at any point, an interrupt, and the progress bar."""
+"""widget-catalog mirror as a process: a kill at any point, an interrupt, and the progress bar."""
 
 import os
 import pty

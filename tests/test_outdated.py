@@ -1,5 +1,6 @@
-"""flask outdated: the updates of installed versions, as a table."""
+"""widget-catalog outdated: the updates of installed versions, as a table."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def test_table_has_every_version_that_is_not_current(app_with: AppWith, file: Pa
     assert result.stderr == "2 updates for 5 installed versions.\n"
 
 
+@pytest.mark.parametrize("sdk", ["1.4", "v1.4.0", "v1.4"])
+def test_an_sdk_is_read_as_a_person_types_it(app_with: AppWith, file: Path, sdk: str) -> None:
+    assert run(app_with(CLOCK), "outdated", file, "--sdk", sdk).stdout == TABLE
+
+
+def test_json_is_the_updates_of_the_api(app_with: AppWith, file: Path) -> None:
+    app = app_with(CLOCK)
+    result = run(app, "outdated", file, "--sdk", "1.4.0", "--json")
+    installed = dict.fromkeys(line for line in INSTALLED.splitlines() if "@" in line)
+    query = "&".join(f"installed={each}" for each in installed)
+    response = app.test_client().get(f"/api/v1/widgets/updates?compatSdk=1.4.0&{query}")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == json.loads(response.data)["updates"]
+
+
 def test_current_versions_are_only_counted(app_with: AppWith) -> None:
     result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin="acme/clock@1.1.0")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -76,11 +92,11 @@ def test_invalid_line_is_an_error_with_its_number(app_with: AppWith, line: str) 
     content = f"acme/clock@1.0.0\n{line}\n".encode(errors="surrogateescape")
     result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", stdin=content)
     message = error_message(result)
-    assert message.startswith("Line 2: '")
+    assert message.startswith("<stdin> line 2: '")
     assert message.endswith("' is not of the form scope/name@version.")
 
 
-@pytest.mark.parametrize("options", [(), ("--sdk", "1.4"), ("--sdk", "1.4.0", "--url", "x")])
+@pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--url", "x")])
 def test_missing_or_invalid_option_is_wrong_usage(
     app_with: AppWith, options: tuple[str, ...]
 ) -> None:

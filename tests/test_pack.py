@@ -1,4 +1,4 @@
-"""flask pack and flask unpack: a whole catalog with its bundles in one file."""
+"""widget-catalog pack and widget-catalog unpack: a whole catalog with its bundles in one file."""
 
 import hashlib
 import io
@@ -535,7 +535,7 @@ def test_invalid_pack_changes_nothing(
     before = read_files(other)
     result = run(other, "unpack", invalid, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stderr.startswith(f"Error: {invalid}: {message}")
     assert read_files(other) == before
 
 

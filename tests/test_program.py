@@ -79,7 +79,21 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
         "Other:",
     ]
     commands = [name for name in named if not name.startswith("-")]
-    assert sorted(commands) == sorted([*create_app().cli.commands, "completion", "login", "logout"])
+    listed = create_app().cli.commands.keys() - {"unofficial", "cluster", "migrate"}
+    assert sorted(commands) == sorted([*listed, "completion", "login", "logout"])
+
+
+@pytest.mark.parametrize("rqlite", ["", "http://127.0.0.1:4001"])
+def test_help_lists_the_commands_of_a_cluster_only_for_one(rqlite: str) -> None:
+    result = start_program("--help", CATALOG_RQLITE=rqlite)
+    named = set(re.findall(r"^  (\S+)  +\S", result.stdout, re.M))
+    assert {"cluster", "migrate"} & named == ({"cluster", "migrate"} if rqlite else set())
+
+
+def test_unofficial_is_the_hidden_former_name_of_official_off(database: Path) -> None:
+    assert "unofficial" not in CliRunner().invoke(cli, ["--help"]).stdout
+    result = run_program(database, "unofficial", "acme/clock")
+    assert (result.exit_code, result.stderr) == (0, "acme/clock is not official.\n")
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]], ids=" ".join)
@@ -126,18 +140,6 @@ def test_an_unknown_widget_suggests_the_nearest_one(database: Path, path: str) -
 def test_an_unknown_widget_unlike_all_others_suggests_none(database: Path) -> None:
     result = run_program(database, "show", "acme/notes")
     assert result.stderr == "Error: There is no widget acme/notes.\n"
-
-
-def test_a_missing_database_is_created_with_the_program_that_was_run(tmp_path: Path) -> None:
-    result = run_program(tmp_path / "none.db", "list")
-    message = f"Error: {tmp_path}/none.db does not exist. Create it with: widget-catalog init\n"
-    assert (result.exit_code, result.stderr) == (1, message)
-
-
-def test_advice_names_the_program_that_was_run(database: Path) -> None:
-    result = run_program(database, "deprecate", "acme/clock@*", "")
-    message = "Error: The message is empty; widget-catalog undeprecate removes a warning.\n"
-    assert (result.exit_code, result.stderr) == (1, message)
 
 
 def test_an_invalid_setting_is_one_sentence() -> None:

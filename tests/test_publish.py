@@ -1,4 +1,4 @@
-"""flask publish: a version from a manifest and a bundle, visible in every response of the API."""
+"""publish: a version from a manifest and a bundle, visible in every response of the API."""
 
 import hashlib
 import json
@@ -113,7 +113,7 @@ def test_appearance_in_a_later_manifest_belongs_to_that_version_only(app: Flask)
     publish(app, FULL)
     before = detail(app)["widget"]
     result = publish(app, {**FULL, **own, "version": "2.0.0", "isOfficial": False})
-    assert "isOfficial is unchanged; use flask official or" in result.stderr
+    assert "isOfficial is unchanged; use widget-catalog official to change it." in result.stderr
     body = detail(app)
     assert body["widget"] == before
     actual = {entry["version"]: {key: entry[key] for key in own} for entry in body["versions"]}
@@ -194,7 +194,7 @@ def test_all_problems_are_reported_together(app: Flask) -> None:
 
 def test_unknown_key_is_an_error_that_lists_the_known_ones(app: Flask) -> None:
     message = error_message(publish(app, {**MINIMAL, "licence": "MIT", "yanked": False}))
-    assert message.startswith("The manifest has 'licence', 'yanked'; a manifest may have ")
+    assert "/clock.json: The manifest has 'licence', 'yanked'; a manifest may have " in message
     assert set(re.findall(r"\w+", message.split("may have ")[1])) == set(FULL)
     assert exported(app) == b""
 
@@ -217,7 +217,8 @@ def test_manifest_that_is_not_json_is_an_error_that_names_the_file(
 
 @pytest.mark.parametrize("manifest", [[], None, "x", 1, [MINIMAL]], ids=repr)
 def test_manifest_that_is_not_an_object_is_an_error(app: Flask, manifest: object) -> None:
-    assert error_message(publish(app, manifest)) == "The manifest must be one JSON object."
+    message = error_message(publish(app, manifest))
+    assert message.endswith("/clock.json: The manifest must be one JSON object.")
 
 
 LATER_CHANGES = {
@@ -410,7 +411,9 @@ def test_manifest_and_bundle_cannot_both_be_standard_input(app: Flask) -> None:
 
 def test_version_of_an_unlisted_widget_is_not_public(app_with: AppWith) -> None:
     app = app_with(document("acme/clock", listed=False), BUNDLE_URL=URL)
-    assert "acme/clock is unlisted; flask relist shows it.\n" in publish(app, MINIMAL).stderr
+    assert (
+        "acme/clock is unlisted; widget-catalog relist shows it.\n" in publish(app, MINIMAL).stderr
+    )
     assert detail(app) == {"error": "There is no widget 'acme/clock'."}
     assert get(app, "v1/widgets/search")["total"] == 0
     assert [entry["version"] for entry in json.loads(exported(app))["versions"]] == ["1.0.0"]

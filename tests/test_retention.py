@@ -1,4 +1,4 @@
-"""flask backup --keep and flask pack --keep: dated files, of which the newest stay."""
+"""backup and pack with --dir and --keep: dated files, of which the newest stay."""
 
 import os
 import resource
@@ -65,7 +65,7 @@ def dated(command: str, *stamps: str) -> list[str]:
 
 def keep(app: Flask, command: str, number: int, directory: Path) -> list[str]:
     """Run the command with --keep; return the names in the directory."""
-    result = run(app, command, "--keep", number, directory)
+    result = run(app, command, "--dir", directory, "--keep", number)
     assert (result.exit_code, result.stdout) == (0, ""), result.output
     return names(directory)
 
@@ -81,7 +81,7 @@ def test_the_name_is_the_time_in_utc_and_the_file_is_for_its_owner_only(
     app: Flask, directory: Path, set_clock: SetClock, command: str
 ) -> None:
     set_clock("2026-11-15T03:00:09.999")
-    result = run(app, command, "--keep", 3, directory)
+    result = run(app, command, "--dir", directory, "--keep", 3)
     (name,) = dated(command, "20261115T030009Z")
     message = MESSAGES[command].format(app.config["DATABASE"], directory / name)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", message)
@@ -110,7 +110,7 @@ def test_the_oldest_files_are_removed(
         command, "20261203T030000Z", "20261204T030000Z", "20261205T030000Z"
     )
     set_clock("2026-12-06T03:00:00")
-    result = run(app, command, "--keep", 1, directory)
+    result = run(app, command, "--dir", directory, "--keep", 1)
     assert result.stderr.splitlines()[1:] == ["Removed 3 older files."]
     assert names(directory) == dated(command, "20261206T030000Z")
 
@@ -167,7 +167,7 @@ def test_a_clock_that_went_back_does_not_change_the_order(
 
 
 def test_commands_at_the_same_time_write_files_of_their_own(app: Flask, directory: Path) -> None:
-    line = ("backup", "--keep", 9, directory, "-q")
+    line = ("backup", "--dir", directory, "--keep", 9, "-q")
     started = [start_command(app.config["DATABASE"], *line) for _ in range(2)]
     results = [(each.communicate(timeout=60)[1], each.returncode) for each in started]
     assert results == [("", 0)] * 2
@@ -202,7 +202,7 @@ def test_a_file_that_differs_on_the_disk_is_refused_and_no_other_is_removed(
 
     # The last call before the file is read from the disk.
     monkeypatch.setattr(os, "posix_fadvise", damage)
-    assert message in error_message(run(app, command, "--keep", 1, directory))
+    assert message in error_message(run(app, command, "--dir", directory, "--keep", 1))
     assert contents(directory) == before
 
 
@@ -211,7 +211,7 @@ def test_a_failed_command_removes_nothing(app: Flask, directory: Path) -> None:
     before = contents(directory)
     bundle = next(app.extensions["bundles"].hashes())
     app.extensions["bundles"].path(bundle).unlink()
-    assert "cannot be packed" in error_message(run(app, "pack", "--keep", 1, directory))
+    assert "cannot be packed" in error_message(run(app, "pack", "--dir", directory, "--keep", 1))
     assert contents(directory) == before
 
 
@@ -232,14 +232,14 @@ def test_a_full_disk_is_an_error_that_names_the_directory(
     keep(app, command, 1, directory)
     before = contents(directory)
     with file_size_limit(8192):
-        message = error_message(run(app, command, "--keep", 1, directory))
+        message = error_message(run(app, command, "--dir", directory, "--keep", 1))
     assert str(directory) in message
     assert contents(directory) == before
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x"])
 def test_keep_is_a_number_from_1(app: Flask, directory: Path, command: str, number: str) -> None:
-    result = run(app, command, "--keep", number, directory)
+    result = run(app, command, "--dir", directory, "--keep", number)
     assert (result.exit_code, "Invalid value for '--keep'" in result.stderr) == (2, True)
     assert names(directory) == []
 
@@ -255,17 +255,40 @@ def test_the_target_must_be_a_directory(
     app: Flask, directory: Path, command: str, name: str, message: str
 ) -> None:
     (directory / "file").touch()
-    result = run(app, command, "--keep", 1, directory / name)
+    result = run(app, command, "--dir", directory / name, "--keep", 1)
     assert result.exit_code == 2
     expected = message.format(directory / name)
-    assert result.stderr.endswith(f"Error: Invalid value for 'DIR': {expected}\n")
+    assert result.stderr.endswith(f"Error: Invalid value for '--dir': {expected}\n")
 
 
-def test_without_keep_a_directory_is_refused(app: Flask, directory: Path, command: str) -> None:
+def test_without_keep_no_file_is_removed(app: Flask, directory: Path, command: str) -> None:
+    for _ in range(3):
+        assert run(app, command, "--dir", directory).exit_code == 0
+    assert len(names(directory)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Give either FILE or --dir."),
+        (("copy", "--dir", "."), "Give either FILE or --dir."),
+        (("copy", "--keep", "1"), "--keep is for --dir."),
+    ],
+)
+def test_the_target_is_either_a_file_or_a_directory(
+    app: Flask, command: str, arguments: tuple[str, ...], message: str
+) -> None:
+    result = run(app, command, *arguments)
+    assert (result.exit_code, result.stderr.endswith(f"Error: {message}\n")) == (2, True)
+
+
+def test_a_directory_in_place_of_a_file_is_refused(
+    app: Flask, directory: Path, command: str
+) -> None:
     result = run(app, command, directory)
     assert result.exit_code == 2
     assert result.stderr.endswith(
-        f"Error: Invalid value for 'FILE': File '{directory}' is a directory.\n"
+        f"Error: Invalid value for '[FILE]': File '{directory}' is a directory.\n"
     )
 
 
@@ -275,7 +298,7 @@ def test_a_missing_permission_is_an_error_that_names_the_directory() -> None:
         target.mkdir(mode=0o500)
         for path in (catalog, target):
             give_to_nobody(path)
-        line = ["-m", "flask", "backup", "--keep", "1", target]
+        line = ["-m", "flask", "backup", "--dir", target, "--keep", "1"]
         result = run_here(catalog, *line, run_by=UNPRIVILEGED)
         assert names(target) == []
     message = f"Error: {target} cannot be written: Permission denied.\n"

@@ -1,4 +1,4 @@
-"""flask token: creates, lists, revokes and rotates the tokens for publishing over HTTP."""
+"""widget-catalog token: creates, lists, revokes and rotates the tokens for publishing over HTTP."""
 
 import json
 import re

@@ -124,7 +124,7 @@ def test_short_sdk_is_completed_and_the_page_says_so(demo: FlaskClient) -> None:
     ("sdk", "message"),
     [
         ("", "The SDK version of your dashboard is missing, such as 1.4.0."),
-        ("v1.4.0", "An SDK version is three numbers without a v, such as 1.4.0."),
+        ("1.4.x", "An SDK version is three numbers, such as 1.4.0."),
     ],
 )
 def test_invalid_sdk_is_400_with_a_message(demo: FlaskClient, sdk: str, message: str) -> None:

@@ -1,7 +1,7 @@
 """Sequences of writes, drawn at random but always the same, compared with a model after each step.
 
 The model knows nothing of the store. After each step it predicts the export, the results of
-searches and the changes, and `flask check` finds no derived table that differs from its definition.
+searches and the changes, and `check` finds no derived table that differs from its definition.
 """
 
 import copy

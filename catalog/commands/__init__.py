@@ -1,4 +1,4 @@
-"""The operator's command line: flask publish, flask yank and so on, one module per family."""
+"""The commands of widget-catalog, one module per family."""
 
 # Importing a module registers its commands.
 from catalog.commands import (  # noqa: F401

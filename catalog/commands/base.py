@@ -5,7 +5,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 from flask import Blueprint, Flask, current_app
@@ -15,7 +15,7 @@ from catalog.data_files import DataFileError
 from catalog.documents import Document, DocumentError
 from catalog.files.jsonl import CatalogFileError
 from catalog.files.packs import PackError
-from catalog.semver_ranges import is_version
+from catalog.semver_ranges import is_version, parse_sdk
 from catalog.store.bundles import Bundles
 from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import DatabaseError
@@ -26,6 +26,8 @@ from catalog.validators import check_base_url, check_identifier, check_text
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+# The name that Python gives to standard input.
+STDIN = "<stdin>"
 commands = Blueprint("commands", __name__, cli_group=None)
 
 
@@ -60,6 +62,8 @@ class Command(click.Command):
         except OSError as error:
             file = f"{error.filename}: " if error.filename else ""
             raise CommandError(f"{file}{error.strerror}.") from error
+        except sqlite3.Error as error:
+            raise CommandError(f"{database().name}: {error}.") from error
         except (
             CatalogFileError,
             ChangeError,
@@ -67,7 +71,6 @@ class Command(click.Command):
             DatabaseError,
             DocumentError,
             PackError,
-            sqlite3.Error,
         ) as error:
             raise CommandError(str(error)) from error
 
@@ -87,11 +90,11 @@ def is_quiet() -> bool:
 
 
 def command(
-    name: str, group: CommandGroup | None = None
+    name: str, group: CommandGroup | None = None, *, hidden: bool = False
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as a command of this name, perhaps in a group."""
+    """Register a function as a command, perhaps in a group; help does not list a hidden one."""
     if group is None:
-        return commands.cli.command(name, cls=Command)
+        return commands.cli.command(name, cls=Command, hidden=hidden)
 
     def register(function: Callable[..., None]) -> click.Command:
         # As in commands.cli: the command needs the application.
@@ -122,11 +125,6 @@ def setting(name: str) -> Any:
     return application().config[name]
 
 
-def program() -> str:
-    """Return the name of the program that the operator runs, for advice in messages."""
-    return str(setting("PROGRAM"))
-
-
 def database() -> Database:
     """Return the database of the catalog. It prints a line before it waits for a lock."""
     db: Database = application().extensions["database"]
@@ -147,6 +145,11 @@ def print_status(message: str) -> None:
     """Print what happened to standard error, unless --quiet. Standard output is for data."""
     if not is_quiet():
         click.echo(message, err=True)
+
+
+def file_name(file: BinaryIO) -> str:
+    """Return the name of an opened file for messages."""
+    return str(getattr(file, "name", STDIN))
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -248,3 +251,4 @@ WIDGET = WidgetNameType("scope/name", with_version=False)
 VERSION = WidgetNameType("scope/name@version", with_version=True)
 WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
 SERVICE_URL = ValidatedType("url", check_base_url)
+SDK = ValidatedType("version", parse_sdk)

@@ -1,4 +1,4 @@
-"""flask gc, pack, unpack: held bundles, and the catalog with its bundles in one file."""
+"""widget-catalog gc, pack, unpack: held bundles, and the catalog with its bundles in one file."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,13 +13,21 @@ from catalog.commands.base import (
     command,
     confirm,
     database,
+    file_name,
     print_status,
     progress_bar,
 )
 from catalog.commands.import_export import open_output
 from catalog.commands.maintenance import print_moved
-from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
+from catalog.commands.retention import (
+    add_dated,
+    check_target,
+    directory_option,
+    keep_option,
+    remove_older,
+)
 from catalog.files import packs
+from catalog.files.jsonl import CatalogFileError
 from catalog.store.bundles import open_private
 from catalog.store.write.audit import local_actor
 from catalog.store.write.held_bundles import release_bundles
@@ -78,20 +86,23 @@ def gc(release: bool, dry_run: bool) -> None:
 
 
 @command("pack")
-@click.argument("file", type=FileOrDirectory(click.Path(dir_okay=False, allow_dash=True)))
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False)
+@directory_option
 @keep_option
-def pack(file: str, keep: int | None) -> None:
+def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
     """Write the catalog and its bundles to one file.
 
-    The command unpack makes a catalog of FILE on a machine without a network. FILE is a tar
+    The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
-    changes. With --keep, the argument is a directory,
-    and the pack is read back from the disk before older ones are removed.
+    changes. With --dir, it is also read back from the disk before older ones are removed.
     """
-    if keep is None:
-        print_status(f"{_write_pack(open_output(file))}.")
+    check_target(file, directory, keep)
+    if directory is None:
+        print_status(f"{_write_pack(open_output(str(file)))}.")
         return
-    target, counts = add_dated(Path(file), ".pack", _write_verified_pack)
+    target, counts = add_dated(
+        directory, ".pack", lambda new: _write_verified_pack(new, name=directory)
+    )
     print_status(f"{counts} to {target}.")
     remove_older(target, keep)
 
@@ -108,14 +119,17 @@ def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
     return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
 
 
-def _write_verified_pack(path: Path) -> str:
-    """Write a pack to a new file, and verify what is on the disk."""
+def _write_verified_pack(path: Path, name: Path) -> str:
+    """Write a pack to a new file, and verify what is on the disk; name is for errors."""
     with open(path, "w+b", opener=open_private) as file:
         counts = _write_pack(nullcontext(file))
         file.flush()
         drop_from_memory(file)
         file.seek(0)
-        packs.verify(file)
+        try:
+            packs.verify(file)
+        except packs.PackError as error:
+            raise CommandError(f"{name}: {error}") from error
     return counts
 
 
@@ -130,9 +144,12 @@ def unpack(file: BinaryIO, yes: bool) -> None:
     invalid pack changes nothing.
     """
     if database().exists():
-        confirm(f"Replace all of {database().name} with {file.name}?", yes)
-    with progress_bar("Unpacking") as on_progress:
-        result = packs.unpack(file, database(), bundles(), on_progress)
+        confirm(f"Replace all of {database().name} with {file_name(file)}?", yes)
+    try:
+        with progress_bar("Unpacking") as on_progress:
+            result = packs.unpack(file, database(), bundles(), on_progress)
+    except (packs.PackError, CatalogFileError) as error:
+        raise CommandError(f"{file_name(file)}: {error}") from error
     print_moved(result.damaged)
     print_status(
         f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "

@@ -47,18 +47,19 @@ class Catalog(Protocol):
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         """Set columns of the widget; return whether one of them was different."""
 
-    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+    def read_log(
+        self, widget: WidgetName | None, since: str | None, limit: int | None
+    ) -> list[Json]:
         """Return the recorded changes, the newest first."""
 
 
-def create_remote_app(url: str, ca: str | None, program_name: str) -> Flask:
+def create_remote_app(url: str, ca: str | None) -> Flask:
     """Return an application for commands that change the catalog of another machine."""
     # Only these commands need urllib3, which the imported modules need.
     from catalog.remote.catalog import RemoteCatalog
     from catalog.remote.service import Service
 
     app = Flask("catalog")
-    app.config["PROGRAM"] = program_name
     app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca))
     return app
 
@@ -103,10 +104,12 @@ class DatabaseCatalog:
         get_widget(widget)
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
-    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+    def read_log(
+        self, widget: WidgetName | None, since: str | None, limit: int | None
+    ) -> list[Json]:
         with database().read() as connection:
             names = widget and (widget.scope, widget.name)
-            return read_entries(connection, names, since=since or "")
+            return read_entries(connection, names, since=since or "", limit=limit or -1)
 
 
 def check_widgets(targets: Sequence[WidgetName]) -> None:

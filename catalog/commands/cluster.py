@@ -1,5 +1,6 @@
-"""flask cluster, migrate: the nodes of a cluster, and the schema of its catalog."""
+"""widget-catalog cluster, migrate: the nodes of a cluster, and the schema of its catalog."""
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 HEADINGS = ["NODE", "ADDRESS", "ROLE", "REVISION", "LAG", "SCHEMA", "FOREIGN KEYS", "RQLITE"]
 
 
-@command("cluster")
+# Help lists them only for the operator of a cluster.
+IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
+
+
+@command("cluster", hidden=IS_HIDDEN)
 @click.argument("action", type=click.Choice(["status"]))
 @click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
 def cluster(action: str, json_output: bool) -> None:
@@ -62,7 +67,7 @@ def sum_revision(member: "Member") -> int | None:
 
 
 def describe_member(member: "Member", latest: int) -> Json:
-    """Return a node as flask cluster status --json prints it."""
+    """Return a node as widget-catalog cluster status --json prints it."""
     state, revision = member.state, sum_revision(member)
     return {
         "id": member.id,
@@ -85,7 +90,7 @@ def is_usable(member: "Member") -> bool:
     )
 
 
-@command("migrate")
+@command("migrate", hidden=IS_HIDDEN)
 def migrate() -> None:
     """Migrate the catalog to the schema of this release.
 

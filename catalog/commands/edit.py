@@ -1,4 +1,4 @@
-"""flask yank, deprecate, unlist, official, describe, delete: changes of a widget or version."""
+"""The commands that change a widget or version: yank, deprecate, unlist, describe and others."""
 
 import re
 from typing import NamedTuple
@@ -15,7 +15,6 @@ from catalog.commands.base import (
     confirm,
     database,
     print_status,
-    program,
 )
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.lookup import (
@@ -106,7 +105,7 @@ def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bo
     if not versions:
         raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
-        raise CommandError(f"The message is empty; {program()} undeprecate removes a warning.")
+        raise CommandError("The message is empty; widget-catalog undeprecate removes a warning.")
     set_deprecation(versions, message, DEPRECATED, dry_run)
 
 
@@ -170,20 +169,23 @@ def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
 
 @command("official")
 @click.argument("widget", type=WIDGET)
-def official(widget: WidgetName) -> None:
+@click.option("--off", is_flag=True, help="Mark it as not maintained by you.")
+def official(widget: WidgetName, off: bool) -> None:
     """Mark a widget as maintained by you."""
-    set_official(widget, True, "is official")
+    set_official(widget, not off)
 
 
-@command("unofficial")
+# Its name before --off.
+@command("unofficial", hidden=True)
 @click.argument("widget", type=WIDGET)
 def unofficial(widget: WidgetName) -> None:
     """Mark a widget as not maintained by you."""
-    set_official(widget, False, "is not official")
+    set_official(widget, False)
 
 
-def set_official(widget: WidgetName, is_official: bool, state: str) -> None:
+def set_official(widget: WidgetName, is_official: bool) -> None:
     changed = open_catalog().edit_widget(widget, {"is_official": is_official})
+    state = "is official" if is_official else "is not official"
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
@@ -224,7 +226,7 @@ def delete(target: WidgetName, yes: bool) -> None:
         question = f"Delete {target}, its versions and its install count permanently?"
     else:
         get_version(target)
-        hint = f"{program()} yank withdraws it and keeps it readable."
+        hint = "widget-catalog yank withdraws it and keeps it readable."
         question = f"Delete {target} permanently? ({hint})"
     confirm(question, yes)
     _, before, after = moderation.delete(database(), local_actor(), target)

@@ -1,4 +1,4 @@
-"""flask init, import, export: creates the catalog, reads catalog files and writes them."""
+"""widget-catalog init, import, export: creates the catalog, reads catalog files and writes them."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""flask list and flask show: the catalog as the operator sees it, unlisted widgets included."""
+"""The commands list and show: the catalog as the operator sees it, with unlisted widgets."""
 
 import json
 import sqlite3
@@ -111,7 +111,7 @@ def format_widgets(rows: list[sqlite3.Row], sort: str) -> list[str]:
 
 
 def widget_json(row: sqlite3.Row) -> Json:
-    """Return a row of the list as flask list --json prints it."""
+    """Return a row of the list as widget-catalog list --json prints it."""
     return {
         **json.loads(row["json"]),
         "listed": bool(row["listed"]),

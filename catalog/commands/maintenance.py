@@ -1,4 +1,4 @@
-"""flask check, backup, restore, serve: operation of the service and its database file."""
+"""widget-catalog check, backup, restore, serve: operation of the service and its database file."""
 
 from collections.abc import Iterable
 from contextvars import Context
@@ -16,11 +16,16 @@ from catalog.commands.base import (
     confirm,
     database,
     print_status,
-    program,
 )
 from catalog.commands.import_export import create_database
-from catalog.commands.retention import FileOrDirectory, add_dated, keep_option, remove_older
-from catalog.commands.terminal import replace_unprintable
+from catalog.commands.retention import (
+    add_dated,
+    check_target,
+    directory_option,
+    keep_option,
+    remove_older,
+)
+from catalog.commands.terminal import format_json, replace_unprintable
 from catalog.settings import parse_required
 from catalog.store import backups
 from catalog.store.check import check_bundles, check_catalog, find_unusual, repair_derived
@@ -31,7 +36,8 @@ from catalog.text import plural
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
 @click.option("--repair", is_flag=True, help="First write everything again that search reads.")
-def check(strict: bool, repair: bool) -> None:
+@click.option("--json", "json_output", is_flag=True, help="Print a JSON object instead of lines.")
+def check(strict: bool, repair: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
@@ -46,7 +52,12 @@ def check(strict: bool, repair: bool) -> None:
     warnings = find_unusual(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
-    found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)
+    if json_output:
+        report = {"problems": list(findings), "warnings": list(warnings)}
+        click.echo(format_json(report))
+        found, warned = map(len, report.values())
+    else:
+        found, warned = _print_each(findings), _print_each(f"Warning: {each}" for each in warnings)
     if found:
         raise CommandError(f"{plural(found, 'finding')} in {database().name}.")
     with_warnings = f", with {plural(warned, 'warning')}" if warned else ""
@@ -63,19 +74,20 @@ def _print_each(sentences: Iterable[str]) -> int:
 
 
 @command("backup")
-@click.argument("file", type=FileOrDirectory(click.Path(dir_okay=False)))
+@click.argument("file", type=click.Path(dir_okay=False), required=False)
+@directory_option
 @keep_option
-def backup(file: str, keep: int | None) -> None:
+def backup(file: str | None, directory: Path | None, keep: int | None) -> None:
     """Copy the catalog to a file.
 
-    FILE is a complete and checked copy, even while the service is in use. With --keep, the argument
-    is a directory, and the copy is read back from the disk before older ones are removed.
+    The copy is complete and checked, even while the service is in use. With --dir, it is also read
+    back from the disk before older ones are removed.
     """
-    if keep is None:
-        backups.backup(database(), Path(file))
+    check_target(file, directory, keep)
+    if directory is None:
+        backups.backup(database(), Path(str(file)))
         print_status(f"Backed up {database().name} to {file}.")
         return
-    directory = Path(file)
     target, _ = add_dated(
         directory, ".db", lambda new: backups.backup_verified(database(), new, directory)
     )
@@ -152,7 +164,7 @@ def serve(
         if not database().is_cluster and wal.exists():
             raise CommandError(
                 f"{database().name} was removed, but {wal.name} was not. Put the file back, or"
-                f" create a new one: {program()} init"
+                f" create a new one: widget-catalog init"
             )
         create_database(demo)
     # Requests do not wait for a lock as long as commands do.

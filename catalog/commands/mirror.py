@@ -1,4 +1,4 @@
-"""flask mirror: a copy of another catalog, made and refreshed through its public API."""
+"""widget-catalog mirror: a copy of another catalog, made and refreshed through its public API."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""flask outdated: the updates of installed versions, from this catalog or from another service."""
+"""The command outdated: the updates of installed versions, here or at another service."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,19 +10,19 @@ import click
 
 from catalog import V1_PREFIX
 from catalog.commands.base import (
+    SDK,
     SERVICE_URL,
     CommandError,
-    ValidatedType,
     command,
     database,
+    file_name,
     print_status,
 )
-from catalog.commands.terminal import format_table, replace_unprintable
+from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.store.read.search_params import ParameterError
 from catalog.store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
 from catalog.text import plural, quoted
-from catalog.validators import check_version
 
 # Only --url needs urllib3, so the functions for it import what needs it.
 if TYPE_CHECKING:
@@ -36,19 +36,23 @@ FindUpdates = Callable[[UpdatesQuery], list[Json]]
 
 @command("outdated")
 @click.argument("file", type=click.File("rb"))
-@click.option("--sdk", type=ValidatedType("version", check_version), required=True, help="The SDK.")
+@click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
 @click.option("--url", type=SERVICE_URL, help="Ask the service at this address.")
-def outdated(file: BinaryIO, sdk: str, url: str | None) -> None:
+@click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
+def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> None:
     """List the updates of installed versions.
 
     FILE has one scope/name@version per line, or is - for standard input. Empty lines and lines
-    that begin with # are ignored.
+    that begin with # are ignored. The table omits versions that are current, --json does not.
     """
     installed = read_installed(file)
     items: list[Json] = []
     with updates_from(url) as find:
         for start in range(0, len(installed), BATCH):
             items += find(UpdatesQuery(sdk, tuple(installed[start : start + BATCH])))
+    if json_output:
+        click.echo(format_json(items))
+        return
     rows = [format_row(item) for item in items if item["status"] != "current" or item["yanked"]]
     if rows:
         headings = ("WIDGET", "INSTALLED", "STATUS", "UPDATE", "REASON")
@@ -68,7 +72,7 @@ def read_installed(file: BinaryIO) -> list[Installed]:
             installed[parse_installed(text)] = None
         except ParameterError:
             form = f"{quoted(text)} is not of the form scope/name@version"
-            raise CommandError(f"Line {number}: {form}.") from None
+            raise CommandError(f"{file_name(file)} line {number}: {form}.") from None
     return list(installed)
 
 

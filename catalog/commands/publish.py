@@ -1,4 +1,4 @@
-"""flask publish: adds a version of a widget, from its manifest and its bundle."""
+"""widget-catalog publish: adds a version of a widget, from its manifest and its bundle."""
 
 import hashlib
 import json
@@ -6,14 +6,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalog.commands.base import CommandError, command, print_status, program
+from catalog.commands.base import STDIN, CommandError, command, file_name, print_status
 from catalog.commands.catalogs import open_catalog
 from catalog.commands.lookup import print_latest
 from catalog.commands.terminal import format_json
-from catalog.store.write.manifests import BundleSummary
+from catalog.documents import DocumentError
+from catalog.store.write.manifests import BundleSummary, BundleUrlError
 from catalog.store.write.publishing import PublishResult, Upload
-
-STDIN = "<stdin>"
 
 
 @command("publish")
@@ -38,16 +37,21 @@ def publish(
     version only. With --store neither a CDN nor a URL is needed: responses contain the URL of the
     bundle at this service. With --server it is stored there, unless --bundle-url is given.
     """
-    if {getattr(file, "name", STDIN) for file in (manifest, bundle)} == {STDIN}:
+    if file_name(manifest) == file_name(bundle) == STDIN:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
     manifest_json = read_manifest(manifest)
     content = bundle.read()
     sha256 = hashlib.sha256(content).hexdigest()
-    summary = BundleSummary(len(content), sha256, f"The bundle {getattr(bundle, 'name', STDIN)}")
+    summary = BundleSummary(len(content), sha256, f"The bundle {file_name(bundle)}")
     catalog = open_catalog()
     is_stored = store or (catalog.stores_by_default and not bundle_url)
     upload = Upload(manifest_json, summary, [content] if is_stored else None, bundle_url)
-    result = catalog.publish(upload, dry_run=dry_run)
+    try:
+        result = catalog.publish(upload, dry_run=dry_run)
+    except BundleUrlError:
+        raise
+    except DocumentError as error:
+        raise CommandError(f"{file_name(manifest)}: {error}") from error
     for warning in result.warnings:
         print_status(f"Warning: {warning}.")
     if result.document is not None:
@@ -67,16 +71,13 @@ def read_manifest(file: BinaryIO) -> Any:
     try:
         return json.loads(file.read())
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{file.name} is not JSON in UTF-8: {error}.") from error
+        raise CommandError(f"{file_name(file)} is not JSON in UTF-8: {error}.") from error
 
 
 def print_unchanged(result: PublishResult) -> None:
     """Print which properties of an existing widget a new version does not change."""
     if result.is_unlisted:
         widget = result.target._replace(version=None)
-        print_status(f"{widget} is unlisted; {program()} relist shows it.")
+        print_status(f"{widget} is unlisted; widget-catalog relist shows it.")
     if result.is_official_ignored:
-        print_status(
-            f"isOfficial is unchanged; use {program()} official or {program()} unofficial to "
-            "change it."
-        )
+        print_status("isOfficial is unchanged; use widget-catalog official to change it.")

@@ -1,11 +1,11 @@
-"""The option --keep of backup and pack: a directory of dated files, of which the newest stay."""
+"""The options --dir and --keep of backup and pack: dated files, of which the newest stay."""
 
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -14,38 +14,27 @@ from catalog.commands.base import CommandError, print_status
 from catalog.text import plural
 
 T = TypeVar("T")
-EXISTING_DIRECTORY = click.Path(exists=True, file_okay=False, readable=False)
-
-
-class FileOrDirectory(click.ParamType):  # type: ignore[type-arg]
-    """The argument of a command: a file or, with --keep, an existing directory."""
-
-    name = "file"
-
-    def __init__(self, file: click.ParamType) -> None:  # type: ignore[type-arg]
-        self.file = file
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        # An option that is not given has a value of click's own.
-        if context is None or not isinstance(context.params.get("keep"), int):
-            return self.file.convert(value, parameter, context)
-        try:
-            return EXISTING_DIRECTORY.convert(value, parameter, context)
-        except click.BadParameter as error:
-            error.param_hint = "'DIR'"
-            raise
-
-
-# Eager: the argument is converted after it.
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(exists=True, file_okay=False, readable=False, path_type=Path),
+    metavar="DIR",
+    help="Write a new file in this directory, named after the time.",
+)
 keep_option = click.option(
     "--keep",
     type=click.IntRange(min=1),
     metavar="N",
-    is_eager=True,
-    help="Write to a new file in the directory DIR, and remove all but the newest N.",
+    help="With --dir: remove all but the newest N of these files.",
 )
+
+
+def check_target(file: str | None, directory: Path | None, keep: int | None) -> None:
+    """Raise UsageError unless either a file or a directory is given."""
+    if (file is None) == (directory is None):
+        raise click.UsageError("Give either FILE or --dir.")
+    if keep is not None and directory is None:
+        raise click.UsageError("--keep is for --dir.")
 
 
 def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple[Path, T]:
@@ -65,8 +54,10 @@ def add_dated(directory: Path, suffix: str, write: Callable[[Path], T]) -> tuple
     return target, result
 
 
-def remove_older(newest: Path, keep: int) -> None:
+def remove_older(newest: Path, keep: int | None) -> None:
     """Remove all but this many dated files; later ones than this one neither count nor go."""
+    if keep is None:
+        return
     directory, suffix = newest.parent, newest.suffix
     names = [_name(time, suffix) for time in _times(directory, suffix)]
     old = [name for name in names if name <= newest.name][:-keep]

@@ -1,4 +1,4 @@
-"""flask token, log: the tokens for publishing over HTTP, and the record of changes."""
+"""widget-catalog token, log: the tokens for publishing over HTTP, and the record of changes."""
 
 import json
 import re
@@ -20,6 +20,7 @@ from catalog.commands.catalogs import open_catalog
 from catalog.commands.terminal import format_json, format_table, replace_unprintable
 from catalog.documents import Json
 from catalog.rights import ADMIN, PERMISSIONS
+from catalog.semver_ranges import MAX_SAFE_INTEGER
 from catalog.store.connection.transaction import now
 from catalog.store.write import tokens
 from catalog.store.write.audit import local_actor
@@ -184,13 +185,14 @@ SINCE = ValidatedType("time", check_timestamp)
 @command("log")
 @click.argument("widget", type=WIDGET, required=False)
 @click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N changes.")
 @click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
-def log(widget: WidgetName | None, since: str | None, json_output: bool) -> None:
+def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 
     Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
     """
-    entries = open_catalog().read_log(widget, since)
+    entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()
     if json_output:
         click.echo(format_json(entries))

@@ -15,7 +15,7 @@ from catalog.documents import (
 from catalog.text import quoted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Twice what flask mirror accepts for a widget.
+# Twice what widget-catalog mirror accepts for a widget.
 MAX_LINE_BYTES = 64 * 1024 * 1024
 # A batch ends when its lines have so many bytes: parsed, they take several times as much memory.
 MAX_BATCH_BYTES = 8 * 1024 * 1024

@@ -44,7 +44,7 @@ class MirrorError(Exception):
 
 
 class MirrorOptions(NamedTuple):
-    """The options of flask mirror."""
+    """The options of widget-catalog mirror."""
 
     # Empty: all scopes.
     scopes: Collection[str] = ()

@@ -114,15 +114,19 @@ class RemoteCatalog:
         is_changed: bool = self.service.request("PATCH", _widget_path(widget), body)["changed"]
         return is_changed
 
-    def read_log(self, widget: WidgetName | None, since: str | None) -> list[Json]:
+    def read_log(
+        self, widget: WidgetName | None, since: str | None, limit: int | None
+    ) -> list[Json]:
         """Return the recorded changes, the newest first."""
         options: dict[str, object] = {"since": since, "widget": widget}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
         while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
             entries += page
+            if limit and len(entries) >= limit:
+                break
             parameters["before"] = page[-1]["id"]
-        return entries
+        return entries[:limit]
 
 
 def _version_changes(results: dict[WidgetName, Json]) -> list[VersionChange]:

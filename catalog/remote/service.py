@@ -136,7 +136,7 @@ class Service:
         if Version.parse(__version__) < minimum:
             raise RemoteError(
                 f"This is widget-catalog {__version__}, and {self.url} needs {minimum} or newer; "
-                "update it with pip install --upgrade widget-catalog."
+                "install a newer release."
             )
         return pool
 

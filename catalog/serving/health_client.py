@@ -1,4 +1,4 @@
-"""flask health: whether a service can be used.
+"""widget-catalog health: whether a service can be used.
 
 A container runs it every few seconds. So this module imports neither Flask nor waitress, and
 `widget-catalog health` runs without the other commands: that takes a third of the CPU time.

@@ -74,8 +74,8 @@ class Bundles:
     def writing(self) -> Iterator[None]:
         """Lock the directory for the block, and create it if it is missing.
 
-        Keep the lock from adding a bundle until a version names it: flask gc removes bundles that
-        no version names. Others wait for it, and fail with TimeoutError.
+        Keep the lock from adding a bundle until a version names it: the command gc removes bundles
+        that no version names. Others wait for it, and fail with TimeoutError.
         """
         self.create()
         with self.locked():

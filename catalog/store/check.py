@@ -1,4 +1,4 @@
-"""The check of the whole database and of all bundles, for flask check."""
+"""The check of the whole database and of all bundles, for widget-catalog check."""
 
 import json
 import secrets

@@ -1,14 +1,11 @@
 """Fields that several pages have in common."""
 
-import re
 from typing import NamedTuple
 
-from catalog.semver_ranges import is_version
+from catalog.semver_ranges import parse_sdk
 
 # The API's message is about URL encoding, which the browser does for a form.
-SDK_ERROR = "An SDK version is three numbers without a v, such as 1.4.0."
-# One or two numbers, of which a person leaves out the zeros.
-SHORT_VERSION = re.compile(r"(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
+SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."
 
 
 class SdkField(NamedTuple):
@@ -23,13 +20,13 @@ class SdkField(NamedTuple):
 
 
 def read_sdk(text: str) -> SdkField:
-    """Return the SDK version in the text; 1.4 is read as 1.4.0."""
+    """Return the SDK version in the text; 1.4 and v1.4.0 are read as 1.4.0."""
     # Copied text often ends with a space.
     text = text.strip()
-    if not text or is_version(text):
-        return SdkField(text, "", "")
-    match = SHORT_VERSION.fullmatch(text)
-    completed = f"{match[1]}.{match[2] or 0}.0" if match else ""
-    if not is_version(completed):
+    if not text:
+        return SdkField("", "", "")
+    try:
+        sdk = parse_sdk(text)
+    except ValueError:
         return SdkField("", "", SDK_ERROR)
-    return SdkField(completed, f"{text} is read as {completed}.", "")
+    return SdkField(sdk, "" if sdk == text else f"{text} is read as {sdk}.", "")

@@ -80,7 +80,6 @@ class Database:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         wal_limit: int = WAL_LIMIT,
-        program: str = "flask",
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -91,10 +90,8 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
-        self.faults = Faults(program)
-        self._connections = self.pool_class(
-            self.path, self.deadline, busy_timeout_ms, wal_limit, program
-        )
+        self.faults = Faults()
+        self._connections = self.pool_class(self.path, self.deadline, busy_timeout_ms, wal_limit)
         # The last install, if the state of the file made it fail; check_writes() retries it.
         self._failed_install: dict[str, str] | None = None
 

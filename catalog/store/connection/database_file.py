@@ -30,9 +30,9 @@ class DatabaseFile:
     """
 
     def __init__(
-        self, path: Path, name: str, busy_timeout_ms: int, wal_limit: int, *, migrate_with: str = ""
+        self, path: Path, name: str, busy_timeout_ms: int, wal_limit: int, *, may_migrate: bool
     ) -> None:
-        """Open it. With a command to advise in migrate_with, refuse a file of an older schema."""
+        """Open it; migrate a file of an older schema, or refuse it."""
         self._path, self._name = os.fspath(path), name
         # SQLite resolves links before it appends -wal to the name.
         self._real_path = Path(os.path.realpath(path))
@@ -45,14 +45,14 @@ class DatabaseFile:
         # What happened to the file, once it is no longer in place.
         self._change = ""
         self._id = file_id(self._path)
-        self.connection = self._open(busy_timeout_ms, migrate_with)
+        self.connection = self._open(busy_timeout_ms, may_migrate)
         self._wal_id, self._shm_id = file_id(self._wal), file_id(self._shm)
 
-    def _open(self, busy_timeout_ms: int, migrate_with: str) -> Connection:
+    def _open(self, busy_timeout_ms: int, may_migrate: bool) -> Connection:
         try:
             connection = connect(self._real_path, "mode=rw", busy_timeout_ms)
             try:
-                self._prepare(connection, migrate_with)
+                self._prepare(connection, may_migrate)
             except BaseException:
                 connection.close()
                 raise
@@ -60,12 +60,12 @@ class DatabaseFile:
             raise cannot_open(self._real_path, self._name, error) from error
         return connection
 
-    def _prepare(self, connection: Connection, migrate_with: str) -> None:
+    def _prepare(self, connection: Connection, may_migrate: bool) -> None:
         version = check_schema(connection, self._name)
-        if version < SCHEMA_VERSION and migrate_with:
+        if version < SCHEMA_VERSION and not may_migrate:
             raise DatabaseError(
                 f"{self._name} has schema version {version}, and this release needs "
-                f"{SCHEMA_VERSION}. Run {migrate_with}, or start the service."
+                f"{SCHEMA_VERSION}. Run widget-catalog migrate, or start the service."
             )
         # A backup is not in WAL mode.
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":

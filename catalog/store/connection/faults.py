@@ -11,8 +11,7 @@ logger = logging.getLogger(__name__)
 class Faults:
     """What requests found wrong with the file; all methods may be called by any thread."""
 
-    def __init__(self, program: str) -> None:
-        self._program = program
+    def __init__(self) -> None:
         # Whether a request has read a damaged part of the file. Others may still succeed.
         self.is_damaged = False
         self._is_gone = False
@@ -31,9 +30,9 @@ class Faults:
             logger.error("%s The service must be started again.", error)
         elif is_damaged and not is_known:
             logger.error(
-                "The database is damaged: %s. Look at it with %s check, and replace it by a backup"
-                " with %s restore.",
-                *(error, self._program, self._program),
+                "The database is damaged: %s. Look at it with widget-catalog check, and replace it"
+                " by a backup with widget-catalog restore.",
+                error,
             )
         elif not is_gone:
             logger.error("%s: %s", effect, error)

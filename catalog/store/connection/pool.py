@@ -52,13 +52,11 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, path: Path, deadline: Deadline, busy_timeout_ms: int, wal_limit: int, program: str
+        self, path: Path, deadline: Deadline, busy_timeout_ms: int, wal_limit: int
     ) -> None:
         self._path, self._name = path, path_text(path)
         self._deadline = deadline
         self._busy_timeout_ms, self._wal_limit = busy_timeout_ms, wal_limit
-        # For advice in messages.
-        self._program = program
         # See Connection.counts.
         self._counts: dict[object, tuple[int, Any]] = {}
         # Held by the thread that writes, or opens the file.
@@ -127,13 +125,10 @@ class ConnectionPool:
         if self._file:
             return self._file
         if not file_exists(self._path, self._name):
-            raise DatabaseError(
-                f"{self._name} does not exist. Create it with: {self._program} init"
-            )
-        migrate_with = "" if migrate else f"{self._program} migrate"
+            raise DatabaseError(f"{self._name} does not exist. Create it with: widget-catalog init")
         self._file = DatabaseFile(
             *(self._path, self._name, self._busy_timeout_ms, self._wal_limit),
-            migrate_with=migrate_with,
+            may_migrate=migrate,
         )
         return self._file
 

@@ -38,6 +38,10 @@ class BundleSummary(NamedTuple):
     label: str = "The bundle"
 
 
+class BundleUrlError(DocumentError):
+    """The manifest is valid, but the URL of the bundle is not, or is missing."""
+
+
 def check_keys(manifest: object) -> Mapping[str, object]:
     """Return the manifest if it is an object with known keys; raise DocumentError otherwise."""
     if not isinstance(manifest, Mapping):
@@ -74,11 +78,14 @@ def build_document(
     }
     _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}]})
     if not url_template:
-        raise DocumentError(
+        raise BundleUrlError(
             ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
         )
     version["bundleUrl"] = _fill_template(url_template, manifest)
-    return _check({"widget": widget, "versions": [version]})
+    try:
+        return _check({"widget": widget, "versions": [version]})
+    except DocumentError as error:
+        raise BundleUrlError(error.problems) from error
 
 
 def _fill_template(template: str, manifest: Mapping[str, object]) -> str:

@@ -85,7 +85,6 @@ class Cluster(Database):
     def __init__(self, path: Path, urls: Sequence[str], ca: str = "", **options: Any) -> None:
         super().__init__(path, **options)
         self.nodes = Nodes(urls, ca)
-        self._program = options.get("program", "flask")
         # Whether the last write found a leader. While none does, a write is not sent again.
         self._has_leader = True
 
@@ -246,7 +245,7 @@ class Cluster(Database):
                 )
             if not state.is_catalog:
                 raise DatabaseError(
-                    f"{node.url} has no catalog. Create it with: {self._program} init"
+                    f"{node.url} has no catalog. Create it with: widget-catalog init"
                 )
             if state.schema_version != SCHEMA_VERSION:
                 raise DatabaseError(

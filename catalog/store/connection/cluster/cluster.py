@@ -9,7 +9,6 @@ waits until the local node has applied it too, so that the next read shows it.
 - `node_file`: connections to the file of a node.
 """
 
-import secrets
 import sqlite3
 import tempfile
 import time
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from catalog.atomic_files import scratch_directory
 from catalog.store.connection.cluster.collected import CollectedTransaction
 from catalog.store.connection.cluster.node_file import READ_ONLY, NodePool
 from catalog.store.connection.cluster.rqlite_http import (
@@ -39,7 +39,7 @@ from catalog.store.connection.sqlite import (
 )
 from catalog.store.connection.transaction import Actor, Transaction
 from catalog.store.schema.migrations import rebuild_tables, replace_content
-from catalog.store.schema.schema import SCHEMA_VERSION, check_schema, schema_statements
+from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
@@ -57,15 +57,11 @@ CHECK_TIMEOUT = 1.0  # seconds
 # rqlite replicates a loaded file as one entry of its log.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
 LOAD_TIMEOUT = 60.0  # seconds
-# Before on_wait is called.
-WAIT_NOTICE = 1.0  # seconds
 
 # Fails at the CHECK of its column if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
-# The schema fills it with a random text, which would differ between the nodes.
-SET_HISTORY = "UPDATE revision SET history = :history"
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -170,7 +166,6 @@ class Cluster(Database):
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""
         started = time.monotonic()
         retry_time = RETRY_TIME if self._has_leader else 0
-        is_waiting = False
         while True:
             waited = time.monotonic() - started
             try:
@@ -179,9 +174,6 @@ class Cluster(Database):
                 if waited + RETRY_INTERVAL > retry_time:
                     self._has_leader = False
                     raise NotDoneError(f"The cluster cannot be written now: {error}") from error
-                if self.on_wait and waited > WAIT_NOTICE and not is_waiting:
-                    is_waiting = True
-                    self.on_wait()
                 time.sleep(RETRY_INTERVAL)
             except OutcomeUnknownError as error:
                 message = f"It is not known whether the write was done: {error}"
@@ -270,10 +262,11 @@ class Cluster(Database):
         """Create the catalog in the empty cluster, with the content that the function adds."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
-        set_history = SET_HISTORY, {"history": secrets.token_hex(8)}
-        self._send([*schema_statements(), set_history])
-        if fill:
-            self.transact(fill)
+        with scratch_directory(self.scratch_parent) as directory:
+            new = Database(directory / "catalog.db")
+            new.create(fill)
+            with closing(connect(new.path, "mode=rw")) as source:
+                self.load(source)
 
     def migrate(self) -> None:
         """Migrate the whole cluster to the schema of this release; no service may be running."""

@@ -72,7 +72,7 @@ clean:  ## Remove everything that the other targets created, except databases
 	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements.txt requirements-build.txt requirements-dev.txt | .venv/bin/python
+.venv/dev: requirements.txt requirements-metrics.txt requirements-build.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/pip $(INSTALL) -r requirements-dev.txt
 	@touch .venv/run $@
 

@@ -205,6 +205,7 @@ SETTINGS = (
     Setting("ICONS", "", "directory of further Iconify JSON files", parse_directory),
     Setting("BUNDLE_URL", "", "default of flask publish --bundle-url"),
     Setting("BUNDLES", "", "directory of held bundles; default: beside the database"),
+    Setting("BACKUPS", "", "directory of dated backups, whose age is a metric; default: none"),
     Setting(
         "PUBLIC_URL",
         "",

@@ -8,7 +8,9 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from flask import Flask
@@ -66,6 +68,7 @@ def create_registry(app: Flask, listeners: list[Listener]) -> CollectorRegistry:
     registry.register(RequestCollector(counts, route_names(app)))
     registry.register(ServerCollector(listeners[0], app.extensions["response_cache"]))
     registry.register(DatabaseCollector(database))
+    registry.register(BackupCollector(app.config["BACKUPS"]))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     return registry
@@ -201,6 +204,26 @@ class DatabaseCollector(Collector):
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
         return revision, *self._sizes
+
+
+class BackupCollector(Collector):
+    """The newest file in the directory of CATALOG_BACKUPS."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def collect(self) -> Iterator[Metric]:
+        text = "Time of the newest backup; 0 if there is none."
+        newest = self._newest() if self._directory else None
+        yield _gauge("last_backup_timestamp_seconds", text, newest)
+
+    def _newest(self) -> float:
+        times = [0.0]
+        for path in Path(self._directory).glob("catalog-*T*Z.*"):
+            # It may be removed just now.
+            with suppress(OSError):
+                times.append(path.stat().st_mtime)
+        return max(times)
 
 
 def _gauge(name: str, text: str, value: float | None) -> Metric:

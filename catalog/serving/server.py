@@ -26,7 +26,11 @@ from catalog.serving.connections import Channel
 from catalog.serving.dispatch import Dispatcher
 from catalog.serving.listeners import Listener
 from catalog.serving.metrics_server import start_metrics
-from catalog.serving.socket_activation import take_passed_sockets
+from catalog.serving.socket_activation import (
+    notify_ready,
+    take_passed_sockets,
+    warn_of_ignored_settings,
+)
 from catalog.serving.socket_files import SocketFile
 from catalog.serving.uploads import Uploads
 from catalog.settings import trusted_networks
@@ -93,6 +97,7 @@ def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         for listener in listeners:
             listener.access_log = log
+        warn_of_ignored_settings(passed)
         metrics = start_metrics(app, listeners)
         url = listeners[0].url
         path = os.fspath(database.path.absolute())
@@ -102,6 +107,7 @@ def serve(app: Flask, *, unix_path: Path | None = None, print_json: bool = False
         print(json.dumps(start) if print_json else f"Serving {database.name} on {url}", flush=True)
         if metrics and not print_json:
             print(f"Metrics on {metrics.url}", flush=True)
+        notify_ready()
         is_in_place = run(sockets, listeners, database)
         if socket_file:
             socket_file.remove()
@@ -203,7 +209,7 @@ def release_large_blocks() -> None:
 
 
 def handle_signals(listeners: list[Listener]) -> None:
-    """Stop gracefully on the first SIGTERM or SIGINT; the second ends the process immediately."""
+    """Stop gracefully on SIGTERM, SIGINT or SIGHUP; the second of them ends the process at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
@@ -212,10 +218,11 @@ def handle_signals(listeners: list[Listener]) -> None:
             listener.stopping = True
         listeners[0].trigger.pull_trigger()
 
-    # A shell ignores interrupts for what it starts in the background: leave that as it is.
+    # A shell ignores SIGINT for what it starts in the background, and nohup ignores SIGHUP: leave
+    # that as it is.
     signals = [
         each
-        for each in (signal.SIGTERM, signal.SIGINT)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         if signal.getsignal(each) is not signal.SIG_IGN
     ]
     for each in signals:

@@ -7,6 +7,10 @@ import pytest
 from conftest import ROOT
 from machine import Machine
 from programs import find_program
+from rqlite_nodes import EMULATOR, RQLITED, require_rqlite
+
+# Each test machine is booted once.
+pytestmark = pytest.mark.xdist_group("boot")
 
 GUIDE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 # The file that certbot would create.
@@ -16,6 +20,17 @@ mkdir -p "$directory" "$root/var/www/html"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \\
     -subj /CN=widgets.example -addext subjectAltName=DNS:widgets.example \\
     -keyout "$directory/privkey.pem" -out "$directory/fullchain.pem" 2> /dev/null
+"""
+# A node of another machine, on this one.
+OTHER_NODE = """
+mkdir /run/nodeNUMBER
+sed -e s/^NODE_ID=1/NODE_ID=NUMBER/ -e s/^NODE_ADDRESS=.*/NODE_ADDRESS=192.0.2.1NUMBER/ \\
+    /etc/widget-catalog.env > /run/nodeNUMBER/env
+sed -e s#/etc/widget-catalog.env#/run/nodeNUMBER/env# -e s#/var/lib/rqlite#/run/nodeNUMBER# \\
+    -e /^StateDirectory/d -e /^User=/d -e /^Group=/d -e /^ProtectSystem/d \\
+    /etc/systemd/system/rqlite.service > /etc/systemd/system/rqliteNUMBER.service
+systemctl daemon-reload
+systemctl start rqliteNUMBER
 """
 
 
@@ -144,13 +159,13 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_and_record
 ) -> None:
     machine.run("widget-catalog token create ci --scope acme")
     before = machine.run("widget-catalog log")
-    newer = "/opt/widget-catalog-1.2.0"
+    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 5")'
     machine.run(
         f"cp -a /opt/widget-catalog-1.1.0 {newer}\n"
         f"sed -i 's/1\\.1\\.0/1.2.0/' {newer}/bin/widget-catalog\n"
         f"cd {newer}/lib/python*/site-packages/catalog\n"
-        "sed -i 's/^PRAGMA user_version = 4/PRAGMA user_version = 5/' schema.sql\n"
-        "sed -i 's/^SCHEMA_VERSION = 4/SCHEMA_VERSION = 5/' store/schema/schema.py\n"
+        f"sed -i 's/^SCHEMA_VERSION = 4/SCHEMA_VERSION = 5/' store/schema/schema.py\n"
+        f"sed -i 's/^        rebuild_tables(.*/        {migration}/' store/schema/migrations.py\n"
     )
     for _ in range(2):
         machine.run(lines_of("Upgrade"))
@@ -162,3 +177,57 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_and_record
         assert before.strip() in machine.run("widget-catalog log")
     log = machine.run("journalctl --no-pager --unit widget-catalog")
     assert log.count("from schema version 4 to 5") == 2
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Machine]:
+    """A machine with the three addresses of a cluster; the last two have only their nodes."""
+    require_rqlite()
+    find_program("ip", "systemd")
+    if EMULATOR:
+        pytest.skip("rqlite is for another processor")
+    machine = Machine(f'cp {RQLITED[0]} "$root/usr/bin/rqlited"')
+    try:
+        for number in (1, 2, 3):
+            machine.run(f"ip address add 192.0.2.1{number}/32 dev lo")
+        machine.run(lines_of("Install"))
+        machine.run(lines_of("Create").replace("widget-catalog init", ""))
+        machine.run(lines_of("Three machines").replace("enable --now rqlite", "start rqlite"))
+        for number in (2, 3):
+            machine.run(OTHER_NODE.replace("NUMBER", str(number)))
+        machine.run("until curl --silent --fail http://192.0.2.11:4001/readyz; do sleep 0.1; done")
+        machine.run("widget-catalog init --demo")
+        yield machine
+    finally:
+        machine.close()
+
+
+def test_the_units_serve_and_back_up_a_cluster(node: Machine) -> None:
+    node.run(lines_of("Start").replace("127.0.0.1", "192.0.2.11"))
+    url = "http://192.0.2.11:8080/api/v1/widgets/acme/clock"
+    node.run(f"curl --silent --fail --request POST {url}")
+    node.run("widget-catalog unlist acme/weather")
+    code, _ = node.try_run(
+        "curl --silent --fail http://192.0.2.11:8080/api/v1/widgets/acme/weather"
+    )
+    assert code != 0
+    assert "3 nodes, all in order." in node.run("widget-catalog cluster status")
+    node.run("systemctl start widget-catalog-backup.service widget-catalog-check.service")
+    assert ".db\n" in node.run("ls /var/backups/widget-catalog")
+    # HAProxy has the port on the loopback address.
+    node.run("python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 8080))'")
+
+
+def test_the_service_does_not_start_on_a_file_that_is_not_that_of_its_node(node: Machine) -> None:
+    node.run(
+        "cd /tmp && CATALOG_DATABASE=other.db /opt/widget-catalog/bin/widget-catalog init\n"
+        "install -o widget-catalog other.db /var/lib/widget-catalog/catalog.db\n"
+        "sed -i 's|^CATALOG_DATABASE=.*|CATALOG_DATABASE=/var/lib/widget-catalog/catalog.db|'"
+        " /etc/widget-catalog.env"
+    )
+    assert node.try_run("systemctl restart widget-catalog.service")[0] == 1
+    log = node.run("journalctl --no-pager --unit widget-catalog")
+    assert (
+        "/var/lib/widget-catalog/catalog.db is not the file of http://192.0.2.11:4001."
+        " Set CATALOG_DATABASE to /var/lib/rqlite/db.sqlite."
+    ) in log

@@ -166,12 +166,13 @@ def nginx(
     name: str = "widget-catalog-prefix",
     more: str = "",
     snippets: tuple[str, ...] = (),
+    host: str = "$server_name",
 ) -> Iterator[Proxy]:
     """Run nginx with the files of deploy/ before a port or socket, with other addresses and limits.
 
     A name with "cache" has the edge cache, one with "prefix" the path prefix. Snippets are further
-    files for the server, more is configuration for the http block. Without nginx the test is
-    skipped.
+    files for the server, more is configuration for the http block, host what the service takes for
+    its host. Without nginx the test is skipped.
     """
     program = find_program("nginx")
     make_certificate(directory)
@@ -192,6 +193,7 @@ def nginx(
             "/etc/nginx/widget-catalog.d": str(included),
             "/var/www/html": str(directory),
             "127.0.0.1:8080": address,
+            "X-Forwarded-Host $server_name;": f"X-Forwarded-Host {host};",
             **TEST_LIMITS,
         },
     )

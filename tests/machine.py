@@ -132,13 +132,9 @@ class Machine:
             ["findmnt", "--noheadings", "--list", "--types", "cgroup2", "--output", "TARGET"],
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         ).stdout.split()
-        own = next(
-            line.partition("::")[2].strip("/\n")
-            for line in Path("/proc/self/cgroup").read_text().splitlines()
-            if line.startswith("0::")
-        )
-        for folder, *_ in os.walk(Path(mounted[0]) / own / name, topdown=False):
-            os.rmdir(folder)
+        for target in mounted:
+            for folder, *_ in os.walk(Path(target) / name, topdown=False):
+                os.rmdir(folder)
         shutil.rmtree(self.directory)

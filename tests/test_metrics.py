@@ -292,7 +292,9 @@ def test_without_the_library_the_message_names_the_extra(
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.setenv("CATALOG_METRICS", "127.0.0.1:0")
     result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
-    message = "CATALOG_METRICS needs the extra: pip install 'widget-catalog[metrics]'."
+    message = (
+        "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
+    )
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
 
 

@@ -114,7 +114,7 @@ def start_metrics(app: Flask, listeners: list[Listener]) -> MetricsServer | None
         from catalog.serving.metrics import create_registry
     except ModuleNotFoundError as error:
         raise ClickException(
-            "CATALOG_METRICS needs the extra: pip install 'widget-catalog[metrics]'."
+            "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
         ) from error
     try:
         server = MetricsServer(address)

@@ -81,7 +81,7 @@ export COMMAND
 	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements.txt requirements-build.txt requirements-dev.txt | .venv/bin/widget-catalog
+.venv/dev: requirements.txt requirements-metrics.txt requirements-build.txt requirements-dev.txt | .venv/bin/widget-catalog
 	$(BIN)/pip $(INSTALL) -r requirements-dev.txt
 	@touch .venv/run $@
 

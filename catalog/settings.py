@@ -157,6 +157,7 @@ SETTINGS = (
     Setting("ICONS", "", parse_directory),
     Setting("BUNDLE_URL", ""),
     Setting("BUNDLES", ""),
+    Setting("BACKUPS", ""),
     Setting("PUBLIC_URL", "", parse_base_url),
 )
 # Settings of earlier releases, which have no effect.

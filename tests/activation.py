@@ -39,7 +39,6 @@ def start_with(
     descriptors = [each.fileno() for each in passed]
     settings = {
         "CATALOG_DATABASE": str(database),
-        "CATALOG_PORT": "0",
         "CATALOG_LOG_LEVEL": "error",
     }
     numbers = ",".join(map(str, descriptors))

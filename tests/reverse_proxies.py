@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import select
 import socket
 import ssl
@@ -21,6 +22,7 @@ from programs import find_program
 DEPLOY = ROOT / "deploy"
 HOST = "widgets.example"
 PREFIX = "/catalog"
+MAIN, CACHE = "widget-catalog.conf", ("cache.conf", "cache-locations.conf")
 # Replaced in every file of nginx: three installs in a burst, and a validity that no test outlasts.
 TEST_LIMITS = {"rate=1r/s": "rate=1r/m", "burst=60": "burst=2"}
 TEST_VALIDITY = {"200 404 60s;": "200 404 1h;", "200 404 1s;": "200 404 1h;"}
@@ -144,17 +146,17 @@ def serve(database: Path, factory: str = "app.create_app", **settings: str) -> I
         origin.stop()
 
 
-def nginx_site(name: str) -> str:
-    """Return a file of deploy/nginx; NAME-prefix is made from NAME if there is no such file."""
-    path = DEPLOY / "nginx" / f"{name}.conf"
-    if path.exists():
-        return path.read_text(encoding="utf-8")
-    text = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
-    (command,) = [line for line in text.splitlines() if line.startswith("sed -e ")]
-    result = subprocess.run(
-        ["sh", "-c", command], cwd=path.parent, check=True, capture_output=True, text=True
-    )
-    return result.stdout
+def nginx_files(name: str, snippets: tuple[str, ...]) -> dict[str, str]:
+    """Return the files of deploy/nginx, by name; NAME-prefix is made as the first file says."""
+    files = {each: (DEPLOY / "nginx" / each).read_text("utf-8") for each in (MAIN, *snippets)}
+    if name.endswith("-prefix"):
+        (command,) = re.findall("^# (sed -i .*) FILE$", files[MAIN], re.MULTILINE)
+        command = command.replace("sed -i", "sed")
+        for each, text in files.items():
+            files[each] = subprocess.run(
+                ["sh", "-c", command], input=text, check=True, capture_output=True, text=True
+            ).stdout
+    return files
 
 
 @contextmanager
@@ -163,27 +165,44 @@ def nginx(
     upstream: int | str,
     name: str = "widget-catalog-prefix",
     more: str = "",
+    snippets: tuple[str, ...] = (),
+    host: str = "$server_name",
 ) -> Iterator[Proxy]:
-    """Run nginx with a file of deploy/ before a port or socket, with other addresses and limits.
+    """Run nginx with the files of deploy/ before a port or socket, with other addresses and limits.
 
-    More is configuration for the http block. Without nginx the test is skipped.
+    A name with "cache" has the edge cache, one with "prefix" the path prefix. Snippets are further
+    files for the server, more is configuration for the http block, host what the service takes for
+    its host. Without nginx the test is skipped.
     """
     program = find_program("nginx")
     make_certificate(directory)
     port, plain_port = free_port(), free_port()
     address = f"127.0.0.1:{upstream}" if isinstance(upstream, int) else upstream
-    replacements = {
-        "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
-        "listen 80;": f"listen 127.0.0.1:{plain_port};",
-        "listen [::]:443 ssl;": "",
-        "listen [::]:80;": "",
-        "/etc/letsencrypt/live/widgets.example/": f"{directory}/",
-        "127.0.0.1:8080": address,
-        **TEST_LIMITS,
-    }
-    if "cache" in name:
-        replacements |= {"/var/cache/nginx-widget-catalog": f"{directory}/cache", **TEST_VALIDITY}
-    site = substitute(nginx_site(name), replacements)
+    is_cache = "cache" in name
+    files = nginx_files(name, (*snippets, *(CACHE if is_cache else ())))
+    included = directory / "widget-catalog.d"
+    included.mkdir()
+    site = substitute(
+        files.pop(MAIN),
+        {
+            "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
+            "listen 80;": f"listen 127.0.0.1:{plain_port};",
+            "listen [::]:443 ssl http2;": "",
+            "listen [::]:80;": "",
+            "/etc/letsencrypt/live/widgets.example/": f"{directory}/",
+            "/etc/nginx/widget-catalog.d": str(included),
+            "/var/www/html": str(directory),
+            "127.0.0.1:8080": address,
+            "X-Forwarded-Host $server_name;": f"X-Forwarded-Host {host};",
+            **TEST_LIMITS,
+        },
+    )
+    if is_cache:
+        path = {"/var/cache/nginx-widget-catalog": f"{directory}/cache"}
+        site += substitute(files.pop("cache.conf"), path)
+        files["cache-locations.conf"] = substitute(files["cache-locations.conf"], TEST_VALIDITY)
+    for each, text in files.items():
+        (included / each).write_text(text.replace("/etc/nginx/", f"{directory}/"))
     temporary = "".join(
         f"{kind}_temp_path {directory}/{kind};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

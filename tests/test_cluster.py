@@ -529,6 +529,14 @@ def test_cluster_status_without_a_cluster_is_an_error(app_with: Callable[..., Fl
     assert error_message(run(app_with(), "cluster", "status")) == message
 
 
+def test_a_file_that_is_not_that_of_the_nearest_node_is_not_served(nodes: Nodes) -> None:
+    own, other = nodes[0], nodes[1]
+    app = create_app(nodes.settings(own) | {"DATABASE": str(other.database)})
+    assert error_message(run(app, "serve")) == (
+        f"{other.database} is not the file of {own.url}. Set CATALOG_DATABASE to {own.database}."
+    )
+
+
 @slow_if_emulated
 def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> None:
     require_rqlite()

@@ -1,17 +1,13 @@
-"""deploy/Containerfile and deploy/compose.yaml, as far as they can be checked without an image."""
+"""deploy/Containerfile, as far as it can be checked without an image."""
 
-import ipaddress
 import json
-import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT
 from programs import find_program
 
@@ -53,12 +49,6 @@ def health_check() -> list[str]:
     return command
 
 
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-    return document
-
-
 def copied_files() -> list[str]:
     sources = [rest.split()[:-1] for rest in arguments("COPY") if not rest.startswith("--from=")]
     return [each for names in sources for each in names]
@@ -70,12 +60,6 @@ def assert_has_command(command: list[str]) -> None:
     line = [sys.executable, "-m", "catalog", *command[1:], "--help"]
     result = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("name", [".dockerignore", ".gitignore"])
-def test_the_settings_of_compose_are_neither_in_the_image_nor_in_the_repository(name: str) -> None:
-    assert "deploy/.env" in (DEPLOY / "compose.yaml").read_text("utf-8")
-    assert "deploy/.env" in (ROOT / name).read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("name", copied_files())
@@ -124,9 +108,8 @@ def test_the_exposed_port_is_the_one_that_is_served() -> None:
     assert arguments("EXPOSE") == [environment()["CATALOG_PORT"]]
 
 
-def test_the_image_and_the_compose_file_set_only_settings(compose: dict[str, Any]) -> None:
-    variables = {**environment(), **compose["services"]["catalog"]["environment"]}
-    names = {name for name in variables if name.startswith("CATALOG_")}
+def test_the_image_sets_only_settings() -> None:
+    names = {name for name in environment() if name.startswith("CATALOG_")}
     assert {name.removeprefix("CATALOG_") for name in names} <= DEFAULTS.keys()
 
 
@@ -149,64 +132,3 @@ def test_hadolint_has_no_complaint() -> None:
     line = [find_program("hadolint"), "--no-color", str(CONTAINERFILE)]
     result = subprocess.run(line, capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, "")
-
-
-def test_compose_builds_the_containerfile(compose: dict[str, Any]) -> None:
-    build = compose["services"]["catalog"]["build"]
-    context = (DEPLOY / build["context"]).resolve()
-    assert (context, context / build["dockerfile"]) == (ROOT, CONTAINERFILE)
-
-
-def test_compose_checks_health_as_the_image_does(compose: dict[str, Any]) -> None:
-    assert compose["services"]["catalog"]["healthcheck"]["test"] == ["CMD", *health_check()]
-
-
-def test_compose_mounts_files_that_exist_and_volumes_that_it_declares(
-    compose: dict[str, Any],
-) -> None:
-    mounts = [mount for each in compose["services"].values() for mount in each["volumes"]]
-    sources = {mount.split(":")[0] for mount in mounts}
-    files = {source for source in sources if source.startswith(".")}
-    assert files
-    assert all((DEPLOY / file).is_file() for file in files)
-    assert sources - files == compose["volumes"].keys()
-
-
-@pytest.mark.parametrize("name", ["catalog", "proxy"])
-def test_compose_confines_every_service(compose: dict[str, Any], name: str) -> None:
-    service = compose["services"][name]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert {"mem_limit", "pids_limit", "restart"} <= service.keys()
-
-
-def test_compose_publishes_only_the_proxy_and_by_default_on_loopback(
-    compose: dict[str, Any],
-) -> None:
-    services = compose["services"]
-    assert "ports" not in services["catalog"]
-    assert all(
-        each.startswith("${PUBLISH_ADDRESS:-127.0.0.1}:") for each in services["proxy"]["ports"]
-    )
-
-
-def test_compose_pins_the_proxy_to_a_tag(compose: dict[str, Any]) -> None:
-    assert PINNED_IMAGE.fullmatch(compose["services"]["proxy"]["image"])
-
-
-def test_compose_trusts_the_address_of_its_proxy_alone(compose: dict[str, Any]) -> None:
-    services = compose["services"]
-    address = services["proxy"]["networks"]["catalog"]["ipv4_address"]
-    (network,) = compose["networks"]["catalog"]["ipam"]["config"]
-    assert services["catalog"]["environment"]["CATALOG_TRUSTED_PROXY"] == address
-    assert ipaddress.ip_address(address) in ipaddress.ip_network(network["subnet"])
-
-
-def test_caddy_reads_the_configuration_of_compose(compose: dict[str, Any]) -> None:
-    line = [find_program("caddy"), "adapt", "--config", str(DEPLOY / "compose" / "Caddyfile")]
-    result = subprocess.run(
-        line, env={**os.environ, "SITE_ADDRESS": "http://"}, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert f'"dial":"catalog:{environment()["CATALOG_PORT"]}"' in result.stdout

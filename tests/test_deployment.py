@@ -28,8 +28,10 @@ from users import IS_ROOT, NOBODY, nobody_can_run_python
 from catalog.settings import DEFAULTS
 
 DEPLOY = ROOT / "deploy"
-SERVICES = ["widget-catalog.service", "widget-catalog-backup.service"]
-UNITS = [*SERVICES, "widget-catalog.socket", "widget-catalog-backup.timer"]
+SERVICES = [f"widget-catalog{name}.service" for name in ("", "-backup", "-check")]
+UNITS = [
+    *(path.name for kind in ("service", "socket", "timer") for path in DEPLOY.glob(f"*.{kind}"))
+]
 NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 
 
@@ -46,16 +48,25 @@ def system(tmp_path: Path) -> Path:
     shutil.copytree("/usr/lib/systemd/system", units, symlinks=True)
     for name in UNITS:
         shutil.copy(DEPLOY / name, units)
+    shutil.copy(DEPLOY / "rqlite" / "rqlite.service", units)
+    for unit in (*SERVICES, "widget-catalog.socket"):
+        (units / f"{unit}.d").mkdir()
+        drop_in = DEPLOY / "rqlite" / f"{unit.rpartition('.')[2]}.conf"
+        shutil.copy(drop_in, units / f"{unit}.d" / "cluster.conf")
     program = tmp_path / "opt/widget-catalog/bin/widget-catalog"
     program.parent.mkdir(parents=True)
     program.touch(0o755)
+    for name in ("bin/sh", "usr/bin/logger", "usr/bin/rqlited"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch(0o755)
     return tmp_path
 
 
 def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
     analyze = find_program("systemd-analyze", "systemd")
     # The exit code is 0 even for an unknown setting.
-    result = run_program(analyze, "verify", f"--root={system}", *UNITS)
+    units = [name.replace("@", "@backup") for name in UNITS]
+    result = run_program(analyze, "verify", f"--root={system}", *units, "rqlite.service")
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
@@ -84,22 +95,17 @@ def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
         assert status.st_mode & 0o777 == 0o700
 
 
-def test_the_settings_file_names_only_settings() -> None:
-    text = (DEPLOY / "widget-catalog.env").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["widget-catalog.env", "rqlite/cluster.env"])
+def test_the_settings_file_names_only_settings(name: str) -> None:
+    text = (DEPLOY / name).read_text(encoding="utf-8")
     assert set(re.findall(r"^#?CATALOG_(\w+)=", text, re.MULTILINE)) <= set(DEFAULTS)
 
 
-def test_the_guide_names_every_unit() -> None:
-    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    assert {name for name in UNITS if name in guide} == set(UNITS)
-
-
-def test_the_guide_installs_each_release_with_what_its_settings_need() -> None:
-    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    assert "\necho CATALOG_METRICS=" in guide
-    wheels = re.findall(r"^\S+/pip install (.*\.whl.*)$", guide, re.MULTILINE)
-    assert [wheel for wheel in wheels if not wheel.endswith(".whl[metrics]'")] == []
-    assert len(wheels) == 2
+def test_the_guide_installs_only_packages_with_known_hashes() -> None:
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = re.findall(r"^\S+/pip install (.*)$", guide, re.MULTILINE)
+    assert len(lines) == 4
+    assert all(line.startswith(("--no-deps ./", "--require-hashes ")) for line in lines)
 
 
 def unit_program() -> tuple[str, ...]:
@@ -116,16 +122,14 @@ def listener() -> Iterator[socket.socket]:
         yield listening
 
 
-def test_the_first_start_of_the_unit_creates_the_catalog(
+def test_the_unit_does_not_create_a_missing_catalog(
     tmp_path: Path, listener: socket.socket
 ) -> None:
     database = tmp_path / "catalog.db"
     with start_with(database, listener, program=unit_program()) as process:
-        status, _ = request(listener, "GET", "/api/health")
-        process.terminate()
         _, errors = process.communicate(timeout=20)
-    assert status == 200
-    assert errors == f"Created {database} with 0 widgets and 0 versions.\n"
+    assert (process.returncode, "does not exist" in errors) == (1, True), errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def request(listening: socket.socket, method: str, path: str) -> tuple[int, bytes]:
@@ -185,6 +189,10 @@ class Operator:
         venv.create(directory / "environment", symlinks=True)
         (packages,) = (directory / "environment").glob("lib/python*/site-packages")
         (packages / "paths.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+        program = directory / "environment/bin/widget-catalog"
+        program.write_text(
+            "from runpy import run_module\n\nrun_module('catalog', None, '__main__')\n"
+        )
         settings = directory / "settings.env"
         settings.write_text(
             "# A comment\n"

@@ -1,4 +1,4 @@
-"""The edge cache of deploy/nginx/widget-catalog-cache.conf in a real nginx before a real service.
+"""The edge cache of deploy/nginx in a real nginx before a real service.
 
 Between nginx and the service is a relay, a second server of the same nginx. With the header of
 EXPIRED, a request has its response stored as already expired, so that no test waits. The relay also

@@ -57,7 +57,7 @@ class FakeHandler(BaseHTTPRequestHandler):
 def configure(path: Path, port: int, services: list[int]) -> None:
     """Write the file of deploy/ with these ports."""
     addresses = {
-        f"node{number}.example:8080": f"127.0.0.1:{service}"
+        f"192.0.2.1{number}:8080": f"127.0.0.1:{service}"
         for number, service in enumerate(services, 1)
     }
     text = CONFIGURATION.read_text(encoding="utf-8")

@@ -263,7 +263,9 @@ def test_without_the_library_the_message_names_the_extra(
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.setenv("CATALOG_METRICS", "127.0.0.1:0")
     result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
-    message = "CATALOG_METRICS needs prometheus-client: install the wheel with the extra metrics."
+    message = (
+        "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
+    )
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
 
 
@@ -283,3 +285,18 @@ def test_lost_lines_of_the_log_are_counted() -> None:
         log.add("127.0.0.1", "GET", "/", 200, 0, 0)
     os.close(write_end)
     assert log.lost_lines() == 3
+
+
+def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
+    database, backups = create_demo(tmp_path / "catalog.db"), tmp_path / "backups"
+    backups.mkdir()
+    name = "widget_catalog_last_backup_timestamp_seconds"
+    with MeasuredServer(database, CATALOG_BACKUPS=str(backups)) as server:
+        assert server.value(name) == 0
+        for number, file in enumerate(
+            ("catalog-20250102T030405Z.db", "catalog-20250101T030405Z.pack")
+        ):
+            (backups / file).touch()
+            os.utime(backups / file, (1000 + number, 1000 + number))
+        (backups / "other.db").touch()
+        assert server.value(name) == 1001

@@ -99,6 +99,34 @@ def test_a_passed_socket_is_served_instead_of_host_and_port(
     assert stop(process) == ""
 
 
+def test_an_address_that_has_no_effect_is_a_warning(start: Start, listener: socket.socket) -> None:
+    process = start(listener, CATALOG_PORT="1", CATALOG_LOG_LEVEL="warning")
+    process.stdout.readline()
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+    assert [line.partition(" ")[2] for line in errors.splitlines()] == [
+        "WARNING CATALOG_PORT is ignored: the socket unit of systemd has the address."
+    ]
+
+
+@pytest.mark.parametrize("is_abstract", [False, True], ids=["path", "abstract"])
+def test_systemd_is_told_once_when_the_service_responds(
+    start: Start, listener: socket.socket, tmp_path: Path, is_abstract: bool
+) -> None:
+    name = f"widget-catalog-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(f"\0{name}" if is_abstract else name)
+        notified.settimeout(20)
+        process = start(listener, NOTIFY_SOCKET=f"@{name}" if is_abstract else name)
+        assert notified.recv(100) == b"READY=1"
+        assert get(listener) == 200
+        process.stdout.readline()
+        assert stop(process) == ""
+        notified.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            notified.recv(100)
+
+
 def test_every_passed_socket_is_served(
     start: Start, listener: socket.socket, unix_listener: socket.socket
 ) -> None:

@@ -83,7 +83,11 @@ def in_flight(server: Server, then: bytes = b"") -> socket.socket:
     return connection
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+    ids=["SIGTERM", "SIGINT", "SIGHUP"],
+)
 def test_a_request_in_flight_gets_its_response(
     start: Callable[..., Server], database: Path, number: signal.Signals
 ) -> None:

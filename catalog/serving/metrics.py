@@ -7,7 +7,9 @@ No label contains text of a client: routes, methods, pools and reasons are fixed
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from flask import Flask
@@ -75,6 +77,7 @@ def start(app: Flask, context: Context, host: str, port: int) -> str:
     )
     registry.register(ServerCollector(context, app.extensions["response_cache"]))
     registry.register(DatabaseCollector(app.extensions["database"]))
+    registry.register(BackupCollector(app.config["BACKUPS"]))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     context.count_request = RequestCounts(registry, route_names(app)).add
@@ -205,6 +208,26 @@ class DatabaseCollector(Collector):
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
         return revision, *self._sizes
+
+
+class BackupCollector(Collector):
+    """The newest file in the directory of CATALOG_BACKUPS."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def collect(self) -> Iterator[Metric]:
+        text = "Time of the newest backup; 0 if there is none."
+        newest = self._newest() if self._directory else None
+        yield _gauge("last_backup_timestamp_seconds", text, newest)
+
+    def _newest(self) -> float:
+        times = [0.0]
+        for path in Path(self._directory).glob("catalog-*T*Z.*"):
+            # It may be removed just now.
+            with suppress(OSError):
+                times.append(path.stat().st_mtime)
+        return max(times)
 
 
 def _gauge(name: str, text: str, value: Any) -> Metric:

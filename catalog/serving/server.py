@@ -24,7 +24,11 @@ from catalog.serving.dispatch import Dispatcher
 from catalog.serving.event_loop import EventLoop
 from catalog.serving.listeners import Listener, bind
 from catalog.serving.proxies import Proxies
-from catalog.serving.socket_activation import take_passed_sockets
+from catalog.serving.socket_activation import (
+    notify_ready,
+    take_passed_sockets,
+    warn_of_ignored_settings,
+)
 from catalog.serving.socket_files import SocketFile
 from catalog.serving.uploads import Uploads
 from catalog.settings import split_address
@@ -88,6 +92,7 @@ def serve(
     with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
         loop.context = create_context(app, loop, log, quick_threads)
         handle_signals(loop)
+        warn_of_ignored_settings(passed)
         metrics_url = start_metrics(app, loop.context)
         for listener in loop.listeners:
             listener.listen_now()
@@ -100,6 +105,7 @@ def serve(
         if metrics_url and not print_json:
             print(f"Metrics on {metrics_url}", flush=True)
         loop.periodic.append(lambda: stop_if_gone(loop, database))
+        notify_ready()
         loop.run()
         if socket_file:
             socket_file.remove()
@@ -203,7 +209,7 @@ def release_large_blocks() -> None:
 
 
 def handle_signals(loop: EventLoop) -> None:
-    """Stop gracefully on the first SIGTERM or SIGINT; the second ends the process immediately."""
+    """Stop gracefully on SIGTERM, SIGINT or SIGHUP; the second of them ends the process at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in signals:
@@ -211,10 +217,11 @@ def handle_signals(loop: EventLoop) -> None:
         loop.context.is_stopping = True
         loop.wake()
 
-    # A shell ignores interrupts for what it starts in the background: leave that as it is.
+    # A shell ignores SIGINT for what it starts in the background, and nohup ignores SIGHUP: leave
+    # that as it is.
     signals = [
         each
-        for each in (signal.SIGTERM, signal.SIGINT)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         if signal.getsignal(each) is not signal.SIG_IGN
     ]
     for each in signals:

@@ -1,9 +1,11 @@
-"""Listening sockets that systemd passes to the process (socket activation).
+"""What systemd and the process tell each other: listening sockets, and that the service is ready.
 
-systemd keeps such a socket open across a restart. Connections that arrive in between wait in its
-listen queue for the next process, so a restart loses none. See sd_listen_fds(3) for the protocol.
+systemd keeps a socket that it passes open across a restart. Connections that arrive in between wait
+in its listen queue for the next process, so a restart loses none. See sd_listen_fds(3) and
+sd_notify(3) for the protocols.
 """
 
+import logging
 import os
 import re
 import socket
@@ -14,6 +16,8 @@ from catalog.text import quoted
 
 FIRST_DESCRIPTOR = 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+
+logger = logging.getLogger(__name__)
 
 
 def take_passed_sockets() -> list[socket.socket]:
@@ -47,3 +51,24 @@ def _listening_socket(descriptor: int) -> socket.socket:
             f"Descriptor {descriptor}, passed by LISTEN_FDS, is not a listening TCP or Unix socket."
         )
     return passed
+
+
+def warn_of_ignored_settings(passed: list[socket.socket]) -> None:
+    """Log the settings that have no effect because systemd passed sockets."""
+    for name in ("CATALOG_HOST", "CATALOG_PORT"):
+        if passed and name in os.environ:
+            logger.warning("%s is ignored: the socket unit of systemd has the address.", name)
+
+
+def notify_ready() -> None:
+    """Tell systemd that the service has started (Type=notify); without systemd, do nothing."""
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            # An abstract address begins with a null byte, written as @.
+            notified.connect(re.sub("^@", "\0", address))
+            notified.send(b"READY=1")
+    except OSError as error:
+        logger.warning("systemd cannot be told that the service is ready: %s.", error.strerror)

@@ -184,7 +184,20 @@ def missing_permission(path: Path) -> str | None:
     """Return which permission to write to the file is missing; SQLite does not say it."""
     for file in (path, wal_path(path), shm_path(path)):
         if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
-            return f"this user may not read and write {file.name}"
+            return _read_only(file) or f"this user may not read and write {file.name}"
     if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
-        return "this user may not write to its directory, where SQLite creates the WAL"
+        return (
+            _read_only(path.parent)
+            or "this user may not write to its directory, where SQLite creates the WAL"
+        )
     return None
+
+
+def _read_only(path: Path) -> str | None:
+    """Return what to do if the file system is read-only; ProtectSystem= of systemd makes it so."""
+    if not os.statvfs(path).f_flag & os.ST_RDONLY:
+        return None
+    return (
+        "its file system is read-only (EROFS). In a unit of systemd, name the directory in"
+        " ReadWritePaths="
+    )

@@ -9,6 +9,7 @@ waits until the local node has applied it too, so that the next read shows it.
 - `node_file`: connections to the file of a node.
 """
 
+import os
 import sqlite3
 import tempfile
 import time
@@ -40,6 +41,7 @@ from catalog.store.connection.sqlite import (
 from catalog.store.connection.transaction import Actor, Transaction
 from catalog.store.schema.migrations import rebuild_tables, replace_content
 from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
+from catalog.text import path_text
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
@@ -245,7 +247,20 @@ class Cluster(Database):
                     f"{SCHEMA_VERSION}. Stop all services of the cluster, run the command migrate "
                     "once, and start them again."
                 )
+            if node is self.nodes.all[0]:
+                self._check_file(state.file)
         self.check()
+
+    def _check_file(self, file: str) -> None:
+        """Raise DatabaseError if the nearest node has another file, which is on this machine too.
+
+        The path can be unknown here, as that of a node in a container of its own.
+        """
+        if os.path.exists(file) and not os.path.samefile(file, self.path):
+            raise DatabaseError(
+                f"{self.name} is not the file of {self.nodes.all[0].url}. Set CATALOG_DATABASE to"
+                f" {path_text(Path(file))}."
+            )
 
     def is_writable(self) -> bool:
         """Return whether the last write found a leader."""

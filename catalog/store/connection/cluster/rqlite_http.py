@@ -75,8 +75,9 @@ def read_revision(connection: sqlite3.Connection) -> Revision | None:
 # It changes nothing. Only a statement with RETURNING can return a row to /db/execute.
 RETURN_REVISION = "UPDATE revision SET id = id RETURNING content, downloads"
 READ_PRAGMAS = """
-SELECT foreign_keys, application_id, user_version
-FROM pragma_foreign_keys, pragma_application_id, pragma_user_version
+SELECT foreign_keys, application_id, user_version, file
+FROM pragma_foreign_keys, pragma_application_id, pragma_user_version, pragma_database_list
+WHERE name = 'main'
 """
 
 
@@ -86,6 +87,8 @@ class NodeState(NamedTuple):
     foreign_keys: bool
     is_catalog: bool
     schema_version: int
+    # Its path on the machine of the node.
+    file: str
     # None if the file is not a catalog.
     revision: Revision | None
     # The release of rqlite.
@@ -157,11 +160,12 @@ class Nodes:
         body = json.dumps([READ_PRAGMAS, READ_REVISION]).encode()
         response = self._request(node, "/db/query?level=none", body, QUERY_TIMEOUT)
         pragmas, revision = check_response(node, response)["results"]
-        foreign_keys, application_id, schema_version = pragmas["values"][0]
+        foreign_keys, application_id, schema_version, file = pragmas["values"][0]
         return NodeState(
             bool(foreign_keys),
             application_id == APPLICATION_ID,
             schema_version,
+            file,
             Revision(*revision["values"][0]) if "values" in revision else None,
             response.headers.get("X-RQLITE-VERSION", "unknown"),
         )

@@ -1,4 +1,4 @@
-"""The command widget-catalog; `python -m catalog` is the same."""
+"""The command widget-catalog; `python -m` with the name of this package is the same."""
 
 import logging
 import os
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from catalog import __version__
-from catalog.data_files import DataFileError
-from catalog.serving.health_client import health
-from catalog.settings import SettingError
-from catalog.text import quoted
+from . import __version__
+from .data_files import DataFileError
+from .serving.health_client import health
+from .settings import SettingError
+from .text import quoted
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -97,8 +97,8 @@ class CatalogGroup(click.Group):
         # main() runs `health` without these imports, which take two thirds of its time.
         from flask.cli import ScriptInfo
 
-        from catalog.commands import commands
-        from catalog.commands.login import login, logout
+        from .commands import commands
+        from .commands.login import login, logout
 
         self.commands.update({**commands.cli.commands, "login": login, "logout": logout})
         script = ScriptInfo(create_app=lambda: load_application(script.data), set_debug_flag=False)
@@ -154,7 +154,7 @@ def _store_option(context: click.Context, option: click.Parameter, value: str | 
 def _store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
     if url is not None:
         # Only --server needs urllib3, which the imported module needs.
-        from catalog.remote.service import check_server_url
+        from .remote.service import check_server_url
 
         try:
             _store_option(context, option, check_server_url(url))
@@ -218,12 +218,12 @@ def load_application(settings: dict[str, Any]) -> "Flask":
     With SERVER, return an application for commands that change the catalog of that service.
     """
     if "SERVER" in settings:
-        from catalog.commands.catalogs import create_remote_app
+        from .commands.catalogs import create_remote_app
 
         return create_remote_app(settings["SERVER"], settings.get("CA"))
     try:
         # Help and completion of commands do not need it.
-        from catalog.application import create_app
+        from .application import create_app
 
         return create_app(settings)
     except (DataFileError, SettingError) as error:

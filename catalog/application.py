@@ -19,36 +19,36 @@ from werkzeug.exceptions import (
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
-from catalog import V1_PREFIX
+from . import V1_PREFIX
 
 # The module adds its routes to the blueprint internal.
-from catalog.api import internal_changes  # noqa: F401
-from catalog.api.authentication import FailedAttempts
-from catalog.api.compression import encode_response
-from catalog.api.internal import internal
-from catalog.api.operations import operations
-from catalog.api.registry import registry
-from catalog.api.response_cache import RENDERED, ResponseCache
-from catalog.api.v1 import v1
-from catalog.commands import commands
-from catalog.routing import ENDPOINT
-from catalog.serving.proxies import TrustedProxy
-from catalog.settings import DEFAULTS, parse_settings, warn_of_unknown_settings
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.deadlines import Deadline
-from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
-from catalog.text import quoted
+from .api import internal_changes  # noqa: F401
+from .api.authentication import FailedAttempts
+from .api.compression import encode_response
+from .api.internal import internal
+from .api.operations import operations
+from .api.registry import registry
+from .api.response_cache import RENDERED, ResponseCache
+from .api.v1 import v1
+from .commands import commands
+from .routing import ENDPOINT
+from .serving.proxies import TrustedProxy
+from .settings import DEFAULTS, parse_settings, warn_of_unknown_settings
+from .store.bundles import Bundles
+from .store.connection.database import Database
+from .store.connection.deadlines import Deadline
+from .store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
+from .text import quoted
 
 # The two modules add their routes to the blueprint pages.
-from catalog.web import scope_pages, widget_pages  # noqa: F401
-from catalog.web.badge import badge
-from catalog.web.docs import docs
-from catalog.web.feed import feed
-from catalog.web.pages import error_page, pages
-from catalog.web.sitemap import sitemap
-from catalog.web.static_files import static_files
-from catalog.web.updates_page import updates_page
+from .web import scope_pages, widget_pages  # noqa: F401
+from .web.badge import badge
+from .web.docs import docs
+from .web.feed import feed
+from .web.pages import error_page, pages
+from .web.sitemap import sitemap
+from .web.static_files import static_files
+from .web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
 WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
@@ -170,7 +170,7 @@ def open_database(config: Mapping[str, Any]) -> Database:
     if not config["RQLITE"]:
         return Database(config["DATABASE"])
     # Only a cluster needs urllib3.
-    from catalog.store.connection.cluster.cluster import Cluster
+    from .store.connection.cluster.cluster import Cluster
 
     return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"])
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from catalog.semver_ranges import is_range, is_version
-from catalog.text import quoted
-from catalog.validators import (
+from .semver_ranges import is_range, is_version
+from .text import quoted
+from .validators import (
     check_boolean,
     check_grid_size,
     check_http_url,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from catalog.semver_ranges import is_version
-from catalog.text import escape_unprintable, quoted
-from catalog.validators import check_http_url
+from .semver_ranges import is_version
+from .text import escape_unprintable, quoted
+from .validators import check_http_url
 
 # CATALOG_TOKEN is for widget-catalog --server, not a setting of the service.
 TOKEN = "TOKEN"  # noqa: S105

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
+from .semver_ranges import MAX_SAFE_INTEGER, is_version
 
 MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192

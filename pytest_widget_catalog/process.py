@@ -9,17 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# In isolated mode (-I), neither the working directory nor PYTHONPATH is searched, so that a project
-# may have a module catalog of its own. The service is beside this package, whether both are
-# installed or in a checkout.
-BOOTSTRAP = """
+PACKAGES = Path(__file__).absolute().parent.parent
+# The service is beside this package: installed as widget_catalog, in a checkout as catalog.
+SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catalog"
+# In isolated mode (-I), neither the working directory nor PYTHONPATH is searched, so that no module
+# of the project takes the place of one of the service.
+BOOTSTRAP = f"""
 import sys
 sys.argv[1] in sys.path or sys.path.insert(0, sys.argv[1])
 del sys.argv[1]
-from catalog.testing.server import main
+from {SERVICE}.testing.server import main
 main()
 """
-PACKAGES = Path(__file__).absolute().parent.parent
 # Settings of the environment are not for the tests.
 SETTING_PREFIXES = ("CATALOG_", "FLASK_", "LISTEN_")
 

@@ -19,7 +19,8 @@ from catalog import __version__
 pytest.importorskip("build", reason="build is not installed: make .venv/dev installs it.")
 pytest.importorskip("hatchling", reason="hatchling is not installed: make .venv/dev installs it.")
 
-FOLDERS = ("catalog", "pytest_widget_catalog")
+# Each folder, and the name of its package in the wheel.
+FOLDERS = {"catalog": "widget_catalog", "pytest_widget_catalog": "pytest_widget_catalog"}
 # Neither the settings nor the modules of the process that runs the tests.
 ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
 
@@ -64,21 +65,21 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_schema(programs: Path) -> Iterator[None]:
     """Moves a data file of the installation away."""
-    (path,) = programs.parent.glob("lib/python*/site-packages/catalog/schema.sql")
+    (path,) = programs.parent.glob("lib/python*/site-packages/widget_catalog/schema.sql")
     path.rename(path.with_suffix(".moved"))
     yield
     path.with_suffix(".moved").rename(path)
 
 
 def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
-    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     expected = {
-        str(path.relative_to(ROOT)): path.read_bytes()
-        for path in files
-        if "__pycache__" not in path.parts
+        f"{package}/{path.relative_to(ROOT / folder)}": path.read_bytes()
+        for folder, package in FOLDERS.items()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
-    expected["catalog/schema.sql"] = (ROOT / "schema.sql").read_bytes()
-    expected["catalog/seed/demo.jsonl"] = DEMO.read_bytes()
+    expected["widget_catalog/schema.sql"] = (ROOT / "schema.sql").read_bytes()
+    expected["widget_catalog/seed/demo.jsonl"] = DEMO.read_bytes()
     shared = f"widget_catalog-{__version__}.data/data/share/widget-catalog/"
     for path in (ROOT / "deploy").rglob("*"):
         if path.is_file():
@@ -102,7 +103,8 @@ def test_the_wheel_has_the_version_of_the_package(wheel: Path) -> None:
 
 def test_the_installed_command_runs_its_own_code(programs: Path, tmp_path: Path) -> None:
     printed = run_in(tmp_path, programs / "widget-catalog", "--version").stdout
-    module = run_in(tmp_path, programs / "python", "-c", "import catalog; print(catalog.__file__)")
+    code = "import widget_catalog; print(widget_catalog.__file__)"
+    module = run_in(tmp_path, programs / "python", "-c", code)
     assert printed == f"widget-catalog {__version__}\n"
     assert Path(module.stdout).is_relative_to(programs.parent)
 
@@ -124,7 +126,7 @@ def test_the_installed_service_serves_and_lists_the_demo_catalog(
         finally:
             process.terminate()
             process.communicate(timeout=10)
-    listed = run_in(tmp_path, programs / "python", "-m", "catalog", "list", "weather")
+    listed = run_in(tmp_path, programs / "python", "-m", "widget_catalog", "list", "weather")
     assert start["database"] == str(tmp_path / "catalog.db")
     assert b'"name":"weather"' in pages["/api/v1/widgets/search?q=weather"]
     assert (listed.returncode, "acme/weather" in listed.stdout) == (0, True)
@@ -137,3 +139,86 @@ def test_an_incomplete_installation_is_one_sentence(
     message = "This installation of the widget catalog is incomplete: schema.sql is missing."
     assert (result.returncode, result.stderr) == (1, f"Error: {message} Reinstall it.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "other-project"
+version = "1"
+[tool.hatch.build.targets.wheel]
+packages = ["src/catalog"]
+"""
+
+
+def make_project(directory: Path) -> Path:
+    """Create a project of somebody else whose package is called catalog."""
+    (directory / "src" / "catalog").mkdir(parents=True)
+    (directory / "pyproject.toml").write_text(PROJECT)
+    (directory / "src" / "catalog" / "__init__.py").write_text("OWNER = 'other'\n")
+    return directory
+
+
+def owner(python: Path, directory: Path) -> str:
+    result = run_in(directory, python, "-c", "import catalog; print(catalog.OWNER)")
+    return result.stdout.strip() or result.stderr
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before ours", "after ours"])
+def test_a_project_with_a_package_catalog_and_ours_leave_each_other_whole(
+    wheel: Path, tmp_path: Path, is_first: bool
+) -> None:
+    project = make_project(tmp_path / "project")
+    venv.create(tmp_path / "environment", symlinks=True)
+    programs = tmp_path / "environment" / "bin"
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+
+    def pip(*arguments: object) -> None:
+        command = (sys.executable, "-m", "pip", "--python", programs / "python")
+        result = run_in(tmp_path, *command, *arguments)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    def runs() -> bool:
+        return run_in(tmp_path, programs / "widget-catalog", "--version").returncode == 0
+
+    install = ("install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation")
+    for each in (project, wheel) if is_first else (wheel, project):
+        pip(*install, each)
+    assert (owner(programs / "python", tmp_path), runs()) == ("other", True)
+    pip("uninstall", "--quiet", "--yes", "widget-catalog")
+    assert owner(programs / "python", tmp_path) == "other"
+    pip(*install, wheel)
+    pip("uninstall", "--quiet", "--yes", "other-project")
+    assert runs()
+
+
+def test_an_editable_project_with_a_package_catalog_gets_its_own(
+    programs: Path, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "project")
+    (packages,) = programs.parent.glob("lib/python*/site-packages")
+    # An editable installation is a line in such a file.
+    line = packages / "other_project.pth"
+    line.write_text(f"{project / 'src'}\n")
+    try:
+        assert owner(programs / "python", tmp_path) == "other"
+        assert run_in(tmp_path, programs / "widget-catalog", "--version").returncode == 0
+    finally:
+        line.unlink()
+
+
+def test_a_folder_catalog_on_pythonpath_does_not_hide_ours(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "catalog").mkdir()
+    (tmp_path / "catalog" / "__init__.py").write_text("raise SystemExit('theirs')\n")
+    result = subprocess.run(
+        [programs / "widget-catalog", "--version"],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (result.returncode, result.stdout) == (0, f"widget-catalog {__version__}\n")

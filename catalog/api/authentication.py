@@ -16,13 +16,13 @@ from typing import NoReturn
 from flask import Response, abort, current_app, g, jsonify, request
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
-from catalog.documents import DocumentError
-from catalog.rights import bearer_token
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.write import tokens
-from catalog.store.write.lookup import ChangeError, ConflictError, MissingError
-from catalog.store.write.tokens import Token
+from ..documents import DocumentError
+from ..rights import bearer_token
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError
+from ..store.write import tokens
+from ..store.write.lookup import ChangeError, ConflictError, MissingError
+from ..store.write.tokens import Token
 
 View = Callable[..., Response]
 

@@ -24,11 +24,11 @@ from werkzeug.sansio.multipart import (
     NeedData,
 )
 
-from catalog.documents import Json
-from catalog.rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
-from catalog.store.connection.deadlines import Deadline
-from catalog.store.write.manifests import BundleSummary
-from catalog.text import quoted
+from ..documents import Json
+from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
+from ..store.connection.deadlines import Deadline
+from ..store.write.manifests import BundleSummary
+from ..text import quoted
 
 CHUNK = 64 * 1024  # bytes
 # From Linux's falloc.h: FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE.

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from flask import Response, request
 
-from catalog import V1_PREFIX
-from catalog.routing import find_known_etag, gzip_etag, prefers_gzip
+from .. import V1_PREFIX
+from ..routing import find_known_etag, gzip_etag, prefers_gzip
 
 # A smaller body fits into one packet, compressed or not.
 MIN_LENGTH = 1000  # bytes

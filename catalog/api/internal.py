@@ -11,26 +11,26 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import MapAdapter
 
-from catalog.api.authentication import authenticate, forbid, needs
-from catalog.api.bodies import UploadedVersion
-from catalog.documents import Json, Row
-from catalog.rights import ADMIN, PUBLISH
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import WouldBlock
-from catalog.store.write import publishing
-from catalog.store.write.audit import read_entries
-from catalog.store.write.manifests import BundleSummary
-from catalog.store.write.publishing import Upload
-from catalog.store.write.tokens import Token, describe_token
-from catalog.text import quoted
-from catalog.validators import (
+from ..documents import Json, Row
+from ..rights import ADMIN, PUBLISH
+from ..semver_ranges import MAX_SAFE_INTEGER
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.sqlite import WouldBlock
+from ..store.write import publishing
+from ..store.write.audit import read_entries
+from ..store.write.manifests import BundleSummary
+from ..store.write.publishing import Upload
+from ..store.write.tokens import Token, describe_token
+from ..text import quoted
+from ..validators import (
     check_nonempty_text,
     check_sha256,
     check_timestamp,
     check_whole_number,
 )
+from .authentication import authenticate, forbid, needs
+from .bodies import UploadedVersion
 
 AUDIT_LIMIT = 100
 # Changes wait for each other, so none may wait long for the directory of bundles.

@@ -5,16 +5,16 @@ from typing import Any
 
 from flask import Response, abort, jsonify
 
-from catalog.api.authentication import forbid, needs
-from catalog.api.bodies import read_object
-from catalog.api.internal import WIDGET, database, internal, is_dry_run
-from catalog.documents import Json, Row
-from catalog.rights import ADMIN, DESCRIBE, YANK
-from catalog.store.write import moderation
-from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import Token
-from catalog.text import quoted
-from catalog.validators import check_boolean, check_nonempty_text, check_text
+from ..documents import Json, Row
+from ..rights import ADMIN, DESCRIBE, YANK
+from ..store.write import moderation
+from ..store.write.lookup import WidgetName
+from ..store.write.tokens import Token
+from ..text import quoted
+from ..validators import check_boolean, check_nonempty_text, check_text
+from .authentication import forbid, needs
+from .bodies import read_object
+from .internal import WIDGET, database, internal, is_dry_run
 
 
 @internal.post(f"{WIDGET}/<version>/<any(yank, unyank):action>")

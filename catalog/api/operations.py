@@ -4,17 +4,17 @@ import sqlite3
 
 from flask import Blueprint, Response, current_app, jsonify
 
-from catalog import __version__
-from catalog.api.response_cache import RenderResult, respond
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import (
+from .. import __version__
+from ..store.connection.database import Database
+from ..store.connection.sqlite import (
     Connection,
     DatabaseError,
     DeadlineExceeded,
     ReplicaBehindError,
     snapshot,
 )
-from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from .response_cache import RenderResult, respond
 
 StatsRevision = tuple[int, int]
 

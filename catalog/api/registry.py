@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response, abort, current_app
 
-from catalog.api.response_cache import RenderResult, respond
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.store.read import json_sql
-from catalog.store.read.detail import revalidate_content
-from catalog.text import quoted
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection, snapshot
+from ..store.read import json_sql
+from ..store.read.detail import revalidate_content
+from ..text import quoted
+from .response_cache import RenderResult, respond
 
 # Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python
 # would each hold a copy of it.

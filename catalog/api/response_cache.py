@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Response, current_app, request
 
-from catalog.api.compression import FAST_LEVEL, GZIP, MIN_LENGTH, SMALL_LEVEL, VARY, compress
-from catalog.routing import (
+from ..routing import (
     ENDPOINT,
     base_url,
     find_known_etag,
@@ -37,15 +36,16 @@ from catalog.routing import (
     prefers_gzip,
     public_url,
 )
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import (
+from ..store.connection.database import Database
+from ..store.connection.sqlite import (
     Connection,
     DatabaseError,
     DataVersion,
     DeadlineExceeded,
     WouldBlock,
 )
-from catalog.store.read.json_sql import with_bundle_urls
+from ..store.read.json_sql import with_bundle_urls
+from .compression import FAST_LEVEL, GZIP, MIN_LENGTH, SMALL_LEVEL, VARY, compress
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

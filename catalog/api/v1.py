@@ -10,25 +10,25 @@ from hashlib import sha1
 from flask import Blueprint, Response, abort, current_app, request, send_file
 from flask_cors import CORS
 
-from catalog import V1_PREFIX
-from catalog.api.response_cache import RenderResult, respond
-from catalog.routing import public_url
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
-from catalog.store.read.detail import (
+from .. import V1_PREFIX
+from ..routing import public_url
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection
+from ..store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
+from ..store.read.detail import (
     LATEST,
     find_detail,
     find_version,
     revalidate_content,
     revalidate_detail,
 )
-from catalog.store.read.json_sql import with_bundle_urls
-from catalog.store.read.search import find_widgets, revalidate_search
-from catalog.store.read.search_params import ParameterError, parse_compat_sdk, parse_search
-from catalog.store.read.updates import find_updates, parse_updates
-from catalog.text import quoted
+from ..store.read.json_sql import with_bundle_urls
+from ..store.read.search import find_widgets, revalidate_search
+from ..store.read.search_params import ParameterError, parse_compat_sdk, parse_search
+from ..store.read.updates import find_updates, parse_updates
+from ..text import quoted
+from .response_cache import RenderResult, respond
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a request.
 CORS_HEADERS = {"Access-Control-Allow-Origin": "*"}

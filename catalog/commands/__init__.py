@@ -1,7 +1,8 @@
 """The commands of widget-catalog, one module per family."""
 
 # Importing a module registers its commands.
-from catalog.commands import (  # noqa: F401
+from ..serving.health_client import health
+from . import (  # noqa: F401
     bundles,
     cluster,
     edit,
@@ -13,8 +14,7 @@ from catalog.commands import (  # noqa: F401
     publish,
     tokens,
 )
-from catalog.commands.base import commands
-from catalog.serving.health_client import health
+from .base import commands
 
 commands.cli.add_command(health)
 

@@ -11,17 +11,17 @@ import click
 from flask import Blueprint, Flask, current_app
 from flask.cli import with_appcontext
 
-from catalog.data_files import DataFileError
-from catalog.documents import Document, DocumentError
-from catalog.files.jsonl import CatalogFileError
-from catalog.files.packs import PackError
-from catalog.semver_ranges import is_version, parse_sdk
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.write.lookup import ChangeError, WidgetName
-from catalog.text import plural, quoted
-from catalog.validators import check_base_url, check_identifier, check_text
+from ..data_files import DataFileError
+from ..documents import Document, DocumentError
+from ..files.jsonl import CatalogFileError
+from ..files.packs import PackError
+from ..semver_ranges import is_version, parse_sdk
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError
+from ..store.write.lookup import ChangeError, WidgetName
+from ..text import plural, quoted
+from ..validators import check_base_url, check_identifier, check_text
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -224,7 +224,7 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
     ) -> "list[CompletionItem]":
         """Return the widgets or versions of the database that begin with the text."""
         # Only a shell that completes a line needs it.
-        from catalog.commands.completion import complete_name
+        from .completion import complete_name
 
         return complete_name(context, incomplete, with_version=self.with_version)
 

@@ -6,8 +6,14 @@ from typing import BinaryIO
 
 import click
 
-from catalog.atomic_files import drop_from_memory
-from catalog.commands.base import (
+from ..atomic_files import drop_from_memory
+from ..files import packs
+from ..files.jsonl import CatalogFileError
+from ..store.bundles import open_private
+from ..store.write.audit import local_actor
+from ..store.write.held_bundles import release_bundles
+from ..text import plural
+from .base import (
     CommandError,
     bundles,
     command,
@@ -17,21 +23,15 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
-from catalog.commands.import_export import open_output
-from catalog.commands.maintenance import print_moved
-from catalog.commands.retention import (
+from .import_export import open_output
+from .maintenance import print_moved
+from .retention import (
     add_dated,
     check_target,
     directory_option,
     keep_option,
     remove_older,
 )
-from catalog.files import packs
-from catalog.files.jsonl import CatalogFileError
-from catalog.store.bundles import open_private
-from catalog.store.write.audit import local_actor
-from catalog.store.write.held_bundles import release_bundles
-from catalog.text import plural
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
 

@@ -5,14 +5,14 @@ from typing import Protocol
 
 from flask import Flask
 
-from catalog.commands.base import application, bundles, database
-from catalog.commands.lookup import get_widget
-from catalog.documents import Json, Row
-from catalog.store.write import moderation, publishing
-from catalog.store.write.audit import local_actor, read_entries
-from catalog.store.write.lookup import WidgetName
-from catalog.store.write.moderation import LatestChange, VersionChange
-from catalog.store.write.publishing import PublishResult, Upload
+from ..documents import Json, Row
+from ..store.write import moderation, publishing
+from ..store.write.audit import local_actor, read_entries
+from ..store.write.lookup import WidgetName
+from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.publishing import PublishResult, Upload
+from .base import application, bundles, database
+from .lookup import get_widget
 
 # The key of the RemoteCatalog in the extensions of an application without a database.
 REMOTE_CATALOG = "remote_catalog"
@@ -56,8 +56,8 @@ class Catalog(Protocol):
 def create_remote_app(url: str, ca: str | None) -> Flask:
     """Return an application for commands that change the catalog of another machine."""
     # Only these commands need urllib3, which the imported modules need.
-    from catalog.remote.catalog import RemoteCatalog
-    from catalog.remote.service import Service
+    from ..remote.catalog import RemoteCatalog
+    from ..remote.service import Service
 
     app = Flask("catalog")
     app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca))

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalog.commands.base import CommandError, command, database, print_status
-from catalog.commands.terminal import format_json, format_table
-from catalog.documents import Json
-from catalog.store.schema.schema import SCHEMA_VERSION
-from catalog.text import plural
+from ..documents import Json
+from ..store.schema.schema import SCHEMA_VERSION
+from ..text import plural
+from .base import CommandError, command, database, print_status
+from .terminal import format_json, format_table
 
 if TYPE_CHECKING:
-    from catalog.store.connection.cluster.rqlite_http import Member
+    from ..store.connection.cluster.rqlite_http import Member
 
 HEADINGS = ["NODE", "ADDRESS", "ROLE", "REVISION", "LAG", "SCHEMA", "FOREIGN KEYS", "RQLITE"]
 
@@ -53,7 +53,7 @@ def cluster(action: str, json_output: bool) -> None:
 def find_members() -> "list[Member]":
     """Return the members of the cluster; raise CommandError if the catalog is a file."""
     # Few commands need urllib3, which the imported module needs.
-    from catalog.store.connection.cluster.cluster import Cluster
+    from ..store.connection.cluster.cluster import Cluster
 
     catalog = database()
     if not isinstance(catalog, Cluster):

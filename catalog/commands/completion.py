@@ -7,10 +7,10 @@ import click
 from click.shell_completion import CompletionItem
 from flask.cli import ScriptInfo
 
-from catalog.commands.terminal import replace_unprintable
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.read import json_sql
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError
+from ..store.read import json_sql
+from .terminal import replace_unprintable
 
 MAX_ITEMS = 200
 

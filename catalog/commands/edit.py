@@ -5,7 +5,11 @@ from typing import NamedTuple
 
 import click
 
-from catalog.commands.base import (
+from ..store.write import moderation
+from ..store.write.audit import local_actor
+from ..store.write.lookup import WidgetName, is_version_or_range
+from ..store.write.moderation import VersionChange
+from .base import (
     TEXT,
     VERSION,
     WIDGET,
@@ -16,17 +20,13 @@ from catalog.commands.base import (
     database,
     print_status,
 )
-from catalog.commands.catalogs import open_catalog
-from catalog.commands.lookup import (
+from .catalogs import open_catalog
+from .lookup import (
     get_version,
     get_widget,
     print_latest,
     resolve_name,
 )
-from catalog.store.write import moderation
-from catalog.store.write.audit import local_actor
-from catalog.store.write.lookup import WidgetName, is_version_or_range
-from catalog.store.write.moderation import VersionChange
 
 
 class Outcome(NamedTuple):

@@ -8,8 +8,15 @@ from typing import BinaryIO
 
 import click
 
-from catalog.atomic_files import atomic_replace
-from catalog.commands.base import (
+from ..atomic_files import atomic_replace
+from ..documents import Document, DocumentError
+from ..files.demo import create_demo
+from ..files.jsonl import CatalogReader, total_size
+from ..store.read.export import catalog_lines
+from ..store.write.audit import local_actor
+from ..store.write.imports import import_documents
+from ..text import plural
+from .base import (
     CommandError,
     bundles,
     command,
@@ -18,13 +25,6 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
-from catalog.documents import Document, DocumentError
-from catalog.files.demo import create_demo
-from catalog.files.jsonl import CatalogReader, total_size
-from catalog.store.read.export import catalog_lines
-from catalog.store.write.audit import local_actor
-from catalog.store.write.imports import import_documents
-from catalog.text import plural
 
 
 @command("init")

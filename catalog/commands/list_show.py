@@ -5,21 +5,21 @@ import sqlite3
 
 import click
 
-from catalog.commands.base import (
+from ..documents import Json
+from ..semver_ranges import MAX_SAFE_INTEGER
+from ..store.read import json_sql
+from ..store.read.export import read_document
+from ..store.write.lookup import WidgetName
+from ..text import fold, plural
+from .base import (
     TEXT,
     WIDGET_OR_VERSION,
     command,
     database,
     print_status,
 )
-from catalog.commands.lookup import get_versions, get_widget, resolve_name
-from catalog.commands.terminal import format_json, format_table, replace_unprintable
-from catalog.documents import Json
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.read import json_sql
-from catalog.store.read.export import read_document
-from catalog.store.write.lookup import WidgetName
-from catalog.text import fold, plural
+from .lookup import get_versions, get_widget, resolve_name
+from .terminal import format_json, format_table, replace_unprintable
 
 LIST = f"""
 SELECT widget.*, {json_sql.WIDGET} AS json,

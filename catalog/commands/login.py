@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 from flask.cli import with_appcontext
 
-from catalog.commands.base import Command, application, print_status
-from catalog.commands.catalogs import REMOTE_CATALOG
-from catalog.remote.token_file import VARIABLE, check_token, store_token, token_file
+from ..remote.token_file import VARIABLE, check_token, store_token, token_file
+from .base import Command, application, print_status
+from .catalogs import REMOTE_CATALOG
 
 if TYPE_CHECKING:
-    from catalog.remote.service import Service
+    from ..remote.service import Service
 
 
 def service() -> "Service":

@@ -3,11 +3,11 @@
 import sqlite3
 from difflib import get_close_matches
 
-from catalog.commands.base import CommandError, database, print_status
-from catalog.semver_ranges import is_version
-from catalog.store.write import lookup
-from catalog.store.write.lookup import MissingError, WidgetName
-from catalog.text import quoted
+from ..semver_ranges import is_version
+from ..store.write import lookup
+from ..store.write.lookup import MissingError, WidgetName
+from ..text import quoted
+from .base import CommandError, database, print_status
 
 NAMES_OF_SCOPE = "SELECT name FROM widget WHERE scope = :scope ORDER BY name"
 SCOPES_OF_NAME = "SELECT scope FROM widget WHERE name = :name ORDER BY scope"

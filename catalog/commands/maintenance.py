@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from catalog.commands.base import (
+from ..settings import parse_required
+from ..store import backups
+from ..store.check import check_bundles, check_catalog, find_unusual, repair_derived
+from ..store.connection.wal import wal_path
+from ..text import plural
+from .base import (
     CommandError,
     ValidatedType,
     application,
@@ -17,20 +22,15 @@ from catalog.commands.base import (
     database,
     print_status,
 )
-from catalog.commands.import_export import create_database
-from catalog.commands.retention import (
+from .import_export import create_database
+from .retention import (
     add_dated,
     check_target,
     directory_option,
     keep_option,
     remove_older,
 )
-from catalog.commands.terminal import format_json, replace_unprintable
-from catalog.settings import parse_required
-from catalog.store import backups
-from catalog.store.check import check_bundles, check_catalog, find_unusual, repair_derived
-from catalog.store.connection.wal import wal_path
-from catalog.text import plural
+from .terminal import format_json, replace_unprintable
 
 
 @command("check")
@@ -154,7 +154,7 @@ def serve(
     Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first.
     """
     # Waitress is imported only by the command that needs it.
-    from catalog.serving import server
+    from ..serving import server
 
     if unix_path and (host, port) != (None, None):
         raise click.UsageError("--unix cannot be combined with --host or --port.")

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalog.commands.base import (
+from ..documents import MAX_PROBLEMS
+from ..text import plural
+from ..validators import check_identifier
+from .base import (
     SERVICE_URL,
     CommandError,
     ValidatedType,
@@ -17,15 +20,12 @@ from catalog.commands.base import (
     print_status,
     progress_bar,
 )
-from catalog.commands.terminal import replace_unprintable
-from catalog.documents import MAX_PROBLEMS
-from catalog.text import plural
-from catalog.validators import check_identifier
+from .terminal import replace_unprintable
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
-    from catalog.mirror.bundles import BundleReport
-    from catalog.mirror.sync import MirrorOptions, MirrorReport
+    from ..mirror.bundles import BundleReport
+    from ..mirror.sync import MirrorOptions, MirrorReport
 
 # Widgets that are fetched in parallel.
 WORKERS = 4
@@ -65,9 +65,9 @@ def mirror_command(
     URL is the address of its service, such as https://widgets.example.com. Only what changed since
     the last run is transferred. Installs counted here are added to those of the upstream.
     """
-    from catalog.mirror.bundles import download_bundles
-    from catalog.mirror.sync import MirrorError, MirrorOptions, mirror
-    from catalog.mirror.upstream import Upstream, UpstreamError
+    from ..mirror.bundles import download_bundles
+    from ..mirror.sync import MirrorError, MirrorOptions, mirror
+    from ..mirror.upstream import Upstream, UpstreamError
 
     if database().exists():
         database().check()

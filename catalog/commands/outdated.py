@@ -8,8 +8,12 @@ from urllib.parse import urlencode
 
 import click
 
-from catalog import V1_PREFIX
-from catalog.commands.base import (
+from .. import V1_PREFIX
+from ..documents import Json
+from ..store.read.search_params import ParameterError
+from ..store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
+from ..text import plural, quoted
+from .base import (
     SDK,
     SERVICE_URL,
     CommandError,
@@ -18,15 +22,11 @@ from catalog.commands.base import (
     file_name,
     print_status,
 )
-from catalog.commands.terminal import format_json, format_table, replace_unprintable
-from catalog.documents import Json
-from catalog.store.read.search_params import ParameterError
-from catalog.store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
-from catalog.text import plural, quoted
+from .terminal import format_json, format_table, replace_unprintable
 
 # Only --url needs urllib3, so the functions for it import what needs it.
 if TYPE_CHECKING:
-    from catalog.mirror.upstream import Upstream
+    from ..mirror.upstream import Upstream
 
 # The longest names of so many widgets fit into the request line that a service accepts.
 BATCH = 20
@@ -82,7 +82,7 @@ def updates_from(url: str | None) -> Iterator[FindUpdates]:
     if url is None:
         yield find_local_updates
         return
-    from catalog.mirror.upstream import Upstream, UpstreamError
+    from ..mirror.upstream import Upstream, UpstreamError
 
     try:
         with closing(Upstream(url, connections=1)) as upstream:
@@ -100,7 +100,7 @@ def find_local_updates(query: UpdatesQuery) -> list[Json]:
 
 def request_updates(upstream: "Upstream", query: UpdatesQuery) -> list[Json]:
     """Return the updates that the service has; raise UpstreamError."""
-    from catalog.mirror.upstream import UpstreamError
+    from ..mirror.upstream import UpstreamError
 
     parameters = [("compatSdk", query.sdk), *(("installed", str(each)) for each in query.installed)]
     response = upstream.get(f"{V1_PREFIX}updates?{urlencode(parameters)}")

@@ -6,13 +6,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from catalog.commands.base import STDIN, CommandError, command, file_name, print_status
-from catalog.commands.catalogs import open_catalog
-from catalog.commands.lookup import print_latest
-from catalog.commands.terminal import format_json
-from catalog.documents import DocumentError
-from catalog.store.write.manifests import BundleSummary, BundleUrlError
-from catalog.store.write.publishing import PublishResult, Upload
+from ..documents import DocumentError
+from ..store.write.manifests import BundleSummary, BundleUrlError
+from ..store.write.publishing import PublishResult, Upload
+from .base import STDIN, CommandError, command, file_name, print_status
+from .catalogs import open_catalog
+from .lookup import print_latest
+from .terminal import format_json
 
 
 @command("publish")

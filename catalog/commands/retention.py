@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import click
 
-from catalog.atomic_files import locked_directory, scratch_directory, sync_directory
-from catalog.commands.base import CommandError, print_status
-from catalog.text import plural
+from ..atomic_files import locked_directory, scratch_directory, sync_directory
+from ..text import plural
+from .base import CommandError, print_status
 
 T = TypeVar("T")
 directory_option = click.option(

@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from catalog.commands.base import (
+from ..documents import Json
+from ..rights import ADMIN, PERMISSIONS
+from ..semver_ranges import MAX_SAFE_INTEGER
+from ..store.connection.transaction import now
+from ..store.write import tokens
+from ..store.write.audit import local_actor
+from ..store.write.lookup import WidgetName
+from ..store.write.tokens import MAX_NAME_LENGTH, Token
+from ..text import plural
+from ..validators import check_identifier, check_timestamp
+from .base import (
     WIDGET,
     CommandGroup,
     ValidatedType,
@@ -16,18 +26,8 @@ from catalog.commands.base import (
     database,
     print_status,
 )
-from catalog.commands.catalogs import open_catalog
-from catalog.commands.terminal import format_json, format_table, replace_unprintable
-from catalog.documents import Json
-from catalog.rights import ADMIN, PERMISSIONS
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.transaction import now
-from catalog.store.write import tokens
-from catalog.store.write.audit import local_actor
-from catalog.store.write.lookup import WidgetName
-from catalog.store.write.tokens import MAX_NAME_LENGTH, Token
-from catalog.text import plural
-from catalog.validators import check_identifier, check_timestamp
+from .catalogs import open_catalog
+from .terminal import format_json, format_table, replace_unprintable
 
 HOURS = {"h": 1, "d": 24}
 MAX_HOURS = 100 * 366 * 24

@@ -2,14 +2,14 @@
 
 import json
 
-from catalog.data_files import find_data_file
-from catalog.documents import Document
-from catalog.files.jsonl import read_catalog
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Transaction
-from catalog.store.write.held_bundles import held_bundles, hold_bundles
-from catalog.store.write.imports import put_documents
+from ..data_files import find_data_file
+from ..documents import Document
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
+from ..store.write.held_bundles import held_bundles, hold_bundles
+from ..store.write.imports import put_documents
+from .jsonl import read_catalog
 
 # Size and hash in seed/demo.jsonl are those of this text.
 BUNDLE = """\

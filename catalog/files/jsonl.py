@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
-from catalog.documents import (
+from ..documents import (
     MAX_PROBLEMS,
     Document,
     DocumentError,
     check_document,
     parse_json,
 )
-from catalog.text import quoted
+from ..text import quoted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Twice what widget-catalog mirror accepts for a widget.

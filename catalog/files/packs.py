@@ -20,18 +20,18 @@ from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, Self, cast
 
-from catalog.atomic_files import scratch_directory
-from catalog.documents import DocumentError, Json, parse_json
-from catalog.files.jsonl import MAX_LINE_BYTES, CatalogReader
-from catalog.store import backups
-from catalog.store.bundles import BundleError, Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import connect
-from catalog.store.connection.transaction import Transaction
-from catalog.store.read.export import catalog_lines
-from catalog.store.write.held_bundles import held_bundles, hold_bundles
-from catalog.store.write.imports import put_documents
-from catalog.text import quoted
+from ..atomic_files import scratch_directory
+from ..documents import DocumentError, Json, parse_json
+from ..store import backups
+from ..store.bundles import BundleError, Bundles
+from ..store.connection.database import Database
+from ..store.connection.sqlite import connect
+from ..store.connection.transaction import Transaction
+from ..store.read.export import catalog_lines
+from ..store.write.held_bundles import held_bundles, hold_bundles
+from ..store.write.imports import put_documents
+from ..text import quoted
+from .jsonl import MAX_LINE_BYTES, CatalogReader
 
 SUMS = "SHA256SUMS"
 FILES = CATALOG, MIRRORED, DELETED = "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"

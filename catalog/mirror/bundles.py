@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from catalog.mirror.fetch import OnProgress, batched, thread_pool
-from catalog.mirror.sync import MirrorOptions
-from catalog.mirror.upstream import Upstream, UpstreamError
-from catalog.store.bundles import BundleError, Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Transaction
-from catalog.store.write.audit import local_actor
-from catalog.store.write.held_bundles import (
+from ..store.bundles import BundleError, Bundles
+from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
+from ..store.write.audit import local_actor
+from ..store.write.held_bundles import (
     HeldBundle,
     hold_bundles,
     release_bundles,
 )
+from .fetch import OnProgress, batched, thread_pool
+from .sync import MirrorOptions
+from .upstream import Upstream, UpstreamError
 
 
 class MirroredVersion(NamedTuple):

@@ -21,8 +21,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
 
-from catalog.text import quoted
-from catalog.validators import check_http_url
+from ..text import quoted
+from ..validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
 CONNECT_SECONDS = 10

@@ -6,19 +6,19 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
-from catalog import V1_PREFIX
-from catalog.documents import Document, DocumentError, check_document
-from catalog.mirror.upstream import Upstream, UpstreamError
-from catalog.store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
-from catalog.store.write.lookup import WidgetName
-from catalog.text import quoted
-from catalog.validators import (
+from .. import V1_PREFIX
+from ..documents import Document, DocumentError, check_document
+from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from ..store.write.lookup import WidgetName
+from ..text import quoted
+from ..validators import (
     check_boolean,
     check_identifier,
     check_nonempty_text,
     check_text,
     check_whole_number,
 )
+from .upstream import Upstream, UpstreamError
 
 MAX_WIDGETS = 1_000_000
 # Results in one transaction: enough that fsync costs little, few enough to lose in a crash.

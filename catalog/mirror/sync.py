@@ -12,8 +12,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from catalog.documents import Document
-from catalog.mirror.fetch import (
+from ..documents import Document
+from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
+from ..store.write import mirrored as mirror_writes
+from ..store.write.audit import local_actor
+from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
+from ..store.write.lookup import WidgetName
+from ..store.write.mirrored import (
+    MirroredWidget,
+    put_upstream_counts,
+    put_upstream_documents,
+)
+from ..store.write.moderation import edit_widget
+from .fetch import (
     FetchResult,
     OnProgress,
     batched,
@@ -22,19 +34,7 @@ from catalog.mirror.fetch import (
     read_changes,
     thread_pool,
 )
-from catalog.mirror.upstream import Upstream
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Transaction
-from catalog.store.write import mirrored as mirror_writes
-from catalog.store.write.audit import local_actor
-from catalog.store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from catalog.store.write.lookup import WidgetName
-from catalog.store.write.mirrored import (
-    MirroredWidget,
-    put_upstream_counts,
-    put_upstream_documents,
-)
-from catalog.store.write.moderation import edit_widget
+from .upstream import Upstream
 
 MAX_FAILURES_IN_A_ROW = 25
 

@@ -9,13 +9,13 @@ from urllib.parse import urljoin, urlsplit
 from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import HTTPError
 
-from catalog import __version__
-from catalog.atomic_files import file_size
-from catalog.documents import parse_json
-from catalog.mirror.connections import TOO_SLOW, Connections, TransferError, transfer_errors
-from catalog.store.bundles import open_private
-from catalog.text import quoted
-from catalog.validators import check_base_url
+from .. import __version__
+from ..atomic_files import file_size
+from ..documents import parse_json
+from ..store.bundles import open_private
+from ..text import quoted
+from ..validators import check_base_url
+from .connections import TOO_SLOW, Connections, TransferError, transfer_errors
 
 # For one request with its whole response.
 MAX_REQUEST_SECONDS = 120

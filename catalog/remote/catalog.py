@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 from urllib3 import encode_multipart_formdata
 
-from catalog.documents import WIDGET_FIELDS, Json, Row
-from catalog.remote.service import Body, Service, json_body
-from catalog.store.write.lookup import ChangeError, WidgetName, check_version_or_range
-from catalog.store.write.manifests import build_document, check_keys
-from catalog.store.write.moderation import LatestChange, VersionChange
-from catalog.store.write.publishing import PublishResult, Upload
-from catalog.validators import check_identifier, check_version
+from ..documents import WIDGET_FIELDS, Json, Row
+from ..store.write.lookup import ChangeError, WidgetName, check_version_or_range
+from ..store.write.manifests import build_document, check_keys
+from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.publishing import PublishResult, Upload
+from ..validators import check_identifier, check_version
+from .service import Body, Service, json_body
 
 # The keys of the API, by the columns that the commands change.
 COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}

@@ -14,12 +14,12 @@ from semver import Version
 from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSLError
 
-from catalog import __version__
-from catalog.documents import Json, parse_json
-from catalog.remote.token_file import VARIABLE, find_token
-from catalog.store.write.lookup import ChangeError
-from catalog.text import error_reason, escape_unprintable, quoted
-from catalog.validators import check_base_url
+from .. import __version__
+from ..documents import Json, parse_json
+from ..store.write.lookup import ChangeError
+from ..text import error_reason, escape_unprintable, quoted
+from ..validators import check_base_url
+from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
 # A service that stores a large bundle responds when it is on disk.

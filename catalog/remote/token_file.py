@@ -5,9 +5,9 @@ import os
 import stat
 from pathlib import Path
 
-from catalog.atomic_files import atomic_replace, locked_directory
-from catalog.store.write.lookup import ChangeError
-from catalog.store.write.tokens import token_id
+from ..atomic_files import atomic_replace, locked_directory
+from ..store.write.lookup import ChangeError
+from ..store.write.tokens import token_id
 
 VARIABLE = "CATALOG_TOKEN"
 

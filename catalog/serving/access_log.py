@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TextIO
 
-from catalog.text import escape_unprintable, plural
+from ..text import escape_unprintable, plural
 
 MAX_TARGET = 2_000  # characters
 # About 10,000 lines that a slow reader may fall behind.

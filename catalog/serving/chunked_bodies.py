@@ -1,6 +1,6 @@
 """Decoder of chunked request bodies (RFC 9112, section 7.1): strict, linear and bounded."""
 
-from catalog.serving.http_syntax import (
+from .http_syntax import (
     CONTROLS_BUT_TAB,
     HEX_DIGITS,
     MalformedRequestError,

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from catalog.serving.proxies import Proxies, client_network
+from .proxies import Proxies, client_network
 
 if TYPE_CHECKING:
-    from catalog.serving.connections import Channel
+    from .connections import Channel
 
 # How many connections are accepted in one turn of the event loop.
 MAX_ACCEPTS = 64

@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING
 from waitress import wasyncore
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-from catalog.serving.connection_limits import Rank
-from catalog.serving.context import Context
-from catalog.serving.http_parser import TIMED_OUT, Parser
-from catalog.serving.proxies import client_network
-from catalog.serving.sending import MAX_LEFT_TO_KERNEL, Piece, Sender
-from catalog.serving.tasks import Response, Task, build_head
-from catalog.serving.uploads import Upload
-from catalog.store.connection.sqlite import DeadlineExceeded
+from ..store.connection.sqlite import DeadlineExceeded
+from .connection_limits import Rank
+from .context import Context
+from .http_parser import TIMED_OUT, Parser
+from .proxies import client_network
+from .sending import MAX_LEFT_TO_KERNEL, Piece, Sender
+from .tasks import Response, Task, build_head
+from .uploads import Upload
 
 if TYPE_CHECKING:
-    from catalog.serving.listeners import Listener
+    from .listeners import Listener
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.

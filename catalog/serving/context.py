@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalog.serving.access_log import AccessLog
-from catalog.serving.connection_limits import ConnectionLimits
-from catalog.serving.dispatch import Dispatcher
-from catalog.serving.http_parser import Parser
-from catalog.serving.proxies import Proxies
-from catalog.serving.tasks import Response
-from catalog.serving.uploads import Uploads
+from .access_log import AccessLog
+from .connection_limits import ConnectionLimits
+from .dispatch import Dispatcher
+from .http_parser import Parser
+from .proxies import Proxies
+from .tasks import Response
+from .uploads import Uploads
 
 
 @dataclass

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from waitress.task import ThreadedTaskDispatcher
 
-from catalog import V1_PREFIX
-from catalog.serving.fair_queue import FairQueue
-from catalog.serving.http_parser import Parser, Refusal
-from catalog.serving.tasks import Response, Task, refuse
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded
+from .. import V1_PREFIX
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DeadlineExceeded
+from .fair_queue import FairQueue
+from .http_parser import Parser, Refusal
+from .tasks import Response, Task, refuse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -13,10 +13,10 @@ from typing import Any
 from waitress import wasyncore
 from waitress.trigger import trigger
 
-from catalog.serving.connections import Channel
-from catalog.serving.context import Context
-from catalog.serving.fair_queue import FairQueue
-from catalog.serving.listeners import Listener, SocketMap
+from .connections import Channel
+from .context import Context
+from .fair_queue import FairQueue
+from .listeners import Listener, SocketMap
 
 # How long a turn reads connections.
 READ_TURN = 0.03  # seconds of CPU time

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from catalog.settings import SettingError, parse_base_url, read_setting
-from catalog.text import error_reason, escape_unprintable, plural, quoted
+from ..settings import SettingError, parse_base_url, read_setting
+from ..text import error_reason, escape_unprintable, plural, quoted
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"

@@ -5,8 +5,8 @@ import time
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
-from catalog.serving.chunked_bodies import ChunkedDecoder
-from catalog.serving.http_syntax import (
+from .chunked_bodies import ChunkedDecoder
+from .http_syntax import (
     MAX_FIELDS,
     MAX_HEAD,
     Fields,

@@ -7,9 +7,9 @@ from typing import Any
 
 from waitress import wasyncore
 
-from catalog.serving.connections import Channel
-from catalog.serving.context import Context
-from catalog.serving.tasks import listener_environ
+from .connections import Channel
+from .context import Context
+from .tasks import listener_environ
 
 # Connections that may wait to be accepted.
 BACKLOG = 256

@@ -32,12 +32,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from catalog import __version__
-from catalog.atomic_files import file_size
-from catalog.serving.context import Context
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
-from catalog.store.connection.wal import wal_path
+from .. import __version__
+from ..atomic_files import file_size
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
+from ..store.connection.wal import wal_path
+from .context import Context
 
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds

@@ -17,24 +17,24 @@ from types import FrameType
 from click import ClickException
 from flask import Flask
 
-from catalog.serving.access_log import AccessLog, logging_to_standard_streams
-from catalog.serving.connection_limits import MAX_ACCEPTS, ConnectionLimits
-from catalog.serving.context import Context
-from catalog.serving.dispatch import Dispatcher
-from catalog.serving.event_loop import EventLoop
-from catalog.serving.listeners import Listener, bind
-from catalog.serving.proxies import Proxies
-from catalog.serving.socket_activation import (
+from ..settings import split_address
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError, DatabaseGoneError
+from ..text import error_reason, plural
+from .access_log import AccessLog, logging_to_standard_streams
+from .connection_limits import MAX_ACCEPTS, ConnectionLimits
+from .context import Context
+from .dispatch import Dispatcher
+from .event_loop import EventLoop
+from .listeners import Listener, bind
+from .proxies import Proxies
+from .socket_activation import (
     notify_ready,
     take_passed_sockets,
     warn_of_ignored_settings,
 )
-from catalog.serving.socket_files import SocketFile
-from catalog.serving.uploads import Uploads
-from catalog.settings import split_address
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError, DatabaseGoneError
-from catalog.text import error_reason, plural
+from .socket_files import SocketFile
+from .uploads import Uploads
 
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
 # back would leave a busy service waiting.
@@ -169,10 +169,10 @@ def start_metrics(app: Flask, context: Context) -> str | None:
         return None
     try:
         # An optional dependency.
-        from catalog.serving import metrics
+        from . import metrics
     except ModuleNotFoundError as error:
         raise ClickException(
-            "CATALOG_METRICS needs the extra: pip install 'widget-catalog[metrics]'."
+            "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
         ) from error
     try:
         return metrics.start(app, context, *split_address(address))

@@ -12,7 +12,7 @@ import socket
 
 from click import ClickException
 
-from catalog.text import quoted
+from ..text import quoted
 
 FIRST_DESCRIPTOR = 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)

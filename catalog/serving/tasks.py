@@ -12,15 +12,15 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
 from waitress.utilities import build_http_date
 
-from catalog import V1_PREFIX
-from catalog.rights import REFUSED_BODY
-from catalog.routing import ENDPOINT
-from catalog.serving.http_parser import Parser, Refusal
+from .. import V1_PREFIX
+from ..rights import REFUSED_BODY
+from ..routing import ENDPOINT
+from .http_parser import Parser, Refusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
-    from catalog.serving.connections import Channel
+    from .connections import Channel
 
 INTERNAL_ERROR = Refusal("500 Internal Server Error", "Internal server error.")
 RETRY_AFTER = ("Retry-After", "5")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from catalog.rights import (
+from ..rights import (
     MAX_FORM_BYTES,
     MAX_JSON_BYTES,
     TOO_LARGE,
@@ -21,13 +21,13 @@ from catalog.rights import (
     bearer_token,
     required_right,
 )
-from catalog.serving.http_parser import CANNOT_STORE, Parser
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DatabaseError, DeadlineExceeded
-from catalog.store.write.tokens import Token, find_valid
+from ..store.connection.database import Database
+from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
+from ..store.write.tokens import Token, find_valid
+from .http_parser import CANNOT_STORE, Parser
 
 if TYPE_CHECKING:
-    from catalog.serving.connections import Channel
+    from .connections import Channel
 
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8

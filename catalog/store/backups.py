@@ -5,20 +5,20 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from catalog.atomic_files import atomic_replace, drop_from_memory
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import (
+from ..atomic_files import atomic_replace, drop_from_memory
+from ..text import path_text
+from .connection.database import Database
+from .connection.sqlite import (
     DatabaseError,
     check_integrity,
     connect,
     copy_to_file,
     is_damage,
 )
-from catalog.store.connection.wal import remove_wal
-from catalog.store.schema.migrations import replace_content
-from catalog.store.schema.schema import check_schema
-from catalog.store.write.audit import local_actor
-from catalog.text import path_text
+from .connection.wal import remove_wal
+from .schema.migrations import replace_content
+from .schema.schema import check_schema
+from .write.audit import local_actor
 
 
 def backup(database: Database, target: Path) -> None:

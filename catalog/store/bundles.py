@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
 
-from catalog.atomic_files import locked_directory, sync_directory
-from catalog.text import path_text
+from ..atomic_files import locked_directory, sync_directory
+from ..text import path_text
 
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"

@@ -6,22 +6,22 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
-from catalog.documents import DocumentError, Row, check_document, version_warnings
-from catalog.store.bundles import BundleError, Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import result_code
-from catalog.store.connection.transaction import Transaction
-from catalog.store.read.export import EXPORT_WIDGETS, read_document
-from catalog.store.schema.derived import TOUCH_ALL
-from catalog.store.schema.sdk_intervals import sdk_intervals
-from catalog.store.write.held_bundles import HeldBundle, bundle_path
-from catalog.store.write.imports import (
+from ..documents import DocumentError, Row, check_document, version_warnings
+from ..text import quoted
+from .bundles import BundleError, Bundles
+from .connection.database import Database
+from .connection.sqlite import result_code
+from .connection.transaction import Transaction
+from .read.export import EXPORT_WIDGETS, read_document
+from .schema.derived import TOUCH_ALL
+from .schema.sdk_intervals import sdk_intervals
+from .write.held_bundles import HeldBundle, bundle_path
+from .write.imports import (
     VERSION_COLUMNS,
     WIDGET_COLUMNS,
     version_rows,
     widget_row,
 )
-from catalog.text import quoted
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"

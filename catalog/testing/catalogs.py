@@ -9,15 +9,15 @@ from pathlib import Path
 from click import ClickException
 from flask import Flask
 
-from catalog.application import create_app
-from catalog.documents import Json, check_document
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Transaction
-from catalog.store.write.audit import local_actor
-from catalog.store.write.lookup import ConflictError
-from catalog.store.write.publishing import add_version, find_published
-from catalog.testing.publications import (
+from ..application import create_app
+from ..documents import Json, check_document
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
+from ..store.write.audit import local_actor
+from ..store.write.lookup import ConflictError
+from ..store.write.publishing import add_version, find_published
+from .publications import (
     build_publication,
     check_keys,
     make_bundle,

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Set
 from datetime import UTC, datetime, timedelta
 
-from catalog.documents import VERSION_FIELDS, WIDGET_FIELDS, DocumentError, Json
-from catalog.store.write.held_bundles import HeldBundle, bundle_path
-from catalog.text import quoted
-from catalog.validators import format_timestamp
+from ..documents import VERSION_FIELDS, WIDGET_FIELDS, DocumentError, Json
+from ..store.write.held_bundles import HeldBundle, bundle_path
+from ..text import quoted
+from ..validators import format_timestamp
 
 WIDGET_KEYS = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
 VERSION_KEYS = {field.key for field in VERSION_FIELDS} - {"version"}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from waitress.channel import ClientDisconnected
 
-from catalog import V1_PREFIX
-from catalog.documents import Json
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import WouldBlock
+from .. import V1_PREFIX
+from ..documents import Json
+from ..store.connection.database import Database
+from ..store.connection.sqlite import WouldBlock
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

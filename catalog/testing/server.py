@@ -21,12 +21,12 @@ from typing import NoReturn, TextIO
 from click import ClickException
 from flask import Flask
 
-from catalog.documents import DocumentError, Json
-from catalog.serving.server import serve
-from catalog.store.connection.sqlite import DatabaseError
-from catalog.store.write.lookup import ChangeError
-from catalog.testing.catalogs import CatalogTemplates, LocalCatalog
-from catalog.testing.request_control import RequestControl
+from ..documents import DocumentError, Json
+from ..serving.server import serve
+from ..store.connection.sqlite import DatabaseError
+from ..store.write.lookup import ChangeError
+from .catalogs import CatalogTemplates, LocalCatalog
+from .request_control import RequestControl
 
 # What the service or a command reports in one sentence.
 EXPECTED_ERRORS = (ChangeError, ClickException, DatabaseError, DocumentError, OSError)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
-from catalog.store.connection.database import Database
-from catalog.store.read.detail import LATEST, find_version
-from catalog.text import quoted, shorten
-from catalog.web.caching import page_response
-from catalog.web.forms import read_sdk
+from ..store.connection.database import Database
+from ..store.read.detail import LATEST, find_version
+from ..text import quoted, shorten
+from .caching import page_response
+from .forms import read_sdk
 
 MAX_LABEL = 60  # characters
 MAX_VALUE = 40  # characters

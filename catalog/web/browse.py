@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from flask import render_template, request, url_for
 
-from catalog.documents import Json
-from catalog.routing import public_url
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read.facets import Facets, find_facets
-from catalog.store.read.search_params import NONE, ParameterError, SearchQuery, parse_search
-from catalog.store.read.suggestions import Suggestion, suggest_widgets
-from catalog.validators import MAX_IDENTIFIER_LENGTH
-from catalog.web.formatting import format_count, page_numbers
-from catalog.web.forms import SDK_ERROR, read_sdk
-from catalog.web.queries import search_widgets
+from ..documents import Json
+from ..routing import public_url
+from ..store.connection.sqlite import Connection
+from ..store.read.facets import Facets, find_facets
+from ..store.read.search_params import NONE, ParameterError, SearchQuery, parse_search
+from ..store.read.suggestions import Suggestion, suggest_widgets
+from ..validators import MAX_IDENTIFIER_LENGTH
+from .formatting import format_count, page_numbers
+from .forms import SDK_ERROR, read_sdk
+from .queries import search_widgets
 
 # Fills rows of two, three and four cards.
 PAGE_SIZE = 24

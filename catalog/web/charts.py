@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from catalog.documents import Json
-from catalog.text import shorten
-from catalog.web.formatting import MONTHS, format_count
+from ..documents import Json
+from ..text import shorten
+from .formatting import MONTHS, format_count
 
 MAX_BARS = 40
 # The months that one bar of a chart may cover, and what such a time is called.

@@ -9,17 +9,17 @@ from typing import NamedTuple
 from flask import Blueprint, Response, current_app, render_template, request
 from werkzeug.http import generate_etag
 
-from catalog import V1_PREFIX
-from catalog.documents import Json
-from catalog.routing import public_url
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection, DatabaseError
-from catalog.store.read.detail import LATEST
-from catalog.store.read.updates import parse_updates
-from catalog.web import openapi
-from catalog.web.caching import page_response
-from catalog.web.openapi import Operation
-from catalog.web.queries import load_results, load_updates, load_widget
+from .. import V1_PREFIX
+from ..documents import Json
+from ..routing import public_url
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection, DatabaseError
+from ..store.read.detail import LATEST
+from ..store.read.updates import parse_updates
+from . import openapi
+from .caching import page_response
+from .openapi import Operation
+from .queries import load_results, load_updates, load_widget
 
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()

@@ -6,10 +6,10 @@ from uuid import NAMESPACE_URL, uuid5
 
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
-from catalog.routing import public_url
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection
-from catalog.text import quoted, shorten
+from ..routing import public_url
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection
+from ..text import quoted, shorten
 
 MAX_ENTRIES = 50
 # Readers show the beginning of a long text, and the page of the widget has all of it.

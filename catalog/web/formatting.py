@@ -4,7 +4,7 @@ import re
 import shlex
 from base64 import b64encode
 
-from catalog.documents import Json
+from ..documents import Json
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 

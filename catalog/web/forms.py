@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from catalog.semver_ranges import parse_sdk
+from ..semver_ranges import parse_sdk
 
 # The API's message is about URL encoding, which the browser does for a form.
 SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."

@@ -12,9 +12,9 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from catalog.documents import Json
-from catalog.text import quoted
-from catalog.validators import is_icon_name
+from ..documents import Json
+from ..text import quoted
+from ..validators import is_icon_name
 
 BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 

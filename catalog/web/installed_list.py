@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from catalog.store.read.search_params import ParameterError
-from catalog.store.read.updates import Installed, parse_installed
-from catalog.text import quoted
+from ..store.read.search_params import ParameterError
+from ..store.read.updates import Installed, parse_installed
+from ..text import quoted
 
 FORM = "scope/name@version, such as acme/clock@1.0.0"
 # The members of an object that can have its version.

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from flask import current_app, request
 
-from catalog.routing import public_url
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
-from catalog.store.read.suggestions import Suggestion, suggest_widgets
-from catalog.web.queries import load_results
+from ..routing import public_url
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
+from ..store.read.suggestions import Suggestion, suggest_widgets
+from .queries import load_results
 
 MAX_SUGGESTIONS = 5
 MAX_WORDS_LENGTH = 100  # characters

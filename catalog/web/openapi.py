@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from catalog.data_files import find_data_file
-from catalog.documents import Json
-from catalog.semver_ranges import MAX_SAFE_INTEGER
+from ..data_files import find_data_file
+from ..documents import Json
+from ..semver_ranges import MAX_SAFE_INTEGER
 
 DESCRIPTION_BYTES = find_data_file("web/openapi.json").read_bytes()
 DESCRIPTION: Json = json.loads(DESCRIPTION_BYTES)

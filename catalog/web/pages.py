@@ -10,21 +10,21 @@ from flask import Blueprint, Response, current_app, render_template, request
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 
-from catalog import __version__
-from catalog.documents import Json
-from catalog.store.connection.database import Database
-from catalog.store.connection.deadlines import Deadline
-from catalog.store.connection.sqlite import Connection
-from catalog.text import shorten
-from catalog.web import formatting
-from catalog.web.browse import render_browse
-from catalog.web.caching import page_response
-from catalog.web.charts import size_drawing
-from catalog.web.icons import icon_svg
-from catalog.web.markdown import render_markdown
-from catalog.web.not_found import suggest_for_path
-from catalog.web.static_files import SCRIPT_HASHES
-from catalog.web.urls import absolute_url, canonical_url
+from .. import __version__
+from ..documents import Json
+from ..store.connection.database import Database
+from ..store.connection.deadlines import Deadline
+from ..store.connection.sqlite import Connection
+from ..text import shorten
+from . import formatting
+from .browse import render_browse
+from .caching import page_response
+from .charts import size_drawing
+from .icons import icon_svg
+from .markdown import render_markdown
+from .not_found import suggest_for_path
+from .static_files import SCRIPT_HASHES
+from .urls import absolute_url, canonical_url
 
 # Pages load only our own files, run no inline script or style, and cannot be framed. Scripts are
 # allowed by hash, not by 'self': held bundles have the same origin but must not run in a page.

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 
-from catalog.documents import Json
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read.detail import find_detail
-from catalog.store.read.json_sql import with_bundle_urls
-from catalog.store.read.search import find_widgets
-from catalog.store.read.search_params import SearchQuery, parse_search
-from catalog.store.read.updates import UpdatesQuery, find_updates
+from ..documents import Json
+from ..store.connection.sqlite import Connection
+from ..store.read.detail import find_detail
+from ..store.read.json_sql import with_bundle_urls
+from ..store.read.search import find_widgets
+from ..store.read.search_params import SearchQuery, parse_search
+from ..store.read.updates import UpdatesQuery, find_updates
 
 
 def load_results(connection: Connection, arguments: Mapping[str, str], public_url: str) -> Json:

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from flask import Response, abort, render_template, request
 
-from catalog.routing import public_url
-from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.text import quoted
-from catalog.web.browse import PAGE_SIZE, field_errors
-from catalog.web.caching import page_response
-from catalog.web.pages import pages, reader
-from catalog.web.queries import load_results
-from catalog.web.widget_pages import pager_links
+from ..routing import public_url
+from ..store.connection.sqlite import Connection, snapshot
+from ..text import quoted
+from .browse import PAGE_SIZE, field_errors
+from .caching import page_response
+from .pages import pages, reader
+from .queries import load_results
+from .widget_pages import pager_links
 
 
 class Totals(NamedTuple):

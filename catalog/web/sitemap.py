@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, abort, current_app, render_template, request
 
-from catalog.routing import public_url
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import Connection
-from catalog.web.caching import page_response
-from catalog.web.urls import absolute_url
+from ..routing import public_url
+from ..store.connection.database import Database
+from ..store.connection.sqlite import Connection
+from .caching import page_response
+from .urls import absolute_url
 
 # The format allows 50,000 addresses and 50 MB; the longest ones have 5 kB.
 PART_SIZE = 5_000

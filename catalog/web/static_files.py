@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flask import Blueprint, Response, request, send_from_directory, url_for
 
-from catalog.web.formatting import sri_hash
+from .formatting import sri_hash
 
 FOLDER = Path(__file__).parent / "static"
 SHA256_HASHES = {

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response, current_app, render_template, request, url_for
 
-from catalog.documents import Json
-from catalog.routing import public_url
-from catalog.store.connection.database import Database
-from catalog.store.read.updates import CURRENT, MAX_INSTALLED, UPDATE, Installed, UpdatesQuery
-from catalog.web.caching import page_response
-from catalog.web.forms import read_sdk
-from catalog.web.installed_list import read_installed_list
-from catalog.web.queries import load_updates
+from ..documents import Json
+from ..routing import public_url
+from ..store.connection.database import Database
+from ..store.read.updates import CURRENT, MAX_INSTALLED, UPDATE, Installed, UpdatesQuery
+from .caching import page_response
+from .forms import read_sdk
+from .installed_list import read_installed_list
+from .queries import load_updates
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."

@@ -4,7 +4,7 @@ from typing import Any
 
 from flask import request, url_for
 
-from catalog.routing import public_url
+from ..routing import public_url
 
 
 def absolute_url(endpoint: str, **values: Any) -> str:

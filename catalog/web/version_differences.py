@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from catalog.documents import Json
-from catalog.web.formatting import format_bytes, format_day, format_number
+from ..documents import Json
+from .formatting import format_bytes, format_day, format_number
 
 
 class PermissionChanges(NamedTuple):

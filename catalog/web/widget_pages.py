@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 from flask import Response, abort, render_template, request, url_for
 
-from catalog.documents import Json
-from catalog.routing import public_url
-from catalog.semver_ranges import is_version
-from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.store.read.detail import LATEST
-from catalog.store.read.updates import Installed, find_advice
-from catalog.text import quoted
-from catalog.web import widget_queries
-from catalog.web.browse import field_errors
-from catalog.web.caching import page_response
-from catalog.web.charts import releases_chart
-from catalog.web.formatting import page_numbers
-from catalog.web.forms import SdkField, read_sdk
-from catalog.web.pages import pages, reader
-from catalog.web.version_differences import compare_versions, permission_changes
-from catalog.web.widget_queries import VersionsFilter
+from ..documents import Json
+from ..routing import public_url
+from ..semver_ranges import is_version
+from ..store.connection.sqlite import Connection, snapshot
+from ..store.read.detail import LATEST
+from ..store.read.updates import Installed, find_advice
+from ..text import quoted
+from . import widget_queries
+from .browse import field_errors
+from .caching import page_response
+from .charts import releases_chart
+from .formatting import page_numbers
+from .forms import SdkField, read_sdk
+from .pages import pages, reader
+from .version_differences import compare_versions, permission_changes
+from .widget_queries import VersionsFilter
 
 VERSIONS_PER_PAGE = 100
 # The most versions that the form for a comparison lists.

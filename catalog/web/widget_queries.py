@@ -3,12 +3,12 @@
 import json
 from typing import NamedTuple
 
-from catalog.documents import Json
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read import json_sql
-from catalog.store.read.detail import find_version
-from catalog.store.schema.sdk_intervals import sdk_key
-from catalog.web.charts import MonthReleases
+from ..documents import Json
+from ..store.connection.sqlite import Connection
+from ..store.read import json_sql
+from ..store.read.detail import find_version
+from ..store.schema.sdk_intervals import sdk_key
+from .charts import MonthReleases
 
 # A table shows this much of a text. The page of a version has all of it.
 MAX_ROW_TEXT = 2_000  # characters

@@ -14,13 +14,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from catalog.atomic_files import atomic_replace
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.database_file import file_exists, missing_permission
-from catalog.store.connection.deadlines import Deadline
-from catalog.store.connection.faults import Faults
-from catalog.store.connection.pool import ConnectionPool
-from catalog.store.connection.sqlite import (
+from ...atomic_files import atomic_replace
+from ...semver_ranges import MAX_SAFE_INTEGER
+from ...text import path_text
+from ..schema.migrations import replace_content
+from ..schema.schema import schema_statements
+from .database_file import file_exists, missing_permission
+from .deadlines import Deadline
+from .faults import Faults
+from .pool import ConnectionPool
+from .sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
     DatabaseError,
@@ -33,12 +36,9 @@ from catalog.store.connection.sqlite import (
     is_file_error,
     snapshot,
 )
-from catalog.store.connection.transaction import Actor, Transaction, Values
-from catalog.store.connection.wal import WAL_LIMIT, remove_wal
-from catalog.store.connection.write_counts import WriteCounts
-from catalog.store.schema.migrations import replace_content
-from catalog.store.schema.schema import schema_statements
-from catalog.text import path_text
+from .transaction import Actor, Transaction, Values
+from .wal import WAL_LIMIT, remove_wal
+from .write_counts import WriteCounts
 
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})

@@ -6,15 +6,15 @@ import sqlite3
 import stat
 from pathlib import Path
 
-from catalog.store.connection.sqlite import (
+from ..schema.migrations import migrate
+from ..schema.schema import SCHEMA_VERSION, check_schema
+from .sqlite import (
     Connection,
     DatabaseError,
     DatabaseGoneError,
     connect,
 )
-from catalog.store.connection.wal import remove_wal, shm_path, wal_path
-from catalog.store.schema.migrations import migrate
-from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
+from .wal import remove_wal, shm_path, wal_path
 
 # Device and inode number.
 FileId = tuple[int, int]

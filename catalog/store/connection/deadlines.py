@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
+from .sqlite import DeadlineExceeded, WouldBlock
 
 
 class Deadline(threading.local):

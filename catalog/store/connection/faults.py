@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from catalog.store.connection.sqlite import DatabaseGoneError, is_damage
+from .sqlite import DatabaseGoneError, is_damage
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from catalog.store.connection.database_file import (
+from ...text import path_text
+from .database_file import (
     DatabaseFile,
     cannot_open,
     file_exists,
 )
-from catalog.store.connection.deadlines import Deadline
-from catalog.store.connection.sqlite import (
+from .deadlines import Deadline
+from .sqlite import (
     Connection,
     DatabaseError,
     WouldBlock,
@@ -22,7 +23,6 @@ from catalog.store.connection.sqlite import (
     is_busy,
     set_busy_timeout,
 )
-from catalog.text import path_text
 
 # With SQLite's default of 2 MB, reading pages takes a sixth of the time of a new search.
 IO_THREAD_CACHE_KIB = 32_000

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
-from catalog.atomic_files import atomic_replace
-from catalog.store.connection.wal import remove_wal
+from ...atomic_files import atomic_replace
+from .wal import remove_wal
 
 BUSY_TIMEOUT_MS = 5_000
 # A command waits a second before it calls on_wait, and then this long.

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from catalog.store.schema.derived import REFRESH
-from catalog.validators import format_timestamp
+from ...validators import format_timestamp
+from ..schema.derived import REFRESH
 
 Values = Mapping[str, object]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from catalog.store.connection.sqlite import DatabaseError, is_busy, is_disk_full
+from .sqlite import DatabaseError, is_busy, is_disk_full
 
 # Another process held the lock until the timeout.
 LOCKED = "locked"

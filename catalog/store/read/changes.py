@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
-from catalog.documents import Json
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.store.read.detail import DETAIL_JSON
-from catalog.store.read.search_params import ParameterError, parse_limit
-from catalog.text import quoted
+from ...documents import Json
+from ...semver_ranges import MAX_SAFE_INTEGER
+from ...text import quoted
+from ..connection.sqlite import Connection, snapshot
+from .detail import DETAIL_JSON
+from .search_params import ParameterError, parse_limit
 
 POSITION = re.compile("([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
 

@@ -3,8 +3,8 @@
 import sqlite3
 from typing import NamedTuple
 
-from catalog.store.read import json_sql
-from catalog.store.schema.sdk_intervals import sdk_key
+from ..schema.sdk_intervals import sdk_key
+from . import json_sql
 
 
 class DetailRevision(NamedTuple):

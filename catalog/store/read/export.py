@@ -4,8 +4,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from catalog.documents import Json
-from catalog.store.read import json_sql
+from ...documents import Json
+from . import json_sql
 
 EXPORT_WIDGETS = f"SELECT *, {json_sql.WIDGET} AS json FROM widget ORDER BY scope, name"
 

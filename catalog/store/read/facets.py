@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read.search import remember_count, total_key
-from catalog.store.read.search_conditions import WITH_TRIGRAMS, all_of, find_conditions
-from catalog.store.read.search_params import NONE, SearchQuery
+from ..connection.sqlite import Connection
+from .search import remember_count, total_key
+from .search_conditions import WITH_TRIGRAMS, all_of, find_conditions
+from .search_params import NONE, SearchQuery
 
 # The values of one filter that are returned, those with the most widgets.
 MAX_VALUES = 200

@@ -11,10 +11,10 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from catalog.store.connection.sqlite import Connection
-from catalog.store.read.json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
-from catalog.store.read.search_conditions import IN_SCOPE, all_of, find_conditions
-from catalog.store.read.search_params import SearchQuery
+from ..connection.sqlite import Connection
+from .json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
+from .search_conditions import IN_SCOPE, all_of, find_conditions
+from .search_params import SearchQuery
 
 # Connection.counts has at most so many entries.
 MAX_COUNTS = 100

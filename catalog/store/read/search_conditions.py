@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from catalog.store.read.search_params import NONE, SearchQuery
-from catalog.store.schema.sdk_intervals import sdk_key
+from ..schema.sdk_intervals import sdk_key
+from .search_params import NONE, SearchQuery
 
 # The index reads one more list for each trigram, and this many leave few candidates.
 MAX_TRIGRAMS = 12

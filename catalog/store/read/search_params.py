@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalog.semver_ranges import MAX_SAFE_INTEGER, is_version
-from catalog.text import fold, quoted
+from ...semver_ranges import MAX_SAFE_INTEGER, is_version
+from ...text import fold, quoted
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100

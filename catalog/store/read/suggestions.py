@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from catalog.store.connection.sqlite import Connection
-from catalog.text import fold
+from ...text import fold
+from ..connection.sqlite import Connection
 
 MAX_SUGGESTIONS = 5
 # Longer texts are compared by their beginning.

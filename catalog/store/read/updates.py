@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from catalog.documents import Json
-from catalog.semver_ranges import is_version
-from catalog.store.connection.sqlite import Connection, snapshot
-from catalog.store.read.json_sql import NEWEST_FIRST, VERSION_ADMITS
-from catalog.store.read.search_params import ParameterError, parse_compat_sdk
-from catalog.store.read.update_rule import Advice, Release, advise
-from catalog.store.schema.sdk_intervals import sdk_key
-from catalog.text import quoted
+from ...documents import Json
+from ...semver_ranges import is_version
+from ...text import quoted
+from ..connection.sqlite import Connection, snapshot
+from ..schema.sdk_intervals import sdk_key
+from .json_sql import NEWEST_FIRST, VERSION_ADMITS
+from .search_params import ParameterError, parse_compat_sdk
+from .update_rule import Advice, Release, advise
 
 MAX_INSTALLED = 100
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable
 from functools import lru_cache
 
-from catalog.store.connection.sqlite import Statement
-from catalog.store.schema.sdk_intervals import sdk_intervals
-from catalog.text import fold
+from ...text import fold
+from ..connection.sqlite import Statement
+from .sdk_intervals import sdk_intervals
 
 _TOUCHED = "widget_id IN (SELECT widget_id FROM touched)"
 _NEXT_SEQUENCE = """

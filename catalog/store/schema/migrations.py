@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from catalog.store.connection.sqlite import (
+from ..connection.sqlite import (
     Connection,
     DatabaseError,
     begin_write,
@@ -15,9 +15,9 @@ from catalog.store.connection.sqlite import (
     copy_to_file,
     database_uri,
 )
-from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.derived import REFRESH, add_ranges
-from catalog.store.schema.schema import SCHEMA_VERSION, schema_statements, schema_version
+from ..connection.transaction import Actor, Transaction
+from .derived import REFRESH, add_ranges
+from .schema import SCHEMA_VERSION, schema_statements, schema_version
 
 # A file that has tokens or a record keeps them: no restore makes a revoked token valid again.
 KEPT_TABLES = ("token", "audit")

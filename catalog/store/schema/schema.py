@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 
-from catalog.data_files import DataFileError, find_data_file
-from catalog.store.connection.sqlite import DatabaseError, Statement
+from ...data_files import DataFileError, find_data_file
+from ..connection.sqlite import DatabaseError, Statement
 
 # "Wcat": marks a SQLite file as a widget catalog.
 APPLICATION_ID = 0x57636174

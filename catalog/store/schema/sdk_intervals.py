@@ -10,7 +10,7 @@ are the same double, such as 2^53 and 2^53 + 1, node ignores the identifiers aft
 
 from collections.abc import Iterable
 
-from catalog.semver_ranges import Comparator, parse_alternatives, precedence_key
+from ...semver_ranges import Comparator, parse_alternatives, precedence_key
 
 # From the first key, included, to the second, excluded.
 Interval = tuple[str, str]

@@ -5,9 +5,9 @@ import os
 import pwd
 import sqlite3
 
-from catalog.documents import Json, Row
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.transaction import Actor
+from ...documents import Json, Row
+from ...semver_ranges import MAX_SAFE_INTEGER
+from ..connection.transaction import Actor
 
 
 def local_actor() -> Actor:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from catalog import V1_PREFIX
-from catalog.documents import Document
-from catalog.store.connection.transaction import Transaction
+from ... import V1_PREFIX
+from ...documents import Document
+from ..connection.transaction import Transaction
 
 HOLD_BUNDLE = """
 UPDATE version SET bundle_path = :path

@@ -10,13 +10,13 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from catalog.documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
-from catalog.semver_ranges import precedence
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.derived import add_ranges, folded_columns
-from catalog.store.write.lookup import WidgetName
-from catalog.store.write.moderation import (
+from ...documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
+from ...semver_ranges import precedence
+from ..connection.database import Database
+from ..connection.transaction import Actor, Transaction
+from ..schema.derived import add_ranges, folded_columns
+from .lookup import WidgetName
+from .moderation import (
     STATE_KEYS,
     record_listing,
     remove_versions,

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from catalog.semver_ranges import is_range, is_version, satisfies
-from catalog.store.connection.transaction import Values
-from catalog.store.read import json_sql
-from catalog.text import quoted
+from ...semver_ranges import is_range, is_version, satisfies
+from ...text import quoted
+from ..connection.transaction import Values
+from ..read import json_sql
 
 # Versions and ranges that one change may name. Each is compared with all versions of a widget.
 MAX_TARGETS = 100

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
-from catalog.documents import (
+from ...documents import (
     VERSION_FIELDS,
     Document,
     DocumentError,
     Row,
     check_document,
 )
-from catalog.text import quoted
-from catalog.validators import is_icon_name
+from ...text import quoted
+from ...validators import is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from catalog.documents import Document
-from catalog.semver_ranges import MAX_SAFE_INTEGER
-from catalog.store.connection.transaction import Transaction
-from catalog.store.write.imports import PutResult, put_documents
+from ...documents import Document
+from ...semver_ranges import MAX_SAFE_INTEGER
+from ..connection.transaction import Transaction
+from .imports import PutResult, put_documents
 
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count)

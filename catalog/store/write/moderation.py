@@ -8,12 +8,12 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from catalog.documents import Row
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.read.json_sql import latest_version
-from catalog.store.schema.derived import folded_columns
-from catalog.store.write.lookup import (
+from ...documents import Row
+from ..connection.database import Database
+from ..connection.transaction import Actor, Transaction
+from ..read.json_sql import latest_version
+from ..schema.derived import folded_columns
+from .lookup import (
     Selection,
     WidgetName,
     find_versions,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from catalog.documents import (
+from ...documents import (
     MAX_DOCUMENT_BYTES,
     MAX_VERSION_BYTES,
     MAX_VERSIONS,
@@ -18,32 +18,32 @@ from catalog.documents import (
     Json,
     Row,
 )
-from catalog.store.bundles import Bundles
-from catalog.store.connection.database import Database
-from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.read import json_sql
-from catalog.store.read.json_sql import latest_version
-from catalog.store.write.held_bundles import (
+from ...validators import check_identifier
+from ..bundles import Bundles
+from ..connection.database import Database
+from ..connection.transaction import Actor, Transaction
+from ..read import json_sql
+from ..read.json_sql import latest_version
+from .held_bundles import (
     bundle_path,
     held_bundles,
     hold_bundles,
     served_url_template,
 )
-from catalog.store.write.imports import put_rows, version_rows, widget_row
-from catalog.store.write.lookup import (
+from .imports import put_rows, version_rows, widget_row
+from .lookup import (
     ChangeError,
     ConflictError,
     WidgetName,
     find_versions,
     find_widget,
 )
-from catalog.store.write.manifests import (
+from .manifests import (
     BundleSummary,
     build_document,
     find_differences,
     find_warnings,
 )
-from catalog.validators import check_identifier
 
 
 class Upload(NamedTuple):

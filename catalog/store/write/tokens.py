@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from catalog.documents import Json
-from catalog.rights import ADMIN
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import WouldBlock
-from catalog.store.connection.transaction import Actor, Transaction, now
-from catalog.store.write.lookup import ChangeError, MissingError, Read
-from catalog.text import quoted
-from catalog.validators import format_timestamp
+from ...documents import Json
+from ...rights import ADMIN
+from ...text import quoted
+from ...validators import format_timestamp
+from ..connection.database import Database
+from ..connection.sqlite import WouldBlock
+from ..connection.transaction import Actor, Transaction, now
+from .lookup import ChangeError, MissingError, Read
 
 PREFIX = "wcat_"
 ALPHABET = string.digits + string.ascii_letters

@@ -19,10 +19,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from catalog.atomic_files import scratch_directory
-from catalog.store.connection.cluster.collected import CollectedTransaction
-from catalog.store.connection.cluster.node_file import READ_ONLY, NodePool
-from catalog.store.connection.cluster.rqlite_http import (
+from ....atomic_files import scratch_directory
+from ....text import path_text
+from ...schema.migrations import rebuild_tables, replace_content
+from ...schema.schema import SCHEMA_VERSION, check_schema
+from ..database import COUNT_INSTALL, Database
+from ..sqlite import (
+    DatabaseError,
+    ReplicaBehindError,
+    Statement,
+    WouldBlock,
+    connect,
+)
+from ..transaction import Actor, Transaction
+from .collected import CollectedTransaction
+from .node_file import READ_ONLY, NodePool
+from .rqlite_http import (
     READ_REVISION,
     Nodes,
     NotDoneError,
@@ -30,18 +42,6 @@ from catalog.store.connection.cluster.rqlite_http import (
     Revision,
     read_revision,
 )
-from catalog.store.connection.database import COUNT_INSTALL, Database
-from catalog.store.connection.sqlite import (
-    DatabaseError,
-    ReplicaBehindError,
-    Statement,
-    WouldBlock,
-    connect,
-)
-from catalog.store.connection.transaction import Actor, Transaction
-from catalog.store.schema.migrations import rebuild_tables, replace_content
-from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
-from catalog.text import path_text
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10

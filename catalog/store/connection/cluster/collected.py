@@ -5,8 +5,8 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from catalog.store.connection.sqlite import Statement
-from catalog.store.connection.transaction import Actor, Transaction, Values
+from ..sqlite import Statement
+from ..transaction import Actor, Transaction, Values
 
 PARAMETER = re.compile(r":(\w+)")
 

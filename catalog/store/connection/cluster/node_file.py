@@ -12,11 +12,11 @@ import os
 import sqlite3
 import time
 
-from catalog.store.connection.cluster.rqlite_http import Revision, read_revision
-from catalog.store.connection.database_file import FileId, file_id
-from catalog.store.connection.pool import ConnectionPool
-from catalog.store.connection.sqlite import Connection, DatabaseError, WouldBlock
-from catalog.store.schema.schema import SCHEMA_VERSION, check_schema
+from ...schema.schema import SCHEMA_VERSION, check_schema
+from ..database_file import FileId, file_id
+from ..pool import ConnectionPool
+from ..sqlite import Connection, DatabaseError, WouldBlock
+from .rqlite_http import Revision, read_revision
 
 # How long readers wait for a new file to reach the revision of the old one.
 REPLAY_TIMEOUT = 10.0  # seconds

@@ -18,8 +18,8 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout, make_headers
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 from urllib3.util import parse_url
 
-from catalog.store.connection.sqlite import DatabaseError, Statement
-from catalog.store.schema.schema import APPLICATION_ID
+from ...schema.schema import APPLICATION_ID
+from ..sqlite import DatabaseError, Statement
 
 CONNECT_TIMEOUT = 1.0  # seconds
 QUERY_TIMEOUT = 1.0  # seconds

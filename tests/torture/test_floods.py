@@ -12,9 +12,8 @@ import pytest
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from catalog.store.write import writes
 from tests.builders import document, version
-from tests.conftest import Server
+from tests.conftest import Server, putting
 from tests.publishers import create_token
 from tests.torture.clients import count_status, median, p99, running_clients, wait_for_responses
 
@@ -77,7 +76,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
         document(f"acme/widget-{number}", version("1.0.0"), version("1.1.0"))
         for number in range(WIDGETS)
     )
-    Database(path).create(writes.put_documents(map(check_document, documents)))
+    Database(path).create(putting(map(check_document, documents)))
     return path
 
 

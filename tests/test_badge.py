@@ -59,7 +59,7 @@ def test_badge_of_an_unlisted_widget_is_404(client_with: ClientWith) -> None:
 
 
 def test_invalid_sdk_is_400(demo: FlaskClient) -> None:
-    response = demo.get(f"{WEATHER}?compatSdk=v1")
+    response = demo.get(f"{WEATHER}?compatSdk=one")
     assert response.status_code == 400
     assert "max-age" not in response.headers["Cache-Control"]
 

@@ -81,17 +81,17 @@ def test_the_guide_leads_to_a_service_behind_nginx_with_metrics_and_a_backup(
 
 def test_a_wrong_setting_fails_the_restart(machine: Machine) -> None:
     machine.run("cp -a /etc/widget-catalog.env /root/env")
-    machine.run("echo CATALOG_THREADS=many >> /etc/widget-catalog.env")
+    machine.run("echo CATALOG_MAX_CONNECTIONS=many >> /etc/widget-catalog.env")
     code, output = machine.try_run("systemctl restart widget-catalog")
     machine.run("cp -a /root/env /etc/widget-catalog.env")
     machine.run("systemctl restart widget-catalog")
     assert (code, "failed" in output) == (1, True)
     log = machine.run("journalctl --no-pager --unit widget-catalog")
-    assert "CATALOG_THREADS must be a whole number" in log
+    assert "CATALOG_MAX_CONNECTIONS must be a whole number" in log
 
 
 def test_a_missing_catalog_is_not_created_and_no_backup_is_removed(machine: Machine) -> None:
-    machine.run("widget-catalog backup --keep 14 /var/backups/widget-catalog")
+    machine.run("widget-catalog backup --dir /var/backups/widget-catalog --keep 14")
     before = machine.run("ls /var/backups/widget-catalog")
     machine.run(
         "systemctl stop widget-catalog.socket widget-catalog.service\n"

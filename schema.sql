@@ -292,7 +292,7 @@ CREATE TABLE change (
     PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
 
--- Counts the transactions that changed the catalog (content) and its counters (downloads). A response that was
+-- Counts the transactions that wrote anything (content) and the installs (downloads). A response that was
 -- rendered at a revision is valid while the revision is current, whichever process writes. The column history
 -- is a random name, new after every restore: the numbers in change are comparable within one history only.
 

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -319,3 +320,25 @@ def test_content_length_is_right_for_each_host(client: FlaskClient) -> None:
         for address in ADDRESSES.values():
             response = client.get(address, headers={"Host": host})
             assert response.headers["Content-Length"] == str(len(response.data))
+
+
+def test_a_bundle_that_becomes_shorter_while_it_is_sent_ends_only_its_connection(
+    tmp_path: Path,
+) -> None:
+    content = b"x" * 12_000_000
+    app = create_app({"DATABASE": tmp_path / "catalog.db"})
+    documents = [check_document(document("acme/clock", bundled("1.0.0", content)))]
+    app.extensions["database"].create(putting(documents))
+    hold(app, content)
+    app.extensions["database"].close()
+    with Server(tmp_path / "catalog.db") as server:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+            client.sendall(f"GET {PATH} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            received = len(client.recv(1000))
+            (stored,) = Path(f"{tmp_path}/catalog.db-bundles").glob("[0-9a-f]*")
+            os.truncate(stored, 500_000)
+            with suppress(ConnectionResetError):
+                while data := client.recv(65536):
+                    received += len(data)
+        assert received < len(content)
+        assert server.request("GET", "/api/health")[0].status == 200

@@ -81,6 +81,17 @@ class Model:
         self.deleted: dict[tuple[str, str], set[str]] = {}
         self.once_listed: set[str] = set()
 
+    def keep_deleted(self, replaced: "Model") -> None:
+        """Add the hashes of versions that the replaced catalog had, or had deleted."""
+        for key, hashes in replaced.deleted.items():
+            self.deleted.setdefault(key, set()).update(hashes)
+        for path, stored in replaced.widgets.items():
+            own = self.widgets.get(path, {"versions": {}})["versions"]
+            for number, entry in stored["versions"].items():
+                sha256 = entry["sha256Hash"]
+                if number not in own or own[number]["sha256Hash"] != sha256:
+                    self.deleted.setdefault((path, number), set()).add(sha256)
+
     def listed(self) -> list[str]:
         """Return the paths of listed widgets in the order of a search."""
         found = [path for path, each in self.widgets.items() if each["widget"]["listed"]]
@@ -425,7 +436,9 @@ def test_every_write_leaves_what_the_model_predicts(catalog: Catalog, seed: int)
         if step[0] == "backup":
             backup = copy.deepcopy(model)
         elif step[0] == "restore":
-            model, before, catalog.token = copy.deepcopy(backup), {}, ""
+            replaced, model = model, copy.deepcopy(backup)
+            model.keep_deleted(replaced)
+            before, catalog.token = {}, ""
         else:
             assert model.apply(step) is is_done, step
         documents = catalog.export()

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from flask import Blueprint, Response, abort, current_app
+from flask import Blueprint, Response, abort
 
-from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read import json_sql
 from ..store.read.detail import revalidate_content
@@ -15,8 +14,6 @@ from .response_cache import RenderResult, respond
 # Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python
 # would each hold a copy of it.
 WIDGETS_PER_PIECE = 250
-# A response as large as the catalog may take this long.
-RENDER_DEADLINE = 30  # seconds
 
 registry = Blueprint("registry", __name__)
 
@@ -32,8 +29,6 @@ REGISTRY_REVISION = "SELECT content FROM revision"
 
 def render_registry(connection: Connection, scope: str) -> RenderResult:
     """Return the revision and the JSON of the registry; 404 if no widget is listed."""
-    database: Database = current_app.extensions["database"]
-    database.deadline.extend(RENDER_DEADLINE)
     with snapshot(connection):
         (content,) = connection.execute(REGISTRY_REVISION).fetchone()
         pieces = list(render_pieces(connection, scope))

@@ -49,6 +49,9 @@ def gc(release: bool, dry_run: bool) -> None:
     The bundles of unlisted widgets and yanked versions are kept.
     """
     with bundles().locked():
+        if database().is_cluster:
+            # The local file may lack a version that another node has published.
+            database().check_writes()
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
             held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]

@@ -1,7 +1,8 @@
 """widget-catalog init, import, export: creates the catalog, reads catalog files and writes them."""
 
+import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -62,6 +63,8 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     files is invalid, nothing is imported.
     """
     database().check()
+    if database().is_cluster:
+        files = _validated(files)
     reader, total = CatalogReader(files), total_size(files)
     try:
         with progress_bar("Importing") as on_progress:
@@ -86,6 +89,20 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
             f"{plural(report.removed_widgets, 'widget')} and "
             f"{plural(report.removed_versions, 'version')} of the others."
         )
+
+
+def _validated(files: Sequence[BinaryIO]) -> tuple[BinaryIO, ...]:
+    """Return the files, to be read again, if they are valid: a cluster writes them in parts."""
+    copies = tuple(file if file.seekable() else io.BytesIO(file.read()) for file in files)
+    reader = CatalogReader(copies)
+    try:
+        for _ in reader.batches(database().part_size):
+            pass
+    except DocumentError as error:
+        raise reader.all_problems() from error
+    for copy in copies:
+        copy.seek(0)
+    return copies
 
 
 def _batches(

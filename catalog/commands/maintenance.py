@@ -35,7 +35,9 @@ from .terminal import format_json, replace_unprintable
 
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
-@click.option("--repair", is_flag=True, help="First write everything again that search reads.")
+@click.option(
+    "--repair", is_flag=True, help="First write the search tables and the list of changes again."
+)
 @click.option("--json", "json_output", is_flag=True, help="Print a JSON object instead of lines.")
 def check(strict: bool, repair: bool, json_output: bool) -> None:
     """Check the database and all bundles.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, Self, cast
+from typing import IO, BinaryIO, NamedTuple, Self
 
 from ..atomic_files import scratch_directory
 from ..documents import DocumentError, Json, parse_json
@@ -205,12 +205,18 @@ def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles
         raise reader.all_problems() from error
     for name, statement in ((MIRRORED, PUT_MIRRORED), (DELETED, PUT_DELETED)):
         lines = iter(partial(files[name].readline, MAX_LINE_BYTES), b"")
-        rows = cast("Iterator[Json]", map(parse_json, lines))
         try:
-            # SQLite refuses what is not an object with the right types.
-            transaction.execute_many(statement, rows)
-        except (ValueError, RecursionError, sqlite3.Error) as error:
+            # SQLite refuses values of other types.
+            transaction.execute_many(statement, map(_parse_object, lines))
+        except (ValueError, RecursionError, OverflowError, sqlite3.Error) as error:
             raise PackError(f"{name} in the pack cannot be read: {error}.") from error
+
+
+def _parse_object(line: bytes) -> Json:
+    value = parse_json(line)
+    if not isinstance(value, dict):
+        raise ValueError("a line is not a JSON object")
+    return value
 
 
 def verify(file: BinaryIO) -> None:

@@ -198,7 +198,7 @@ class Connections:
         addresses = origin.resolve()
         if self._is_local:
             return addresses
-        allowed = [address for address in addresses if ipaddress.ip_address(address).is_global]
+        allowed = [address for address in addresses if _is_public(address)]
         if addresses and not allowed:
             raise TransferError(
                 f"{origin.host} is at {addresses[0]}, an address of the local network, which only "
@@ -211,7 +211,18 @@ class Connections:
     def _is_local(self) -> bool:
         """Whether the upstream itself is on the local network, by all of its addresses."""
         addresses = self._upstream.resolve()
-        return not any(ipaddress.ip_address(address).is_global for address in addresses)
+        return bool(addresses) and not any(map(_is_public, addresses))
+
+
+# Prefixes that wrap an IPv4 address, which may be a local one: NAT64 and 6to4.
+WRAPPED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16")]
+
+
+def _is_public(address: str) -> bool:
+    """Return whether the address is one of the Internet, and of one machine."""
+    parsed = ipaddress.ip_address(address)
+    is_wrapped = any(parsed in network for network in WRAPPED)
+    return parsed.is_global and not parsed.is_multicast and not is_wrapped
 
 
 def _shut_down(sock: socket.socket) -> None:

@@ -29,16 +29,19 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from ..store.connection.sqlite import DeadlineExceeded
 from .connection_limits import Rank
 from .context import Context
-from .http_parser import TIMED_OUT, Parser
+from .http_parser import TIMED_OUT, Parser, Refusal
 from .proxies import client_network
 from .sending import MAX_LEFT_TO_KERNEL, Piece, Sender
-from .tasks import Response, Task, build_head
+from .tasks import Response, Task, build_head, refuse
 from .uploads import Upload
 
 if TYPE_CHECKING:
     from .listeners import Listener
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
+NOT_CHANGED = Refusal(
+    "503 Service Unavailable", "The client ended its side too early; nothing was changed."
+)
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
 MAX_JOINED = 48 * 1024  # bytes
 # How much is read and parsed in one turn, and how much of a large body that is not parsed.
@@ -165,9 +168,8 @@ class Channel(wasyncore.dispatcher):
         self._unparsed = data
         self.is_input_ended = not data
         if not data and self.task and self._context.dispatcher.discard_change(self.task):
-            self.task.request.close()
-            self.task = None
-            self.handle_close()
+            # A client that has only ended its side learns that nothing was changed.
+            self.respond(self.task, refuse(self.task.request, NOT_CHANGED))
 
     def _parse(self) -> None:
         """Parse what has arrived up to the end of a request, and have it handled."""

@@ -61,7 +61,6 @@ class EventLoop:
         context.dispatcher.begin_turn()
         waiting = [each for each in self.channels() if each.has_input]
         ready = self._poll(0 if waiting else timeout)
-        context.dispatcher.deliver()
         for socket, flags in ready:
             is_channel = isinstance(socket, Channel)
             if is_channel and flags & select.POLLIN:
@@ -70,6 +69,8 @@ class EventLoop:
                 flags &= ~(select.POLLIN | POLL_ENDED)
             if flags:
                 wasyncore.readwrite(socket, flags)
+        # After the trigger was read: a response that comes later wakes the next turn.
+        context.dispatcher.deliver()
         self._read(waiting)
         self._accept()
         now = time.monotonic()

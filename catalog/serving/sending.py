@@ -62,7 +62,10 @@ class Sender:
             piece = self._unsent[0]
             try:
                 if isinstance(piece, ReadOnlyFileBasedBuffer):
-                    count = self._socket.send(piece.get(FILE_BYTES))
+                    data = piece.get(FILE_BYTES)
+                    if not data:
+                        raise OSError("The file became shorter while it was sent.")
+                    count = self._socket.send(data)
                     piece.skip(count)
                 else:
                     count = self._socket.send(piece)

@@ -204,7 +204,7 @@ def build_head(request: Parser, response: Response, *, is_last: bool) -> tuple[b
         lines.append(f"Content-Length: {response.length}")
     if response.header("date") is None:
         lines.append(f"Date: {_date[1]}")
-    options = request.headers.get("CONNECTION", "").lower()
+    options = request.headers.get("CONNECTION", "").lower().replace(" ", "").split(",")
     closes = is_last or response.is_refusal or "close" in options
     if request.version == "1.0" and not closes:
         closes = "keep-alive" not in options

@@ -246,7 +246,7 @@ class Database:
         self.check_in_place()
         if not self._failed_install:
             return
-        if self.deadline.on_io_thread:
+        if not self.deadline.may_wait:
             raise WouldBlock
         with self._writer() as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -26,8 +26,6 @@ class Deadline(threading.local):
     only_cached = False
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
-    # Whether the I/O thread has no time left in this turn for what is not cached.
-    only_cached = False
 
     def set(self, seconds: float, is_final: bool) -> None:
         """Set the deadline, in seconds from now."""
@@ -44,6 +42,11 @@ class Deadline(threading.local):
         if self.is_final:
             self._time = max(self._time, time.monotonic() + seconds)
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether this thread may wait for a lock; one with a budget leaves that to another."""
+        return not self.on_io_thread and self._cpu_time == math.inf
+
     def is_past(self) -> bool:
         """Return whether the deadline has passed."""
         if self._cpu_time < math.inf:
@@ -59,7 +62,7 @@ class Deadline(threading.local):
         """Acquire the lock, or raise DeadlineExceeded; a thread with a budget does not wait."""
         if lock.acquire(blocking=False):
             return
-        if self.on_io_thread or self._cpu_time < math.inf:
+        if not self.may_wait:
             raise WouldBlock
         seconds = -1 if self._time == math.inf else max(self._time - time.monotonic(), 0)
         if not lock.acquire(timeout=seconds):

@@ -57,7 +57,7 @@ class DeadlineExceeded(BaseException):
 
 
 class WouldBlock(DeadlineExceeded):
-    """The I/O thread would have to wait for a lock, or for a file to be opened."""
+    """A thread that may not wait would have to wait for a lock, or for a file to be opened."""
 
 
 class Cursor(sqlite3.Cursor):

@@ -105,6 +105,18 @@ UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
+# Clients may have the bundles of versions that are gone, so their numbers stay taken.
+KEEP_REMOVED = """
+INSERT INTO deleted_version
+SELECT old_widget.scope, old_widget.name, old_version.version, old_version.sha256_hash
+FROM old_version JOIN old_widget ON old_widget.id = old_version.widget_id
+WHERE NOT EXISTS (
+    SELECT 1 FROM version JOIN widget ON widget.id = version.widget_id
+    WHERE widget.scope = old_widget.scope AND widget.name = old_widget.name
+        AND version.version = old_version.version
+        AND version.sha256_hash = old_version.sha256_hash)
+ON CONFLICT DO NOTHING
+"""
 # The id of a deleted row must not be used again.
 COPY_SEQUENCES = """
 UPDATE sqlite_sequence AS new SET seq = max(new.seq, old.seq) FROM sqlite_sequence AS old
@@ -135,9 +147,11 @@ def rebuild_tables(
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
-    if keeps_history and ("table", "widget") in map(tuple, objects):
-        connection.execute(KEEP_COUNTS)
+    if source and ("table", "widget") in map(tuple, objects):
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
+        connection.execute(KEEP_REMOVED)
+        if keeps_history:
+            connection.execute(KEEP_COUNTS)
     connection.execute(COPY_SEQUENCES)
     for statement in REFRESH:
         connection.execute(statement)

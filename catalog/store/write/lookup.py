@@ -4,13 +4,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ...documents import MAX_DOCUMENT_BYTES
 from ...semver_ranges import is_range, is_version, satisfies
 from ...text import quoted
 from ..connection.transaction import Values
 from ..read import json_sql
 
-# Versions and ranges that one change may name. Each is compared with all versions of a widget.
+# Versions and ranges that one change may name.
 MAX_TARGETS = 100
+# Each range is compared with all versions of a widget, which takes up to 70 microseconds for one.
+MAX_COMPARISONS = 50_000
 
 # Transaction.read() or Database.fetch().
 Read = Callable[[str, Values], list[sqlite3.Row]]
@@ -77,6 +80,28 @@ def find_versions(read: Read, target: WidgetName) -> list[sqlite3.Row]:
     return read(FIND_VERSIONS, target._asdict())
 
 
+MEASURE_VERSIONS = """
+SELECT count(*), coalesce(sum(length(CAST(entry AS BLOB))), 0) FROM version_entry
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+"""
+
+
+def measure_versions(read: Read, target: WidgetName) -> tuple[int, int]:
+    """Return the number of versions of the widget, and their bytes in the JSON of its detail."""
+    ((count, size),) = read(MEASURE_VERSIONS, target._asdict())
+    return count, size
+
+
+def check_growth(read: Read, target: WidgetName, text: str | None, versions: int) -> None:
+    """Raise ConflictError if this text on so many versions makes the widget larger than allowed."""
+    added = len((text or "").encode()) * versions
+    if added and measure_versions(read, target)[1] + added > MAX_DOCUMENT_BYTES:
+        raise ConflictError(
+            f"{target.widget} would be larger than {MAX_DOCUMENT_BYTES} bytes; use a shorter text, "
+            "or name fewer versions."
+        )
+
+
 def is_version_or_range(text: str) -> bool:
     """Return whether the text after an @ can name versions."""
     return bool(text) and (is_version(text) or is_range(text))
@@ -108,6 +133,11 @@ def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[Selection
     for widget, named in requests.items():
         get_widget(read, widget)
         versions = find_versions(read, widget)
+        ranges = sum(not is_version(target.version or "") for target in named)
+        if ranges > 1 and ranges * len(versions) > MAX_COMPARISONS:
+            raise ChangeError(
+                f"{widget} has {len(versions)} versions; name fewer than {ranges} ranges at once."
+            )
         selected = {row["id"]: row for target in named for row in _matches(versions, target)}
         selections.append(Selection(widget, versions, list(selected.values())))
     return selections

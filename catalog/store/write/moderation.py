@@ -16,8 +16,10 @@ from ..schema.derived import folded_columns
 from .lookup import (
     Selection,
     WidgetName,
+    check_growth,
     find_versions,
     get_widget,
+    measure_versions,
     select_versions,
 )
 
@@ -70,7 +72,7 @@ def set_yanked(
         return {"yanked": yanked, "yanked_reason": kept}
 
     action = "yank" if yanked else "unyank"
-    return _set_states(database, actor, action, targets, new_state, dry_run)
+    return _set_states(database, actor, action, targets, new_state, reason, dry_run)
 
 
 def set_deprecation(
@@ -84,7 +86,7 @@ def set_deprecation(
     """Set the warning of the versions; None removes it."""
     action = "undeprecate" if message is None else "deprecate"
     state = {"deprecation_message": message}
-    changes, _ = _set_states(database, actor, action, targets, lambda row: state, dry_run)
+    changes, _ = _set_states(database, actor, action, targets, lambda row: state, message, dry_run)
     return changes
 
 
@@ -94,12 +96,16 @@ def _set_states(
     action: str,
     targets: Sequence[WidgetName],
     new_state: Callable[[sqlite3.Row], Row],
+    text: str | None,
     dry_run: bool,
 ) -> Moderation:
     def change(transaction: Transaction) -> Moderation:
         changes: list[VersionChange] = []
         latest: list[LatestChange] = []
-        for selection in select_versions(transaction.read, targets):
+        selections = select_versions(transaction.read, targets)
+        for selection in selections:
+            check_growth(transaction.read, selection.widget, text, len(selection.selected))
+        for selection in selections:
             states = {row["id"]: new_state(row) for row in selection.selected}
             changes += _change_selected(transaction, action, selection, states)
             after = [{**row, **states.get(row["id"], {})} for row in selection.versions]
@@ -157,6 +163,9 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
         if not new:
             return False
         after = {**row, **new}
+        # Versions without a description have that of the widget.
+        count, _ = measure_versions(transaction.read, target)
+        check_growth(transaction.read, target, new.get("description"), count)
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})
         if new.keys() & DESCRIPTION_KEYS.keys():

@@ -37,6 +37,7 @@ from .lookup import (
     WidgetName,
     find_versions,
     find_widget,
+    measure_versions,
 )
 from .manifests import (
     BundleSummary,
@@ -156,15 +157,9 @@ def _put(
     )
 
 
-MEASURE_VERSIONS = """
-SELECT count(*), coalesce(sum(length(CAST(entry AS BLOB))), 0) FROM version_entry
-WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-"""
-
-
 def _check_limits(transaction: Transaction, target: WidgetName) -> None:
     """Raise ConflictError if the widget is as large as import and mirror accept."""
-    ((count, size),) = transaction.read(MEASURE_VERSIONS, target._asdict())
+    count, size = measure_versions(transaction.read, target)
     if count >= MAX_VERSIONS:
         raise ConflictError(
             f"{target.widget} has {count} versions, which is as many as a widget may have."

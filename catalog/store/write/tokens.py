@@ -261,7 +261,7 @@ def note_use(database: Database, token: Token) -> None:
     day = now()[:10]
     if token.last_used_day == day:
         return
-    if database.deadline.on_io_thread:
+    if not database.deadline.may_wait:
         raise WouldBlock
     values = {"id": token.id, "day": day}
     database.transact(lambda transaction: transaction.execute(SET_LAST_USED, values))

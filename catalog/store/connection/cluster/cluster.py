@@ -302,7 +302,10 @@ class Cluster(Database):
         # The local file may lack that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
+            copied = read_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
+            if copied and copied != self.nodes.leader_revision():
+                raise DatabaseError("The catalog was changed at the same time; nothing was done.")
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:

@@ -146,6 +146,14 @@ def test_backup_contains_the_numbers_of_deleted_versions(app: Flask, tmp_path: P
     assert_refused(app, publish(app, OTHER), exported(app))
 
 
+def test_versions_that_a_restore_removes_count_as_deleted(app: Flask, tmp_path: Path) -> None:
+    run_successfully(app, "backup", str(tmp_path / "backup.db"))
+    assert publish(app, FIRST).exit_code == 0
+    run_successfully(app, "restore", str(tmp_path / "backup.db"), "--yes")
+    assert_refused(app, publish(app, OTHER), exported(app))
+    assert publish(app, FIRST).exit_code == 0
+
+
 def test_delete_says_that_the_number_is_reserved(app: Flask) -> None:
     only = "can be published again only with the same bundle: clients may have it cached."
     publish(app, FIRST)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders import Json, document, version
-from conftest import error_message, exported, run_line, start_command
+from conftest import error_message, exported, run, run_line, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -494,3 +494,22 @@ def test_wrong_usage_says_what_is_missing(app: Flask, line: str, message: str) -
 def test_message_may_mention_a_version(app: Flask, message: str) -> None:
     status_lines(app, f"deprecate acme/clock@1.0.0 '{message}'")
     assert field(app, "deprecationMessage")["1.0.0"] == message
+
+
+def test_a_warning_that_makes_a_widget_too_large_is_refused(app_with: AppWith) -> None:
+    versions = [version(f"1.{number}.0") for number in range(1_700)]
+    app = app_with(document("acme/clock", *versions))
+    message = error_message(run(app, "deprecate", "acme/clock@*", "x" * 10_000))
+    assert message == (
+        "acme/clock would be larger than 16777216 bytes; use a shorter text, or name fewer "
+        "versions."
+    )
+    assert run(app, "deprecate", "acme/clock@1.1.0", "x" * 10_000).exit_code == 0
+
+
+def test_many_ranges_of_a_widget_with_many_versions_are_refused(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *(version(f"1.{n}.0") for n in range(1_000))))
+    ranges = [f"acme/clock@>1.{number}.0" for number in range(60)]
+    message = error_message(run(app, "yank", *ranges))
+    assert message == "acme/clock has 1000 versions; name fewer than 60 ranges at once."
+    assert run(app, "yank", *ranges[:2]).exit_code == 0

@@ -92,10 +92,18 @@ def measure_versions(read: Read, target: WidgetName) -> tuple[int, int]:
     return count, size
 
 
-def check_growth(read: Read, target: WidgetName, text: str | None, versions: int) -> None:
-    """Raise ConflictError if this text on so many versions makes the widget larger than allowed."""
-    added = len((text or "").encode()) * versions
-    if added and measure_versions(read, target)[1] + added > MAX_DOCUMENT_BYTES:
+def check_growth(
+    read: Read, target: WidgetName, text: str | None, versions: int | None = None
+) -> None:
+    """Raise ConflictError if this text makes the widget larger than allowed.
+
+    It is on so many of its versions, or on all.
+    """
+    if not text:
+        return
+    count, size = measure_versions(read, target)
+    added = len(text.encode()) * (count if versions is None else versions)
+    if size + added > MAX_DOCUMENT_BYTES:
         raise ConflictError(
             f"{target.widget} would be larger than {MAX_DOCUMENT_BYTES} bytes; use a shorter text, "
             "or name fewer versions."

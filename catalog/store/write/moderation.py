@@ -19,7 +19,6 @@ from .lookup import (
     check_growth,
     find_versions,
     get_widget,
-    measure_versions,
     select_versions,
 )
 
@@ -164,8 +163,7 @@ def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: R
             return False
         after = {**row, **new}
         # Versions without a description have that of the widget.
-        count, _ = measure_versions(transaction.read, target)
-        check_growth(transaction.read, target, new.get("description"), count)
+        check_growth(transaction.read, target, new.get("description"))
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})
         if new.keys() & DESCRIPTION_KEYS.keys():

@@ -261,6 +261,7 @@ UNDER_V1 = {
     "length in words": post(b"Content-Length: five\r\n"),
     "malformed chunk": chunks(b"zz\r\n"),
     "absolute URL": head(b"GET http://localhost" + CLOCK + b"#x HTTP/1.1"),
+    "encoded path": head(b"GET " + CLOCK.replace(b"api", b"%61pi") + b"#x HTTP/1.1"),
 }
 ELSEWHERE = {
     **{name: TOO_LARGE[name][0] for name in ("path", "headers", "a megabyte of nothing")},

@@ -14,6 +14,7 @@ from ..documents import Document, DocumentError
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
 from ..store.read.export import catalog_lines
+from ..store.schema.schema import COUNT_ALL
 from ..store.write.audit import local_actor
 from ..store.write.imports import import_documents
 from ..text import plural
@@ -117,9 +118,6 @@ def _batches(
         on_batch()
     if prune and not reader.places:
         raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
-
-
-COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"
 
 
 @command("export")

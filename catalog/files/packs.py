@@ -28,6 +28,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import connect
 from ..store.connection.transaction import Transaction
 from ..store.read.export import catalog_lines
+from ..store.schema.schema import COUNT_ALL
 from ..store.write.held_bundles import held_bundles, hold_bundles
 from ..store.write.imports import put_documents
 from ..text import quoted
@@ -187,9 +188,6 @@ def unpack(
         bundles.sync()
         damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
     return UnpackResult(widgets, versions, len(hashes), damaged)
-
-
-COUNT_ALL = "SELECT (SELECT count(*) FROM widget), (SELECT count(*) FROM version)"
 
 
 def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles) -> None:

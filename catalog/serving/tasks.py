@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
@@ -184,7 +185,7 @@ def is_for_v1(line: str) -> bool:
     if not target.startswith("/"):
         # The path of an absolute URL.
         target = "/" + target.partition("://")[2].partition("/")[2]
-    return f"/{target.lstrip('/')}".startswith(V1_PREFIX)
+    return f"/{unquote(target).lstrip('/')}".startswith(V1_PREFIX)
 
 
 # The second of the last Date header, and its text.

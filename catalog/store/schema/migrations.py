@@ -17,7 +17,7 @@ from ..connection.sqlite import (
 )
 from ..connection.transaction import Actor, Transaction
 from .derived import REFRESH, add_ranges
-from .schema import SCHEMA_VERSION, schema_statements, schema_version
+from .schema import COUNT_ALL, SCHEMA_VERSION, schema_statements, schema_version
 
 # A file that has tokens or a record keeps them: no restore makes a revoked token valid again.
 KEPT_TABLES = ("token", "audit")
@@ -58,11 +58,6 @@ def migrate(connection: Connection, path: Path) -> None:
         "Migrated %s from schema version %s to %s. The old file was copied to %s.",
         *(path, version, SCHEMA_VERSION, copy),
     )
-
-
-COUNT_ALL = """
-SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
-"""
 
 
 def replace_content(

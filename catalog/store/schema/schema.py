@@ -10,6 +10,10 @@ from ..connection.sqlite import DatabaseError, Statement
 APPLICATION_ID = 0x57636174
 SCHEMA_VERSION = 4
 
+COUNT_ALL = """
+SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions
+"""
+
 
 def schema_statements() -> Iterator[Statement]:
     """Return the statements of schema.sql, which make an empty file a catalog."""

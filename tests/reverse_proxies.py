@@ -93,7 +93,7 @@ class Origin:
         module, _, name = factory.rpartition(".")
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
+            "PYTHONPATH": f"{ROOT}:{ROOT}/tests:{ROOT}/tests/deploy",
             "CATALOG_DATABASE": str(database),
             "CATALOG_PORT": "0",
             "CATALOG_LOG_LEVEL": "error",

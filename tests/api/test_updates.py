@@ -334,7 +334,7 @@ def test_updates_are_those_of_the_rule_for_any_history(
 
 
 # Results of node-semver; the key "format" in the file describes it.
-NODE = json.loads((Path(__file__).parent / "data" / "updates.json").read_text("utf-8"))
+NODE = json.loads((Path(__file__).parent.parent / "data" / "updates.json").read_text("utf-8"))
 
 
 def test_updates_of_every_history_are_those_of_node(client_with: ClientWith) -> None:

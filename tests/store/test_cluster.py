@@ -651,7 +651,8 @@ FILE_TESTS = "not concurrent_processes"
 @slow_if_emulated
 def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
     require_rqlite()
-    files = [f"tests/test_{name}.py" for name in ("search", "publish", "changes")]
+    names = ("api/test_search", "commands/test_publish", "api/test_changes")
+    files = [f"tests/{name}.py" for name in names]
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "-k", FILE_TESTS, *files],
         cwd=ROOT,

@@ -20,7 +20,7 @@ from catalog.semver_ranges import (
 )
 
 # Results of node-semver; the key "format" in the file describes it.
-NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_text("utf-8"))
+NODE = json.loads((Path(__file__).parent.parent / "data" / "node-semver.json").read_text("utf-8"))
 GRID_VERSIONS = NODE["grid"]["versions"]
 GRID_RANGES = NODE["grid"]["ranges"]
 

@@ -66,7 +66,7 @@ def reports(server: Server) -> list[dict[str, Any]]:
     files += [element(page, "link", rel=rel).attributes["href"] for rel in ("stylesheet", "icon")]
     paths = [*(path for each in PATHS.values() for path in each), *files]
     result = subprocess.run(
-        [PYTHON, ROOT / "tests" / "lint_http.py"],
+        [PYTHON, ROOT / "tests" / "api" / "lint_http.py"],
         input="\n".join(f"{server.url}{path}" for path in paths),
         capture_output=True,
         text=True,

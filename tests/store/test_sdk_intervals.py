@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from catalog.semver_ranges import is_version, satisfies
 from catalog.store.schema.sdk_intervals import sdk_intervals, sdk_key
 
-NODE = json.loads((Path(__file__).parent / "data" / "node-semver.json").read_text("utf-8"))
+NODE = json.loads((Path(__file__).parent.parent / "data" / "node-semver.json").read_text("utf-8"))
 RANGES = [*(case[0] for case in NODE["cases"]), *(row[0] for row in NODE["grid"]["ranges"])]
 VERSIONS = {*(case[1] for case in NODE["cases"]), *(text for text, _ in NODE["versions"])}
 VALID = sorted(filter(is_version, {*VERSIONS, *NODE["grid"]["versions"]}))

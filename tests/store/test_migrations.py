@@ -16,7 +16,7 @@ from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.schema.schema import SCHEMA_VERSION
 
 TIME = "2025-01-02T03:04:05.000Z"
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 PATHS = [
     "/api/v1/widgets/search?limit=100",
     "/api/v1/widgets/search?q=weather&compatSdk=1.4.0",

@@ -14,6 +14,7 @@ import click
 import pytest
 from builders import document, version
 from click.testing import CliRunner
+from command_lines import LINES
 from conftest import ROOT, exported, run_at_terminal, run_line, start_command
 from flask import Flask
 from flask.cli import ScriptInfo
@@ -22,35 +23,6 @@ from app import create_app
 from catalog.commands import commands
 
 AppWith = Callable[..., Flask]
-# One line per command; it succeeds on the catalog and in the directory of the fixtures below.
-LINES = {
-    "init": "init",
-    "publish": "publish clock.json clock.js --bundle-url https://cdn.example.com/clock.js",
-    "yank": "yank acme/clock@1.0.0",
-    "unyank": "unyank acme/clock@2.0.0",
-    "deprecate": "deprecate acme/clock@1.0.0 'Please update.'",
-    "undeprecate": "undeprecate acme/clock@2.0.0",
-    "unlist": "unlist acme/clock",
-    "relist": "relist acme/clock",
-    "official": "official acme/clock",
-    "unofficial": "unofficial acme/clock",
-    "describe": "describe acme/clock --icon mdi:bell",
-    "delete": "delete acme/clock --yes",
-    "list": "list clock",
-    "show": "show acme/clock",
-    "outdated": "outdated installed.txt --sdk 1.4.0",
-    "import": "import more.jsonl",
-    "export": "export",
-    "check": "check",
-    "backup": "backup copy.db",
-    "restore": "restore older.db --yes",
-    "gc": "gc",
-    "pack": "pack all.pack",
-    "unpack": "unpack older.pack --yes",
-    "migrate": "migrate",
-    "token": "token list",
-    "log": "log --json",
-}
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
 NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster")
 DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}

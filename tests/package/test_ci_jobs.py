@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 from conftest import Server, create_catalog
+from document_lines import blocks, checkout, page
 from programs import find_program
 from publishers import create_token, manifest
-from test_documentation import blocks, checkout, page
 
 from catalog.store.connection.database import Database
 

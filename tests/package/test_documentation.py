@@ -12,87 +12,26 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Server, create_demo, run
+from document_lines import (
+    assert_outputs,
+    blocks,
+    checkout,
+    console_lines,
+    page,
+    run_make,
+)
 from flask import Flask
 
 from app import create_app
 from catalog.settings import DEFAULTS
 
-URL = "http://127.0.0.1:8080"
-MARK = "--- end of output ---"
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 NEEDS_CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-
-
-def page(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
     """Return a section of the README."""
     return page("README.md").split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def console_lines(text: str) -> list[tuple[str, str]]:
-    """Return each command line after a $ with the output below it, in order."""
-    pairs = []
-    for block in blocks(text, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            line, _, output = part.partition("\n")
-            pairs.append((line, output))
-    return pairs
-
-
-def checkout(directory: Path) -> Path:
-    """Put the files of a clone that the service needs into the directory, and widget-catalog."""
-    for name in ("app.py", "catalog", "pytest_widget_catalog", "schema.sql", "seed", "Makefile"):
-        (directory / name).symlink_to(ROOT / name)
-    environment = directory / ".venv"
-    (environment / "bin").mkdir(parents=True)
-    for part in ("bin/python", "lib", "pyvenv.cfg"):
-        (environment / part).symlink_to(Path(sys.prefix) / part)
-    activate = (Path(sys.prefix) / "bin" / "activate").read_text(encoding="utf-8")
-    (environment / "bin" / "activate").write_text(activate.replace(sys.prefix, str(environment)))
-    run_make(".venv/bin/widget-catalog", directory)
-    return directory
-
-
-def run_make(target: str, directory: Path) -> str:
-    """Make the target in the directory; return what is printed."""
-    # Without the variables of `make test`, which would change the output of this make.
-    variables = {key: value for key, value in os.environ.items() if "MAKE" not in key}
-    result = subprocess.run(
-        ["make", target], cwd=directory, env=variables, capture_output=True, text=True, check=True
-    )
-    return result.stdout
-
-
-def run_lines(lines: list[str], directory: Path, url: str = URL) -> list[str]:
-    """Run the lines in one shell; return what each writes to standard output and error."""
-    script = "".join(f"{line}\necho '{MARK}'\n" for line in lines).replace(URL, url)
-    result = subprocess.run(
-        ["bash", "-c", f"exec 2>&1\n{script}"],
-        cwd=directory,
-        # Tokens are stored below HOME.
-        env={
-            **os.environ,
-            "PATH": f"{directory}/.venv/bin:{os.environ['PATH']}",
-            "HOME": str(directory),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return result.stdout.replace(url, URL).split(f"{MARK}\n")[:-1]
-
-
-def assert_outputs(pairs: list[tuple[str, str]], directory: Path, url: str = URL) -> None:
-    """Run the lines; the output of each must be the one shown."""
-    lines = [line for line, _ in pairs]
-    assert list(zip(lines, run_lines(lines, directory, url), strict=True)) == pairs
 
 
 # Each test states how many lines it runs at least, so that no change of format hides any.

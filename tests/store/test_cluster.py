@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import urllib3
 from builders import bundled, document, version
+from command_lines import LINES
 from conftest import (
     DEMO,
     ROOT,
@@ -31,11 +32,10 @@ from conftest import (
     run_line,
     running,
 )
+from document_lines import assert_outputs, checkout, console_lines, page
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
-from test_command_conventions import LINES
-from test_documentation import assert_outputs, checkout, console_lines, page
 from test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
 

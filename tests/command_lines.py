@@ -1,0 +1,31 @@
+"""A line for each command that needs no network."""
+
+# One line per command; it succeeds on the catalog and in the directory of the tests.
+LINES = {
+    "init": "init",
+    "publish": "publish clock.json clock.js --bundle-url https://cdn.example.com/clock.js",
+    "yank": "yank acme/clock@1.0.0",
+    "unyank": "unyank acme/clock@2.0.0",
+    "deprecate": "deprecate acme/clock@1.0.0 'Please update.'",
+    "undeprecate": "undeprecate acme/clock@2.0.0",
+    "unlist": "unlist acme/clock",
+    "relist": "relist acme/clock",
+    "official": "official acme/clock",
+    "unofficial": "unofficial acme/clock",
+    "describe": "describe acme/clock --icon mdi:bell",
+    "delete": "delete acme/clock --yes",
+    "list": "list clock",
+    "show": "show acme/clock",
+    "outdated": "outdated installed.txt --sdk 1.4.0",
+    "import": "import more.jsonl",
+    "export": "export",
+    "check": "check",
+    "backup": "backup copy.db",
+    "restore": "restore older.db --yes",
+    "gc": "gc",
+    "pack": "pack all.pack",
+    "unpack": "unpack older.pack --yes",
+    "migrate": "migrate",
+    "token": "token list",
+    "log": "log --json",
+}

@@ -112,6 +112,7 @@ WHERE NOT EXISTS (
         AND version.sha256_hash = old_version.sha256_hash)
 ON CONFLICT DO NOTHING
 """
+HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
 # The id of a deleted row must not be used again.
 COPY_SEQUENCES = """
 UPDATE sqlite_sequence AS new SET seq = max(new.seq, old.seq) FROM sqlite_sequence AS old
@@ -128,6 +129,8 @@ def rebuild_tables(
     replace_content() keeps.
     """
     objects = connection.execute(SCHEMA_OBJECTS).fetchall()
+    has_catalog = ("table", "widget") in map(tuple, objects)
+    (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
     for kind, name in objects:
         if name in RENAMED_TABLES:
             connection.execute(f"ALTER TABLE main.{name} RENAME TO old_{name}")
@@ -142,7 +145,7 @@ def rebuild_tables(
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
-    if source and ("table", "widget") in map(tuple, objects):
+    if source and has_catalog:
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
         if keeps_history:
@@ -152,7 +155,7 @@ def rebuild_tables(
         connection.execute(statement)
     for table in reversed(RENAMED_TABLES):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
-    set_new_revision(connection)
+    set_new_revision(connection, old_revision)
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:
@@ -181,13 +184,14 @@ def _columns(connection: sqlite3.Connection, schema: str, table: str) -> set[str
 
 
 SET_NEW_REVISION = """
-UPDATE revision SET content = :now, downloads = :now, history = lower(hex(randomblob(8)))
+UPDATE revision SET content = :new, downloads = :new, history = lower(hex(randomblob(8)))
 """
 
 
-def set_new_revision(connection: sqlite3.Connection) -> None:
-    """Set a revision and a history that were never used.
+def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
+    """Set a revision above the old one, and a history, that were never used.
 
-    So no cached response is taken for a current one, and no token of a client for a valid one.
+    So no cached response is taken for a current one, and no token of a client for a valid one. The
+    time alone is not enough: the clock of the machine that set the old one may have been ahead.
     """
-    connection.execute(SET_NEW_REVISION, {"now": time.time_ns()})
+    connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

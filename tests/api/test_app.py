@@ -98,10 +98,3 @@ def test_a_database_may_have_any_name(tmp_path: Path, name: str) -> None:
     app = create_app({"DATABASE": tmp_path / name})
     assert app.test_client().get("/api/health").json == {"status": "ok"}
     app.extensions["database"].close()
-
-
-def test_path_of_a_database_may_begin_with_two_slashes(tmp_path: Path) -> None:
-    Database(tmp_path / "plain.db").create()
-    app = create_app({"DATABASE": f"/{tmp_path}/plain.db"})
-    assert app.test_client().get("/api/health").json == {"status": "ok"}
-    app.extensions["database"].close()

@@ -8,9 +8,7 @@ TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 # In a chunk extension, without an escape.
 QUOTED = rb'"[\t !#-\[\]-~\x80-\xff]*"'
 # Extensions are validated and ignored.
-SIZE_LINE = re.compile(
-    rb"([0-9A-Fa-f]{1,16})(?:;%s(?:=(?:%s|%s))?)*\r\n" % (TOKEN, TOKEN, QUOTED)
-)
+SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;%s(?:=(?:%s|%s))?)*\r\n" % (TOKEN, TOKEN, QUOTED))
 MAX_SIZE_LINE = 256  # bytes
 # What the lines of all chunk sizes may have, besides as much as the body itself: chunks of a byte
 # would cost the I/O thread many times what they carry.

@@ -30,7 +30,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import DeadlineExceeded
 from .fair_queue import FairQueue
 from .http_parser import Parser, Refusal
-from .tasks import Response, Task, refuse
+from .tasks import Response, Task, describe_server, refuse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -108,7 +108,9 @@ class Dispatcher:
         """Handle the request on this thread, the I/O thread, or hand it over to another one."""
         request = task.request
         if request.error:
-            task.channel.respond(task, refuse(request, request.error))
+            task.channel.send_response(task, refuse(request, request.error))
+        elif request.path == "*":
+            task.channel.send_response(task, describe_server())
         elif task.has_token:
             self._queue(self._publisher, task, self._change)
         elif is_install(request):
@@ -118,18 +120,12 @@ class Dispatcher:
         else:
             self._queue(self._quick, task, self._handle_quickly)
 
-    def discard_change(self, task: Task) -> bool:
-        """Remove a change from its queue; return False if it is not there."""
-        with self._publisher.lock:
-            queue: FairQueue[Task] = self._publisher.queue
-            return queue.discard(task)
-
     def deliver(self) -> None:
         """Send the responses of other threads; call it on the I/O thread."""
         while self._responses:
             task, response = self._responses.popleft()
             try:
-                task.channel.respond(task, response)
+                task.channel.send_response(task, response)
             except Exception:
                 # It logs the error and closes the connection.
                 task.channel.handle_error()
@@ -148,13 +144,13 @@ class Dispatcher:
         started = time.thread_time()
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
         try:
-            response = task.respond(self._application)
+            response = task.run(self._application)
         except DeadlineExceeded:
             self._spent_in_turn += time.thread_time() - started
             self._queue(self._quick, task, self._handle_quickly)
         else:
             self._spent_in_turn += time.thread_time() - started
-            task.channel.respond(task, response)
+            task.channel.send_response(task, response)
 
     def _handle_quickly(self, task: Task) -> None:
         self._database.deadline.set_budget(QUICK_BUDGET)
@@ -179,7 +175,7 @@ class Dispatcher:
             self._hand_over(task, refuse(task.request, TOOK_TOO_LONG))
 
     def _finish(self, task: Task) -> None:
-        self._hand_over(task, task.respond(self._application))
+        self._hand_over(task, task.run(self._application))
 
     def _hand_over(self, task: Task, response: Response | None) -> None:
         """Have the I/O thread send the response."""

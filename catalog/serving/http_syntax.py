@@ -1,7 +1,7 @@
 """Syntax of an HTTP/1 request head (RFC 9112), read in linear time.
 
-A head comes from the client and can have MAX_HEAD bytes. All functions pass over their input once. No
-pattern can match the same bytes in two ways: one that backtracks can take seconds for a run of
+A head comes from the client and can have MAX_HEAD bytes. All functions pass over their input once.
+No pattern can match the same bytes in two ways: one that backtracks can take seconds for a run of
 spaces or digits.
 """
 

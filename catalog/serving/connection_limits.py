@@ -42,7 +42,7 @@ class ConnectionLimits:
         free = self.maximum - len(self.connections)
         if free < MAX_ACCEPTS:
             # Those that are not busy can be closed.
-            free = self.maximum - sum(each.is_busy for each in self.connections)
+            free = self.maximum - sum(each.task is not None for each in self.connections)
         return max(min(free, MAX_ACCEPTS), 0)
 
     def close_surplus(self, accepted: Sequence["Channel"], now: float) -> None:
@@ -62,7 +62,7 @@ class ConnectionLimits:
 
     def _close(self, candidates: Iterable["Channel"], count: int, now: float) -> int:
         """Close this many of the connections; return how many could be closed."""
-        ranks = [(each.rank(now), id(each), each) for each in candidates if not each.is_busy]
+        ranks = [(each.rank(now), id(each), each) for each in candidates if not each.task]
         closed = sorted(ranks)[:count]
         for _, _, each in closed:
             each.drop()

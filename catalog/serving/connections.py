@@ -54,7 +54,7 @@ class Channel(wasyncore.dispatcher):
 
     addr: tuple[str, int]
     connected: bool
-    # The request that is received, and the one that is handled.
+    # The request that is received, and the one that is handled: then it is never closed for others.
     request: Parser | None = None
     task: Task | None = None
     upload: Upload | None = None
@@ -85,11 +85,6 @@ class Channel(wasyncore.dispatcher):
         # For turns that are fair by client; behind a proxy, all connections are of one client.
         self.client = client_network(address[0])
         context.limits.connections.add(self)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether its request is being handled."""
-        return self.task is not None
 
     @property
     def is_idle(self) -> bool:

@@ -8,10 +8,7 @@ Item = TypeVar("Item", bound=Any)
 
 
 class FairQueue(Generic[Item]):
-    """In the place of the deque of a pool, which holds a lock for each call.
-
-    A client with many items waits for itself: every other one waits for one of them at most.
-    """
+    """A client with many items waits for itself: every other one waits for one of them at most."""
 
     def __init__(self) -> None:
         # By client, in the order in which they are served.

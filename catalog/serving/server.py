@@ -78,8 +78,6 @@ def serve(
     database = app.extensions["database"]
     release_large_blocks()
     raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
-    # Waitress warns whenever a request waits for a thread, which is normal in a burst.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL)
     passed = take_passed_sockets()
     socket_file = SocketFile(unix_path) if unix_path and not passed else None
@@ -150,8 +148,7 @@ def create_context(app: Flask, loop: EventLoop, log: AccessLog, quick_threads: i
     """Return what all connections share, and start the threads."""
     config, database = app.config, app.extensions["database"]
     dispatcher = Dispatcher(app, database, loop.wake, quick_threads)
-    trusted = config["TRUSTED_PROXY"]
-    proxies = Proxies(trusted.networks, trusts_unix_sockets=trusted.has_unix)
+    proxies = Proxies(config["TRUSTED_PROXY"])
     return Context(
         dispatcher=dispatcher,
         limits=ConnectionLimits(
@@ -254,5 +251,6 @@ def drain(loop: EventLoop, timeout: int) -> None:
                 seconds = plural(timeout, "second")
                 logger.warning("%s not finished %s after the stop.", connections, seconds)
             break
-    loop.context.dispatcher.shutdown()
+    for pool in loop.context.dispatcher.pools.values():
+        pool.clear()
     loop.close()

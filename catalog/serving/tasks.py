@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -73,17 +73,9 @@ class Task:
     request: Parser
     # In whose queue it waits.
     client: str
-    handle: Callable[["Task"], None] = field(init=False)
     queued_at: float = 0.0
     # Whether it has a valid token and is to change something.
     has_token: bool = False
-
-    def service(self) -> None:
-        """Handle the request; a pool calls this on one of its threads."""
-        self.handle(self)
-
-    def cancel(self) -> None:
-        """Do nothing; a pool calls this when it shuts down, and the connection is closed then."""
 
     def run(self, application: "WSGIApplication") -> Response | None:
         """Run the application; return None if the connection is to be closed without a response.

@@ -159,9 +159,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
     if any(proxies):
-        app.wsgi_app = TrustedProxy(  # type: ignore[method-assign]
-            app.wsgi_app, proxies.networks, trusts_unix_sockets=proxies.has_unix
-        )
+        app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
 
 

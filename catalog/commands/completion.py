@@ -32,11 +32,11 @@ def complete_name(
     context: click.Context, incomplete: str, *, with_version: bool | None
 ) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database."""
+    if "server" in context.meta:
+        # The catalog of --server cannot be listed.
+        return []
     try:
         app = context.ensure_object(ScriptInfo).load_app()
-        if "database" not in app.extensions:
-            # The catalog of --server cannot be listed.
-            return []
         with closing(app.extensions["database"]) as database:
             return _find_items(database, incomplete, with_version)
     except (click.ClickException, DatabaseError, sqlite3.Error):

@@ -24,7 +24,7 @@ from catalog.commands import commands
 
 AppWith = Callable[..., Flask]
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
-NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster")
+NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster", "login", "logout")
 DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}
 COMMANDS_WITHOUT_STATUS = {"show", "export", "log"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.

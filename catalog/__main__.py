@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +11,9 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 
 from . import __version__
 from .data_files import DataFileError
+from .server_option import server_options
 from .serving.health_client import health
 from .settings import SettingError
-from .text import quoted
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -96,29 +96,6 @@ class CatalogGroup(click.Group):
         script = ScriptInfo(create_app=lambda: load_application(script.data), set_debug_flag=False)
         return super().make_context(*arguments, **{"obj": script, **keywords})
 
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; raise UsageError if --server contradicts it."""
-        name, command, rest = super().resolve_command(context, arguments)
-        if set(rest) & set(HELP_OPTIONS["help_option_names"]):
-            return name, command, rest
-        if "server" in context.meta:
-            if not self._is_remote(name):
-                remote = filter(self._is_remote, self._visible(self.commands))
-                raise click.UsageError(
-                    f"{name} works on the machine of the catalog only. --server is for "
-                    f"{', '.join(remote)}."
-                )
-            if "DATABASE" in context.obj.data:
-                raise click.UsageError("Use either --server or --database.")
-        elif "ca" in context.meta:
-            raise click.UsageError("--ca is for --server.")
-        return name, command, rest
-
-    def _is_remote(self, name: str | None) -> bool:
-        return bool(getattr(self.commands.get(name or ""), "remote", False))
-
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, self.commands))
         for title, names in self._sections():
@@ -130,7 +107,7 @@ class CatalogGroup(click.Group):
                     ]
                 )
 
-    def _visible(self, names: Iterable[str]) -> list[str]:
+    def _visible(self, names: list[str]) -> list[str]:
         return [name for name in names if not self.commands[name].hidden]
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
@@ -144,26 +121,7 @@ def _store_database(context: click.Context, option: click.Parameter, path: str |
         context.obj.data["DATABASE"] = path
 
 
-def _store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
-    if url is not None:
-        # Only --server needs urllib3, which the imported module needs.
-        from .remote.service import check_server_url
-
-        try:
-            context.meta["server"] = check_server_url(url)
-        except ValueError as allowed:
-            raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
-
-
-def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        context.meta["ca"] = path
-
-
-@click.group(
-    cls=CatalogGroup,
-    context_settings=HELP_OPTIONS,
-)
+@click.group(cls=CatalogGroup, context_settings=HELP_OPTIONS, params=server_options())
 @click.option(
     "--database",
     type=click.Path(),
@@ -171,21 +129,6 @@ def _store_ca(context: click.Context, option: click.Parameter, path: str | None)
     expose_value=False,
     callback=_store_database,
     help="The SQLite file. Default: the variable CATALOG_DATABASE, else catalog.db.",
-)
-@click.option(
-    "--server",
-    metavar="URL",
-    expose_value=False,
-    callback=_store_server,
-    help="Change the catalog of this service, with a token.",
-)
-@click.option(
-    "--ca",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    expose_value=False,
-    callback=_store_ca,
-    help="Trust the certificates in this PEM file, for --server.",
 )
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 def cli() -> None:

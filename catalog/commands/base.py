@@ -16,6 +16,7 @@ from ..documents import Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
 from ..semver_ranges import is_version, parse_sdk
+from ..server_option import server_options
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
@@ -33,6 +34,7 @@ STDIN = "<stdin>"
 EXPECTED_ERRORS = (
     *(CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError),
 )
+REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
 commands = Blueprint("commands", __name__, cli_group=None)
 
 
@@ -47,6 +49,7 @@ class Command(click.Command):
         """Make a command that can be used with --server if remote is true."""
         super().__init__(*arguments, **keywords)
         self.remote = remote
+        self.params += server_options() if remote else []
         quiet = click.Option(
             ["-q", "--quiet"],
             is_flag=True,
@@ -57,6 +60,8 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
+        if "server" in context.meta and not self.remote:
+            raise click.UsageError(f"{self.name} works on the machine of the catalog only.")
         for stream in (sys.stdout, sys.stderr):
             # The encoding of a stream may not cover every character of the catalog.
             if isinstance(stream, io.TextIOWrapper):
@@ -74,7 +79,9 @@ class Command(click.Command):
         except MissingWidgetError as error:
             raise CommandError(f"{error}{_suggest(error.widget)}") from error
         except EXPECTED_ERRORS as error:
-            raise CommandError(str(error)) from error
+            is_missing = isinstance(error, DatabaseError) and not database().exists()
+            advice = REMOTE_ADVICE if is_missing and self.remote else ""
+            raise CommandError(f"{error}{advice}") from error
 
 
 def _suggest(widget: WidgetName) -> str:

@@ -7,6 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 from flask.cli import ScriptInfo
 
+from ..server_option import named_server
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read import json_sql
@@ -32,10 +33,10 @@ def complete_name(
     context: click.Context, incomplete: str, *, with_version: bool | None
 ) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database."""
-    if "server" in context.meta:
-        # The catalog of --server cannot be listed.
-        return []
     try:
+        if named_server(context):
+            # The catalog of a service cannot be listed.
+            return []
         app = context.ensure_object(ScriptInfo).load_app()
         with closing(app.extensions["database"]) as database:
             return _find_items(database, incomplete, with_version)

@@ -18,7 +18,6 @@ from .. import __version__
 from ..documents import Json, parse_json
 from ..store.write.lookup import ChangeError
 from ..text import error_reason, escape_unprintable, quoted
-from ..validators import check_base_url
 from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
@@ -74,18 +73,10 @@ def json_body(value: object) -> Body:
     return Body(json.dumps(value).encode(), "application/json")
 
 
-def check_server_url(url: str) -> str:
-    """Return the base URL of a service to send a token to; raise ValueError with the rule."""
-    parts = urlsplit(check_base_url(url))
-    try:
-        # A number that is no port raises ValueError.
-        _ = parts.port
-    except ValueError:
-        raise ValueError("a URL with a valid port") from None
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-        raise ValueError("an https URL; http would show the token, and is only for loopback")
-    # Tokens are stored by this URL.
-    return parts._replace(netloc=parts.netloc.lower()).geturl()
+def _is_private(url: str) -> bool:
+    """Return whether nobody on the way can read what is sent to a URL."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or _is_loopback(parts.hostname or "")
 
 
 def _is_loopback(host: str) -> bool:
@@ -118,6 +109,11 @@ class Service:
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
         """Return the JSON object of a response; raise RemoteError for an error."""
+        if not _is_private(self.url):
+            raise RemoteError(
+                f"{self.url} is not an https URL; http would show the token, and is only for "
+                "loopback."
+            )
         token = self.token or find_token(self.url)
         headers = {"Authorization": f"Bearer {token}"}
         if body:
@@ -139,7 +135,7 @@ class Service:
         """Connections to the service."""
         try:
             context = ssl.create_default_context(cafile=self._ca) if self._ca else None
-        except ssl.SSLError:
+        except OSError:
             raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
         return PoolManager(ssl_context=context)
 

@@ -65,6 +65,6 @@ def error_reason(error: OSError | UnicodeError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return the count with its noun, such as 1 widget or 2 widgets."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"

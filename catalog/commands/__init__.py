@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     edit,
     import_export,
     list_show,
+    login,
     maintenance,
     mirror,
     outdated,

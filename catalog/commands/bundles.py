@@ -25,13 +25,7 @@ from .base import (
 )
 from .import_export import open_output
 from .maintenance import print_moved
-from .retention import (
-    add_dated,
-    check_target,
-    directory_option,
-    keep_option,
-    remove_older,
-)
+from .retention import add_dated, check_target, directory_option, keep_option
 
 USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
 
@@ -102,12 +96,8 @@ def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
     check_target(file, directory, keep)
     if directory is None:
         print_status(f"{_write_pack(open_output(str(file)))}.")
-        return
-    target, counts = add_dated(
-        directory, ".pack", lambda new: _write_verified_pack(new, name=directory)
-    )
-    print_status(f"{counts} to {target}.")
-    remove_older(target, keep)
+    else:
+        add_dated(directory, ".pack", keep, lambda new: _write_verified_pack(new, directory))
 
 
 def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:

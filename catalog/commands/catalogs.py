@@ -1,78 +1,71 @@
-"""The catalog that a command changes: in the database of this machine, or behind a service."""
+"""The catalog that a command works on: in the database of this machine, or behind a service."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from flask import Flask
+import click
+from flask.cli import ScriptInfo
 
 from ..documents import Json, Row
+from ..remote.token_file import remembered_servers
+from ..server_option import Server, named_server
+from ..settings import DEFAULTS
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
 from ..store.write.lookup import WidgetName
-from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.moderation import Moderation, VersionChange
 from ..store.write.publishing import PublishResult, Upload
-from .base import application, bundles, database
-from .lookup import get_widget
+from .base import application, bundles, database, print_status
 
-# The key of the RemoteCatalog in the extensions of an application without a database.
-REMOTE_CATALOG = "remote_catalog"
-
-
-class Catalog(Protocol):
-    """What commands can do to a catalog, wherever it is."""
-
-    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
-    stores_by_default: bool
-
-    @property
-    def bundles_name(self) -> str:
-        """Where bundles are stored, for messages."""
-
-    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
-        """Add a version, and store its bundle if its content is given."""
-
-    def set_yanked(
-        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        """Yank the versions or make them available again; None as the reason keeps the stored one.
-
-        Return what changed in the versions, and in the latest versions of their widgets.
-        """
-
-    def set_deprecation(
-        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
-    ) -> list[VersionChange]:
-        """Set the warning of the versions; None removes it."""
-
-    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
-        """Set columns of the widget; return whether one of them was different."""
-
-    def read_log(
-        self, widget: WidgetName | None, since: str | None, limit: int | None
-    ) -> list[Json]:
-        """Return the recorded changes, the newest first."""
+# Only --server needs urllib3, so the functions for it import what needs it.
+if TYPE_CHECKING:
+    from ..remote.catalog import RemoteCatalog
 
 
-def create_remote_app(url: str, ca: str | None) -> Flask:
-    """Return an application for commands that change the catalog of another machine."""
-    # Only these commands need urllib3, which the imported modules need.
+def find_server() -> Server | None:
+    """Return the service that the command works on; None is the database of this machine.
+
+    It is named by an option or a variable, or is that of the last login if no database is named and
+    there is none.
+    """
+    context = click.get_current_context()
+    if "DATABASE" in context.ensure_object(ScriptInfo).data:
+        if "server" in context.meta:
+            raise click.UsageError("Use either --server or --database.")
+        return None
+    if server := named_server(context):
+        return server._replace(ca=server.ca or remembered_servers().get(server.url))
+    if application().config["DATABASE"] != DEFAULTS["DATABASE"] or database().exists():
+        return None
+    if server := last_login():
+        print_status(f"The catalog is that of {server.url}, where you are logged in.")
+    return server
+
+
+def last_login() -> Server | None:
+    """Return the service of the last login, if there is one."""
+    servers = [Server(*each) for each in remembered_servers().items()]
+    return servers[-1] if servers else None
+
+
+def open_remote(server: Server) -> "RemoteCatalog":
+    """Return the catalog of a service."""
     from ..remote.catalog import RemoteCatalog
     from ..remote.service import Service
 
-    app = Flask("catalog")
-    app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca))
-    return app
+    return RemoteCatalog(Service(server.url, server.ca))
 
 
-def open_catalog() -> Catalog:
-    """Return the catalog that this command changes."""
-    remote: Catalog | None = application().extensions.get(REMOTE_CATALOG)
-    return remote or DatabaseCatalog()
+def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
+    """Return the catalog that this command works on."""
+    server = find_server()
+    return open_remote(server) if server else DatabaseCatalog()
 
 
 class DatabaseCatalog:
-    """The catalog in the database of this machine."""
+    """The catalog in the database of this machine, with the same methods as a RemoteCatalog."""
 
+    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
     stores_by_default = False
 
     @property
@@ -86,8 +79,7 @@ class DatabaseCatalog:
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        check_widgets(targets)
+    ) -> Moderation:
         return moderation.set_yanked(
             database(), local_actor(), targets, yanked, reason, dry_run=dry_run
         )
@@ -95,13 +87,11 @@ class DatabaseCatalog:
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
     ) -> list[VersionChange]:
-        check_widgets(targets)
         return moderation.set_deprecation(
             database(), local_actor(), targets, message, dry_run=dry_run
         )
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
-        get_widget(widget)
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
     def read_log(
@@ -110,9 +100,3 @@ class DatabaseCatalog:
         with database().read() as connection:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "", limit=limit or -1)
-
-
-def check_widgets(targets: Sequence[WidgetName]) -> None:
-    """Raise CommandError, with the nearest widget, if one of the widgets does not exist."""
-    for widget in dict.fromkeys(target.widget for target in targets):
-        get_widget(widget)

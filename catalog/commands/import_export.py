@@ -23,6 +23,7 @@ from .base import (
     bundles,
     command,
     database,
+    dry_run_option,
     format_counts,
     print_status,
     progress_bar,
@@ -56,7 +57,7 @@ def create_database(demo: bool) -> None:
 @command("import")
 @click.argument("files", metavar="FILE...", type=click.File("rb"), nargs=-1, required=True)
 @click.option("--prune", is_flag=True, help="Also remove widgets and versions the files lack.")
-@click.option("--dry-run", is_flag=True, help="Only print what would change.")
+@dry_run_option
 def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     """Add and update widgets from catalog files.
 

@@ -9,16 +9,17 @@ from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.read import json_sql
 from ..store.read.export import read_document
-from ..store.write.lookup import WidgetName
+from ..store.write.lookup import WidgetName, get_widget, select_versions
 from ..text import fold, plural
 from .base import (
     TEXT,
     WIDGET_OR_VERSION,
     command,
     database,
+    json_option,
     print_status,
+    resolve_name,
 )
-from .lookup import get_versions, get_widget, resolve_name
 from .terminal import format_json, format_table, replace_unprintable
 
 LIST = f"""
@@ -57,7 +58,7 @@ LIMIT coalesce(:limit, -1)
     help="The order, by default of the names; installs and dates begin with the greatest.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N widgets.")
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
+@json_option
 def list_(
     words: tuple[str, ...],
     scope: str | None,
@@ -134,7 +135,7 @@ def widget_marks(row: sqlite3.Row) -> str:
 @command("show")
 @click.argument("target", metavar="WIDGET|VERSION", type=WIDGET_OR_VERSION)
 @click.option("--long", "long_output", is_flag=True, help="Print all fields of each version.")
-@click.option("--json", "json_output", is_flag=True, help="Print the widget document.")
+@json_option
 def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     """Show a widget with its versions.
 
@@ -142,12 +143,13 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     hash, license and permissions of each version.
     """
     target = resolve_name(target)
-    row = get_widget(target)
+    row = get_widget(database().fetch, target)
     with database().read() as connection:
         shown = read_document(connection, row)
     latest = json_sql.latest_version(shown["versions"])
     if target.version is not None:
-        numbers = {version["version"] for version in get_versions(target)}
+        (selection,) = select_versions(database().fetch, [target])
+        numbers = {version["version"] for version in selection.selected}
         shown["versions"] = [entry for entry in shown["versions"] if entry["version"] in numbers]
     if json_output:
         click.echo(format_json(shown))

@@ -1,7 +1,6 @@
 """widget-catalog check, backup, restore, serve: operation of the service and its database file."""
 
 from collections.abc import Iterable
-from contextvars import Context
 from itertools import chain
 from pathlib import Path
 
@@ -20,25 +19,20 @@ from .base import (
     command,
     confirm,
     database,
+    json_option,
     print_status,
 )
 from .import_export import create_database
-from .retention import (
-    add_dated,
-    check_target,
-    directory_option,
-    keep_option,
-    remove_older,
-)
+from .retention import add_dated, check_target, directory_option, keep_option
 from .terminal import format_json, replace_unprintable
 
 
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
 @click.option(
-    "--repair", is_flag=True, help="First write the search tables and the list of changes again."
+    "--repair", is_flag=True, help="First write the rows again that are derived from others."
 )
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON object instead of lines.")
+@json_option
 def check(strict: bool, repair: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
@@ -49,7 +43,7 @@ def check(strict: bool, repair: bool, json_output: bool) -> None:
     """
     if repair:
         repair_derived(database())
-        print_status("Wrote the search tables and the list of changes again.")
+        print_status("Wrote the derived rows again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
     warnings = find_unusual(database())
     if strict:
@@ -86,15 +80,17 @@ def backup(file: str | None, directory: Path | None, keep: int | None) -> None:
     back from the disk before older ones are removed.
     """
     check_target(file, directory, keep)
+    done = f"Backed up {database().name}"
     if directory is None:
         backups.backup(database(), Path(str(file)))
-        print_status(f"Backed up {database().name} to {file}.")
+        print_status(f"{done} to {file}.")
         return
-    target, _ = add_dated(
-        directory, ".db", lambda new: backups.backup_verified(database(), new, directory)
-    )
-    print_status(f"Backed up {database().name} to {target}.")
-    remove_older(target, keep)
+
+    def write(new: Path) -> str:
+        backups.backup_verified(database(), new, directory)
+        return done
+
+    add_dated(directory, ".db", keep, write)
 
 
 @command("restore")
@@ -107,8 +103,14 @@ def restore(file: Path, yes: bool) -> None:
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    print_moved(backups.restore(database(), file))
+    damaged = backups.restore(database(), file)
     print_status(f"Restored {database().name} from {file}.")
+    print_moved(damaged)
+    if damaged:
+        print_status(
+            f"Tokens and the record of changes are those of {file}: revoke again what was revoked "
+            "since, see widget-catalog token list."
+        )
 
 
 def print_moved(damaged: Path | None) -> None:
@@ -173,5 +175,4 @@ def serve(
     app.extensions["database"].on_wait = None
     options = {"HOST": host, "PORT": port}
     app.config.update({name: value for name, value in options.items() if value is not None})
-    # In an empty context: requests would share the application context of the command, and its g.
-    Context().run(server.serve, app, unix_path=unix_path, print_json=print_json)
+    server.serve(app, unix_path=unix_path, print_json=print_json)

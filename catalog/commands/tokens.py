@@ -24,6 +24,7 @@ from .base import (
     command,
     command_group,
     database,
+    json_option,
     print_status,
 )
 from .catalogs import open_catalog
@@ -34,17 +35,15 @@ MAX_HOURS = 100 * 366 * 24
 NEVER = "never"
 
 
-def parse_lifetime(text: str) -> str:
-    """Return the text if it is a lifetime; raise ValueError with what is allowed."""
+def parse_lifetime(text: str) -> timedelta | None:
+    """Return how long a token is valid, None if forever; raise ValueError with what is allowed."""
+    if text == NEVER:
+        return None
     match = re.fullmatch("([1-9][0-9]{0,6})([hd])", text)
-    if text != NEVER and not (match and int(match[1]) * HOURS[match[2]] <= MAX_HOURS):
+    hours = int(match[1]) * HOURS[match[2]] if match else 0
+    if not 0 < hours <= MAX_HOURS:
         raise ValueError(f"a number of days or hours, such as 90d or 12h, or {NEVER}")
-    return text
-
-
-def lifetime(text: str) -> timedelta | None:
-    """Return how long a token is valid; None if forever."""
-    return None if text == NEVER else timedelta(hours=int(text[:-1]) * HOURS[text[-1]])
+    return timedelta(hours=hours)
 
 
 def parse_name(text: str) -> str:
@@ -92,7 +91,7 @@ token: CommandGroup = command_group("token", "Manage the tokens for publishing o
     help=f"What it may do: {', '.join(PERMISSIONS)}, with commas between.",
 )
 @expires_option
-def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -> None:
+def create(name: str, scopes: tuple[str, ...], permissions: str, expires: timedelta | None) -> None:
     """Create a token, and print it.
 
     It is shown only now: the database holds its hash. With admin it may do everything in all
@@ -109,19 +108,25 @@ def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -
         name,
         [*dict.fromkeys(scopes)],
         [ADMIN] if ADMIN in allowed else allowed,
-        lifetime(expires),
+        expires,
     )
+    print_secret("Created", created, text)
+
+
+def print_secret(verb: str, created: Token, text: str) -> None:
+    """Print the text of a token, which cannot be read again."""
     click.echo(text)
-    print_status(f"Created the token {name}, {describe_expiry(created)}. It is shown only now.")
+    validity = describe_expiry(created.expires_at)
+    print_status(f"{verb} the token {created.name}, {validity}. It is shown only now.")
 
 
-def describe_expiry(shown: Token) -> str:
+def describe_expiry(expires_at: str | None) -> str:
     """Return until when a token is valid, as words."""
-    return f"valid until {shown.expires_at}" if shown.expires_at else "valid until it is revoked"
+    return f"valid until {expires_at or 'it is revoked'}"
 
 
 @command("list", token)
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+@json_option
 def list_command(json_output: bool) -> None:
     """List all tokens, also those that are no longer valid."""
     with database().read() as connection:
@@ -169,24 +174,23 @@ def revoke(name: str) -> None:
 @command("rotate", token)
 @click.argument("name", type=NAME)
 @expires_option
-def rotate(name: str, expires: str) -> None:
+def rotate(name: str, expires: timedelta | None) -> None:
     """Replace the secret of a token, and print the new one.
 
     The old one is refused from the next request on. Scopes and permissions stay.
     """
-    rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
-    click.echo(text)
-    print_status(f"Rotated the token {name}, {describe_expiry(rotated)}. It is shown only now.")
+    rotated, text = tokens.rotate_token(database(), local_actor(), name, expires)
+    print_secret("Rotated", rotated, text)
 
 
 SINCE = ValidatedType("time", check_timestamp)
 
 
-@command("log")
+@command("log", remote=True)
 @click.argument("widget", type=WIDGET, required=False)
 @click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N changes.")
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+@json_option
 def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 

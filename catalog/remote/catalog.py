@@ -9,7 +9,7 @@ from urllib3 import encode_multipart_formdata
 from ..documents import WIDGET_FIELDS, Json, Row
 from ..store.write.lookup import ChangeError, WidgetName, check_version_or_range
 from ..store.write.manifests import build_document, check_keys
-from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.moderation import LatestChange, Moderation, VersionChange
 from ..store.write.publishing import PublishResult, Upload
 from ..validators import check_identifier, check_version
 from .service import Body, Service, json_body
@@ -20,7 +20,7 @@ DRY_RUN = {"dryRun": "true"}
 
 
 class RemoteCatalog:
-    """The catalog of a service, with the same methods as the one in a database."""
+    """The catalog of a service, for the commands that can be used with --server."""
 
     # A publisher has no access to the disk of the service, so it is sent the bundle.
     stores_by_default = True
@@ -65,11 +65,8 @@ class RemoteCatalog:
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        """Yank the versions or make them available again; None as the reason keeps the stored one.
-
-        Return what changed in the versions, and in the latest versions of their widgets.
-        """
+    ) -> Moderation:
+        """Yank the versions or make them available again; None keeps the stored reason."""
         body = {"reason": reason} if yanked and reason is not None else {}
         results = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
         latest = [

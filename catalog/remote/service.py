@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from functools import cached_property
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from semver import Version
@@ -18,7 +18,6 @@ from .. import __version__
 from ..documents import Json, parse_json
 from ..store.write.lookup import ChangeError
 from ..text import error_reason, escape_unprintable, quoted
-from ..validators import check_base_url
 from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
@@ -57,23 +56,27 @@ class Body(NamedTuple):
     content_type: str
 
 
+class ServiceObject(dict[str, Any]):
+    """The JSON object of a response, which must have the keys that are read."""
+
+    def __init__(self, url: str, content: Json) -> None:
+        super().__init__(content)
+        self._url = url
+
+    def __missing__(self, key: str) -> Any:
+        origin = "a proxy or another service may have sent it"
+        raise RemoteError(f"The response of {self._url} has no {key}; {origin}.")
+
+
 def json_body(value: object) -> Body:
     """Return a body with this JSON value."""
     return Body(json.dumps(value).encode(), "application/json")
 
 
-def check_server_url(url: str) -> str:
-    """Return the base URL of a service to send a token to; raise ValueError with the rule."""
-    parts = urlsplit(check_base_url(url))
-    try:
-        # A number that is no port raises ValueError.
-        _ = parts.port
-    except ValueError:
-        raise ValueError("a URL with a valid port") from None
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-        raise ValueError("an https URL; http would show the token, and is only for loopback")
-    # Tokens are stored by this URL.
-    return parts._replace(netloc=parts.netloc.lower()).geturl()
+def _is_private(url: str) -> bool:
+    """Return whether nobody on the way can read what is sent to a URL."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or _is_loopback(parts.hostname or "")
 
 
 def _is_loopback(host: str) -> bool:
@@ -84,7 +87,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class Service:
-    """A service that is asked with a token; the first request checks the version of this tool."""
+    """A service; before the first request with a token, the release of this program is checked."""
 
     def __init__(self, url: str, ca: str | None = None) -> None:
         """Trust the certificates in the file ca; without one, those of the system."""
@@ -92,6 +95,11 @@ class Service:
         # None is the token in the environment, or the stored one.
         self.token: str | None = None
         self._ca = ca
+        self._is_checked = False
+
+    def get(self, path: str) -> Json:
+        """Return the JSON object of a public path; raise RemoteError for an error."""
+        return self._read(self._send("GET", path))
 
     def request(
         self,
@@ -101,32 +109,39 @@ class Service:
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
         """Return the JSON object of a response; raise RemoteError for an error."""
+        if not _is_private(self.url):
+            raise RemoteError(
+                f"{self.url} is not an https URL; http would show the token, and is only for "
+                "loopback."
+            )
         token = self.token or find_token(self.url)
         headers = {"Authorization": f"Bearer {token}"}
         if body:
             headers["Content-Type"] = body.content_type
         query = f"?{urlencode(parameters)}" if parameters else ""
         content = body.content if body else None
-        response = self._send(self._pool, method, path + query, headers, content)
+        if not self._is_checked:
+            self._check_tool()
+        return self._read(self._send(method, path + query, headers, content))
+
+    def _read(self, response: BaseHTTPResponse) -> Json:
+        """Return the JSON object of a response; raise RemoteError if it is an error."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_refusal(response))
-        result = _parse_object(response)
-        if not result:
-            raise RemoteError(
-                f"{self.url} responded {response.status} with content that is not JSON; a proxy "
-                "may have responded."
-            )
-        return result
+        return ServiceObject(self.url, _parse_object(response))
 
     @cached_property
     def _pool(self) -> PoolManager:
-        """Connections to the service, after it was asked if it needs a newer tool."""
+        """Connections to the service."""
         try:
             context = ssl.create_default_context(cafile=self._ca) if self._ca else None
-        except ssl.SSLError:
+        except OSError:
             raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
-        pool = PoolManager(ssl_context=context)
-        response = self._send(pool, "GET", TOOL_VERSION_PATH)
+        return PoolManager(ssl_context=context)
+
+    def _check_tool(self) -> None:
+        """Raise RemoteError if the service needs a newer release of this program."""
+        response = self._send("GET", TOOL_VERSION_PATH)
         if response.status not in (200, 404):
             raise RemoteError(self._describe_refusal(response))
         try:
@@ -138,11 +153,10 @@ class Service:
                 f"This is widget-catalog {__version__}, and {self.url} needs {minimum} or newer; "
                 "install a newer release."
             )
-        return pool
+        self._is_checked = True
 
     def _send(
         self,
-        pool: PoolManager,
         method: str,
         path: str,
         headers: Mapping[str, str] | None = None,
@@ -150,7 +164,7 @@ class Service:
     ) -> BaseHTTPResponse:
         common = {"User-Agent": f"widget-catalog/{__version__}", "Accept": "application/json"}
         try:
-            return pool.request(
+            return self._pool.request(
                 method,
                 self.url + path,
                 body=content,

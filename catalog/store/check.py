@@ -13,7 +13,7 @@ from .connection.database import Database
 from .connection.sqlite import result_code
 from .connection.transaction import Transaction
 from .read.export import EXPORT_WIDGETS, read_document
-from .schema.derived import TOUCH_ALL
+from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
 from .schema.sdk_intervals import sdk_intervals
 from .write.held_bundles import HeldBundle, bundle_path
 from .write.imports import (
@@ -27,18 +27,32 @@ from .write.imports import (
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
 
 
+WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"
+SET_FOLDED = """
+UPDATE widget SET folded_name = :folded_name, folded_text = :folded_text WHERE id = :id
+"""
+
+
 def repair_derived(database: Database) -> None:
     """Write all derived rows again. A new history begins, so mirrors compare every widget."""
     history = secrets.token_hex(8)
 
-    def empty(transaction: Transaction) -> None:
+    def rewrite(transaction: Transaction) -> None:
+        for row in transaction.read(WIDGET_TEXTS):
+            folded = folded_columns(row["display_name"], row["description"])
+            if any(row[column] != text for column, text in folded.items()):
+                transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
+        ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
+        transaction.execute("DELETE FROM sdk_interval")
+        for statement in add_ranges(ranges):
+            transaction.execute(*statement)
         transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
         for table in ("listing", "summary", "change"):
             transaction.execute(f"DELETE FROM {table}")
         transaction.execute("UPDATE revision SET history = :history", {"history": history})
         transaction.execute(TOUCH_ALL)
 
-    database.transact(empty)
+    database.transact(rewrite)
 
 
 def check_catalog(database: Database) -> Iterator[str]:

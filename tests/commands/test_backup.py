@@ -418,8 +418,10 @@ def test_restore_renames_a_damaged_catalog(
     damaged = catalog.with_name(catalog.name + ".damaged")
     assert (result.exit_code, result.stderr) == (
         0,
+        f"Restored {catalog} from {backup}.\n"
         f"The old database is damaged; it was moved to {damaged}.\n"
-        f"Restored {catalog} from {backup}.\n",
+        f"Tokens and the record of changes are those of {backup}: revoke again what was revoked "
+        "since, see widget-catalog token list.\n",
     )
     assert damaged.read_bytes() == before
     assert run_successfully(catalog, "export") == run_successfully(other, "export")

@@ -80,7 +80,7 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
     ]
     commands = [name for name in named if not name.startswith("-")]
     listed = create_app().cli.commands.keys() - {"unofficial", "cluster", "migrate"}
-    assert sorted(commands) == sorted([*listed, "completion", "login", "logout"])
+    assert sorted(commands) == sorted([*listed, "completion"])
 
 
 @pytest.mark.parametrize("rqlite", ["", "http://127.0.0.1:4001"])

@@ -374,10 +374,13 @@ def test_name_of_an_existing_widget_gets_no_warning(app_with: AppWith) -> None:
     )
 
 
-def test_version_that_is_not_the_latest_prints_no_latest_version(app_with: AppWith) -> None:
+def test_a_stored_version_of_the_future_stays_the_latest_with_a_warning(app_with: AppWith) -> None:
     future = version("9.0.0", publishedAt="9000-01-01T00:00:00Z")
     app = app_with(document("acme/clock", future), BUNDLE_URL=URL)
-    assert publish(app, MINIMAL).stderr == "Published acme/clock@1.0.0.\n"
+    assert publish(app, MINIMAL).stderr == (
+        "Warning: acme/clock@9.0.0 has the publishedAt 9000-01-01T00:00:00.000Z, in the future, and"
+        " stays the latest version until then.\nPublished acme/clock@1.0.0.\n"
+    )
 
 
 INVALID_URLS = [

@@ -99,7 +99,8 @@ def put_documents(
     """Add or update the widgets and versions of the documents; write only what differs.
 
     What a document does not have of downloadCount, createdAt and listed stays as it is stored. With
-    an action, changes of what users rely on are recorded: states of versions, listings, removals.
+    an action, changes of what users rely on are recorded: states of versions, listings, removals;
+    removes_versions needs one.
     """
     stored = _find_stored(transaction, documents)
     added, changed = set(), set()
@@ -125,10 +126,10 @@ def put_documents(
             changed.add(document.path)
         if old and action:
             _record_states(transaction, action, widget, new_versions, old)
-        if others:
-            target = WidgetName(widget["scope"], widget["name"])
-            remove_versions(transaction, action or "", target, others)
-            removed += len(others)
+            if others:
+                target = WidgetName(widget["scope"], widget["name"])
+                remove_versions(transaction, action, target, others)
+                removed += len(others)
     put_rows(transaction, widgets, versions)
     if counts:
         transaction.execute_many(SET_COUNT, counts)

@@ -47,6 +47,14 @@ class WidgetName(NamedTuple):
         return self._replace(version=None)
 
 
+class MissingWidgetError(MissingError):
+    """There is no such widget."""
+
+    def __init__(self, widget: WidgetName) -> None:
+        super().__init__(f"There is no widget {widget}.")
+        self.widget = widget
+
+
 FIND_WIDGET = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
 """
@@ -58,10 +66,10 @@ def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
 
 
 def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
-    """Return the row of the widget; raise MissingError if there is none."""
+    """Return the row of the widget; raise MissingWidgetError if there is none."""
     row = find_widget(read, target.scope, target.name)
     if row is None:
-        raise MissingError(f"There is no widget {target.widget}.")
+        raise MissingWidgetError(target.widget)
     return row
 
 

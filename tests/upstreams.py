@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == SEARCH:
             self.send_json(self.search())
         elif path in self.upstream.bundles:
-            self.send_range(self.upstream.bundles[path])
+            self.send(200, self.upstream.bundles[path])
         else:
             widget = self.upstream.documents.get(unquote(path.removeprefix("/api/v1/widgets/")))
             self.send_json(widget) if widget else self.send(404, b'{"error": "No."}')
@@ -162,14 +162,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send(304, b"", ETag=etag)
         else:
             self.send(200, body, ETag=etag)
-
-    def send_range(self, content: bytes) -> None:
-        start = int((self.headers["Range"] or "bytes=0-")[len("bytes=") : -1])
-        if start:
-            content_range = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.send(206, content[start:], Content_Range=content_range)
-        else:
-            self.send(200, content)
 
     def send(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)

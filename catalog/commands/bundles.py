@@ -56,13 +56,7 @@ def gc(release: bool, dry_run: bool) -> None:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
             held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
         unused = {*bundles().hashes()} - used
-        incomplete = bundles().incomplete()
-        # A mirror continues the downloads of versions, but nobody a file of a killed command.
-        partials = [
-            path
-            for path, sha256 in incomplete.items()
-            if sha256 not in used or path != bundles().partial(sha256)
-        ]
+        partials = bundles().incomplete()
         if unused and not used:
             raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
@@ -80,7 +74,7 @@ def gc(release: bool, dry_run: bool) -> None:
     removed = "Would remove" if dry_run else "Removed"
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
     if partials:
-        print_status(f"{removed} {plural(len(partials), 'partial bundle')} that no version uses.")
+        print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")
     if release:
         print_status(
             f"{'Would release' if dry_run else 'Released'} {plural(released, 'version')} whose "

@@ -9,7 +9,6 @@ unknown source can contain more than data, such as triggers.
 
 import hashlib
 import io
-import os
 import re
 import sqlite3
 import tarfile
@@ -170,8 +169,7 @@ def unpack(
         sums = _read_sums(archive)
         files = {name: stack.enter_context(_verified(archive, name, sums)) for name in FILES}
         hashes = [*sums.values()][len(FILES) :]
-        bundles.create()
-        new_bundles = Bundles(stack.enter_context(scratch_directory(bundles.directory)))
+        new_bundles = stack.enter_context(bundles.incoming())
         for number, sha256 in enumerate(hashes, start=1):
             _add_bundle(archive, new_bundles, sha256)
             on_progress(number, len(hashes))
@@ -184,7 +182,7 @@ def unpack(
             widgets, versions = connection.execute(COUNT_ALL).fetchone()
         stack.enter_context(bundles.writing())
         for sha256 in hashes:
-            os.replace(new_bundles.path(sha256), bundles.path(sha256))
+            bundles.accept(new_bundles, sha256)
         bundles.sync()
         damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
     return UnpackResult(widgets, versions, len(hashes), damaged)

@@ -59,19 +59,19 @@ def download_bundles(
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     report = BundleReport(already_here=len(present))
-    with bundles.downloading(), thread_pool(upstream.connections) as threads:
-        _update_versions(database, bundles, present, {}, report)
+    with bundles.incoming() as incoming, thread_pool(upstream.connections) as threads:
+        _update_versions(database, bundles, incoming, present, {}, report)
         done = 0
         for batch in batched(absent):
             failures: dict[str, str] = {}
-            results = threads.map(partial(_download_group, upstream, bundles), batch)
+            results = threads.map(partial(_download_group, upstream, incoming), batch)
             for group, failure in zip(batch, results, strict=True):
                 if failure is not None:
                     failures[group[0].bundle.sha256] = failure
                 done += 1
                 on_progress(done, len(absent))
             report.fetched += len(batch) - len(failures)
-            _update_versions(database, bundles, batch, failures, report)
+            _update_versions(database, bundles, incoming, batch, failures, report)
     return report
 
 
@@ -84,7 +84,7 @@ ORDER BY scope, name, version
 """
 
 
-def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str | None:
+def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
     """Download the bundle that these versions share; return the reason if that failed.
 
     Versions may name different URLs and sizes for the same hash. Each is tried until one is right.
@@ -93,20 +93,17 @@ def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str |
     candidates = dict.fromkeys((version.url, version.bundle.size) for version in group)
     for url, size in candidates:
         try:
-            upstream.download(url, bundles.partial(sha256), size)
-            bundles.verify_download(sha256, size)
+            upstream.download(url, size, partial(incoming.add, sha256, size))
             return None
         except (UpstreamError, BundleError) as error:
             failure = f"stays at {url}: {error}"
-            if len(candidates) > 1:
-                # Another URL must not continue the partial file of this one.
-                bundles.partial(sha256).unlink(missing_ok=True)
     return failure
 
 
 def _update_versions(
     database: Database,
     bundles: Bundles,
+    incoming: Bundles,
     groups: Sequence[Group],
     failures: dict[str, str],
     report: BundleReport,
@@ -119,8 +116,8 @@ def _update_versions(
     with bundles.writing():
         for version in (version for group in groups for version in group):
             bundle = version.bundle
-            if bundle.sha256 not in failures and not bundles.holds(bundle.sha256):
-                bundles.accept(bundle.sha256)
+            if incoming.holds(bundle.sha256):
+                bundles.accept(incoming, bundle.sha256)
             if bundles.holds(bundle.sha256, bundle.size):
                 if not version.is_held:
                     new.append(bundle)

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,6 @@ from mirrors import (
 )
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from upstreams import FakeUpstream, truncate
-
-from app import create_app
 
 
 @pytest.fixture(autouse=True)
@@ -240,32 +237,3 @@ def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: Fak
         bundle_summary(mirror_app, upstream.url) == "Bundles: 2 fetched, 0 here already, 0 failed."
     )
     assert statuses == [201]
-
-
-def test_second_mirror_does_not_touch_the_downloads_of_the_first(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    second = create_app({name: mirror_app.config[name] for name in ("DATABASE", "BUNDLES")})
-    second.extensions["bundles"].lock_timeout = 0
-    results = []
-
-    def run_second(path: str) -> None:
-        if path == BUNDLE:
-            upstream.on_request = lambda path: None
-            results.append(run_mirror(second, upstream.url, "--bundles"))
-
-    upstream.on_request = run_second
-    with closing(second.extensions["database"]):
-        summary = bundle_summary(mirror_app, upstream.url)
-    (result,) = results
-    assert (result.exit_code, result.stderr.splitlines()[-2:]) == (
-        1,
-        [
-            f"Another command writes to {directory(mirror_app)}; waiting.",
-            f"Error: {directory(mirror_app)}/downloads: another command has locked it for 0 "
-            "seconds; try again.",
-        ],
-    )
-    assert summary == "Bundles: 2 fetched, 0 here already, 0 failed."
-    assert held_bundle(client, HELD_BUNDLE) == CONTENT

@@ -110,7 +110,9 @@ CREATE TABLE mirrored (
     -- The ETag of the widget's detail at the upstream.
     etag           TEXT,
     -- The downloadCount at the upstream, at the last refresh.
-    upstream_count INTEGER CHECK (upstream_count >= 0)
+    upstream_count INTEGER CHECK (upstream_count >= 0),
+    -- 1 if the mirror has unlisted the copy because the upstream no longer shows the widget.
+    gone           INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1))
 ) STRICT;
 
 -- How far the changes of an upstream were read: the token for its /api/v1/widgets/changes. Every copy from
@@ -381,4 +383,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;

@@ -12,6 +12,7 @@ from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import release_bundles
+from ..store.write.mirrored import remove_gone
 from ..text import plural
 from .base import (
     CommandError,
@@ -33,7 +34,12 @@ from .retention import (
     remove_older,
 )
 
-USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
+# Without those of copies that gc removes.
+USED_HASHES = """
+SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+LEFT JOIN mirrored USING (widget_id)
+WHERE listed OR gone IS NOT 1
+"""
 
 
 @command("gc")
@@ -46,7 +52,8 @@ USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
 def gc(release: bool, dry_run: bool) -> None:
     """Remove bundles that no version uses.
 
-    The bundles of unlisted widgets and yanked versions are kept.
+    Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
+    their bundles. The bundles of other unlisted widgets and of yanked versions are kept.
     """
     with bundles().locked():
         if database().is_cluster:
@@ -55,14 +62,16 @@ def gc(release: bool, dry_run: bool) -> None:
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
             held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
+            (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
         partials = bundles().incomplete()
-        if unused and not used:
+        if unused and not has_versions:
             raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
             )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
+        gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
         released = database().transact(
             lambda transaction: release_bundles(transaction, missing, "release"),
             local_actor(),
@@ -72,6 +81,8 @@ def gc(release: bool, dry_run: bool) -> None:
             for path in (*map(bundles().path, unused), *partials):
                 path.unlink(missing_ok=True)
     removed = "Would remove" if dry_run else "Removed"
+    if gone:
+        print_status(f"{removed} {plural(gone, 'widget')} that the upstream no longer shows.")
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
     if partials:
         print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")

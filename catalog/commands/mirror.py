@@ -1,7 +1,7 @@
 """widget-catalog mirror: a copy of another catalog, made and refreshed through its public API."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from .base import (
     bundles,
     command,
     database,
+    is_quiet,
     print_status,
     progress_bar,
 )
@@ -26,6 +27,7 @@ from .terminal import replace_unprintable
 if TYPE_CHECKING:
     from ..mirror.bundles import BundleReport
     from ..mirror.sync import MirrorOptions, MirrorReport
+    from ..store.write.lookup import WidgetName
 
 # Widgets that are fetched in parallel.
 WORKERS = 4
@@ -46,8 +48,12 @@ INTERRUPTED_EXIT_CODE = 130
     "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
 )
 @click.option(
-    "--prune", is_flag=True, help="Unlist copies of widgets that are gone from the upstream."
+    "--keep-removed",
+    is_flag=True,
+    help="Keep widgets and versions that the upstream has unlisted or deleted, as an archive.",
 )
+# What it did is the default now.
+@click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
@@ -56,14 +62,15 @@ def mirror_command(
     url: str,
     scopes: tuple[str, ...],
     with_bundles: bool,
-    prune: bool,
+    keep_removed: bool,
     adopt: bool,
     dry_run: bool,
 ) -> None:
     """Copy another catalog, or refresh a copy.
 
     URL is the address of its service, such as https://widgets.example.com. Only what changed since
-    the last run is transferred. Installs counted here are added to those of the upstream.
+    the last run is transferred. Widgets that the upstream has unlisted or deleted are unlisted
+    here, and deleted versions removed. Installs counted here are added to those of the upstream.
     """
     from ..mirror.bundles import download_bundles
     from ..mirror.sync import MirrorError, MirrorOptions, mirror
@@ -71,7 +78,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
+    options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, keep_removed, dry_run)
     bundle_report = None
     try:
         with closing(Upstream(url, WORKERS)) as upstream:
@@ -101,15 +108,12 @@ def print_report(
 ) -> None:
     """Print the results; raise CommandError if anything failed."""
     print_failures(report.failures)
-    effect = "it stays listed here without --prune"
-    if options.prune:
-        effect = "it would be unlisted here" if options.dry_run else "it is unlisted here"
-    for key in report.gone[:MAX_PROBLEMS]:
-        print_status(f"{replace_unprintable(str(key))} is gone from the upstream; {effect}.")
+    print_first([describe_gone(key, options) for key in report.gone])
+    gone = [key for key in report.gone if key.version is None]
     print_status(
         f"{'Would mirror' if options.dry_run else 'Mirrored'} {url}: {report.added} added, "
         f"{report.changed} changed, {report.unchanged} unchanged, {len(report.failures)} failed, "
-        f"{len(report.gone)} gone."
+        f"{len(gone)} gone."
     )
     failed = [plural(len(report.failures), "widget")] if report.failures else []
     if bundle_report:
@@ -123,9 +127,24 @@ def print_report(
         raise CommandError(f"{' and '.join(failed)} failed; the rest is done.")
 
 
+def describe_gone(key: "WidgetName", options: "MirrorOptions") -> str:
+    """Return what happens here to a widget or version that the upstream no longer shows."""
+    cause, effect = ("deleted", "removed") if key.version else ("unlisted or deleted", "unlisted")
+    effect = f"would be {effect}" if options.dry_run else f"is {effect}"
+    if options.keep_removed:
+        effect = "stays"
+    return f"{key} was {cause} at the upstream; it {effect} here."
+
+
+def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
+    """Print the first sentences, and how many more there are; errors also with --quiet."""
+    more = len(sentences) - MAX_PROBLEMS
+    lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
+    for line in lines:
+        if is_error or not is_quiet():
+            click.echo(replace_unprintable(line), err=True)
+
+
 def print_failures(failures: Mapping[str, str]) -> None:
-    """Print what failed and why, also with --quiet."""
-    for name, reason in list(failures.items())[:MAX_PROBLEMS]:
-        click.echo(replace_unprintable(f"{name}: {reason}."), err=True)
-    if len(failures) > MAX_PROBLEMS:
-        click.echo(f"There are {len(failures) - MAX_PROBLEMS} more failures.", err=True)
+    """Print what failed and why."""
+    print_first([f"{name}: {reason}." for name, reason in failures.items()], is_error=True)

@@ -124,13 +124,13 @@ def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
 # How mirrored.jsonl is read from a database, and written to one.
 READ_MIRRORED = """
 SELECT json_object('scope', scope, 'name', name, 'source', source, 'etag', etag,
-    'upstreamCount', upstream_count)
+    'upstreamCount', upstream_count, 'gone', json(iif(gone, 'true', 'false')))
 FROM mirrored JOIN widget ON widget.id = widget_id
 ORDER BY scope, name
 """
 PUT_MIRRORED = """
-INSERT INTO mirrored (widget_id, source, etag, upstream_count)
-SELECT id, :source, :etag, :upstreamCount FROM widget WHERE scope = :scope AND name = :name
+INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
+SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scope AND name = :name
 """
 
 # And deleted.jsonl.
@@ -212,7 +212,8 @@ def _parse_object(line: bytes) -> Json:
     value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError("a line is not a JSON object")
-    return value
+    # Release 1.0 does not write it.
+    return {"gone": False, **value}
 
 
 def verify(file: BinaryIO) -> None:

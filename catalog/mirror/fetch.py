@@ -75,6 +75,12 @@ def _read_list_page(upstream: Upstream, scope: str | None, page: int) -> tuple[C
     return counts, total
 
 
+def is_empty(upstream: Upstream) -> bool:
+    """Return whether the upstream lists no widget at all."""
+    _, total = _read_list_page(upstream, None, 1)
+    return total == 0
+
+
 @contextmanager
 def _format_errors(message: str) -> Iterator[None]:
     try:

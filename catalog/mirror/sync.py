@@ -3,8 +3,7 @@
 mirror() is the whole run. It reads the changes of the upstream since the last run, if it lists
 them, and the list of its widgets. A copy that did not change gets its download count from the list;
 every other widget is fetched, a copy with its ETag. All of it is written in batches. Copies that
-are gone from the upstream are unlisted if asked to. Bundles come afterwards: see
-bundles.download_bundles().
+are gone from the upstream are unlisted. Bundles come afterwards: see bundles.download_bundles().
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,13 +22,14 @@ from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream_counts,
     put_upstream_documents,
+    unlist_gone,
 )
-from ..store.write.moderation import edit_widget
 from .fetch import (
     FetchResult,
     OnProgress,
     batched,
     fetch_widget,
+    is_empty,
     list_widgets,
     read_changes,
     thread_pool,
@@ -49,7 +49,7 @@ class MirrorOptions(NamedTuple):
     # Empty: all scopes.
     scopes: Collection[str] = ()
     adopt: bool = False
-    prune: bool = False
+    keep_removed: bool = False
     dry_run: bool = False
 
     def includes(self, scope: str) -> bool:
@@ -66,7 +66,7 @@ class MirrorReport:
     unchanged: int = 0
     # Reasons, by what failed.
     failures: dict[str, str] = field(default_factory=dict)
-    # Copies of widgets that the upstream no longer has.
+    # Widgets and versions here that the upstream does not show, or no longer.
     gone: list[WidgetName] = field(default_factory=list)
 
 
@@ -82,7 +82,7 @@ class LocalWidget(NamedTuple):
 def mirror(
     database: Database, upstream: Upstream, options: MirrorOptions, on_progress: OnProgress
 ) -> MirrorReport:
-    """Copy every widget that the upstream lists, and report or unlist copies that are gone there.
+    """Copy every widget that the upstream lists, and unlist copies that are gone there.
 
     Each batch is one transaction, so an interrupted run loses at most one batch.
     """
@@ -98,9 +98,9 @@ def mirror(
         for key, widget in local.items()
         if widget.listed and widget.source == upstream.base_url and options.includes(key.scope)
     ]
-    if options.prune and copies and not listed:
+    if copies and not listed and not options.keep_removed and is_empty(upstream):
         raise MirrorError(
-            f"{upstream.base_url} lists no widget; --prune would unlist all copies of it"
+            "it lists no widget, so all copies would be unlisted; --keep-removed keeps them"
         )
     sync = WidgetSync(database, upstream, options, on_progress, local)
     counts = {
@@ -227,7 +227,8 @@ class WidgetSync:
                 widgets.append((document, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
-            result = put_upstream_documents(transaction, widgets)
+            removes_versions = not self.options.keep_removed
+            result = put_upstream_documents(transaction, widgets, removes_versions=removes_versions)
             added, changed = len(result.added), len(result.changed)
             if added or changed:
                 after = {"source": self.upstream.base_url, "added": added, "changed": changed}
@@ -245,18 +246,17 @@ class WidgetSync:
         self.report.added += added
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
+        self.report.gone += result.others
 
     def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
-        """Report the copies that are gone, unlist them with --prune, and optimize the search."""
-        for key in self.not_found:
-            if key in listed:
-                self.report.failures[str(key)] = "is listed, but its detail is not found"
-            elif key in copies:
-                self.report.gone.append(key)
+        """Unlist the copies that are gone, and optimize the search."""
+        gone = [key for key in self.not_found if key in copies and key not in listed]
+        self.report.gone += gone
+        for key in {*self.not_found} & {*listed}:
+            self.report.failures[str(key)] = "is listed, but its detail is not found"
         if self.options.dry_run:
             return
-        if self.options.prune:
-            for key in self.report.gone:
-                edit_widget(self.database, local_actor(), key, {"listed": False})
+        if gone and not self.options.keep_removed:
+            self.database.transact(partial(unlist_gone, widgets=gone), local_actor())
         if self.report.added + self.report.changed >= OPTIMIZE_AFTER:
             self.database.transact(lambda transaction: transaction.execute(OPTIMIZE_SEARCH_INDEX))

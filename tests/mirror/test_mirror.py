@@ -99,15 +99,6 @@ def test_refresh_copies_what_changed(mirror_app: Flask, upstream: FakeUpstream) 
     assert "acme/alarm" in exported(mirror_app)
 
 
-def test_version_removed_from_the_upstream_is_removed(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    upstream.put(document("acme/clock", version("1.0.0"), downloadCount=7, createdAt=CREATED))
-    mirror_summary(mirror_app, upstream.url)
-    assert versions(mirror_app, "acme/clock") == ["1.0.0"]
-
-
 def install(app: Flask, times: int) -> None:
     for _ in range(times):
         assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200

@@ -204,7 +204,7 @@ def test_bundles_of_unlisted_widgets_are_not_downloaded(
     upstream.put(document("lab/tide", upstream.with_bundle("9.0.0", b"tide")))
     mirror_summary(mirror_app, upstream.url)
     del upstream.documents["acme/clock"]
-    run_mirror(mirror_app, upstream.url, "--bundles", "--prune")
+    run_mirror(mirror_app, upstream.url, "--bundles")
     assert stored_files(mirror_app) == [b"tide"]
 
 

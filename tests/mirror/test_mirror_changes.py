@@ -81,12 +81,11 @@ def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer
     command(original.app, "unlist", "acme/notes")
     summary, details = refresh(mirror_app, original)
     assert summary.splitlines() == [
-        "acme/notes is gone from the upstream; it stays listed here without --prune.",
+        "acme/notes was unlisted or deleted at the upstream; it is unlisted here.",
         f"Mirrored {original.url}: 1 added, 1 changed, 21 unchanged, 0 failed, 1 gone.",
     ]
     assert sorted(details) == ["acme/clock", "acme/notes", "new/widget"]
-    assert listed(mirror_app).keys() == listed(original.app).keys() | {"acme/notes"}
-    assert listed(mirror_app)["acme/clock"] == listed(original.app)["acme/clock"]
+    assert listed(mirror_app) == listed(original.app)
 
 
 def test_counts_are_taken_from_the_list_and_added_to_local_installs(
@@ -110,14 +109,15 @@ def test_counts_are_taken_from_the_list_and_added_to_local_installs(
     assert summary.startswith("0 added, 0 changed, 23 unchanged")
 
 
-def test_widget_that_is_gone_is_reported_until_it_is_pruned(
+def test_kept_widget_that_is_gone_is_reported_until_it_is_unlisted(
     mirror_app: Flask, original: AppServer
 ) -> None:
     mirror_summary(mirror_app, original.url)
     command(original.app, "delete", "acme/notes", "--yes")
     for _ in range(2):
-        assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 1 gone.")
-    assert "1 gone." in refresh(mirror_app, original, "--prune")[0]
+        summary, _ = refresh(mirror_app, original, "--keep-removed")
+        assert summary.endswith("22 unchanged, 0 failed, 1 gone.")
+    assert "1 gone." in refresh(mirror_app, original)[0]
     assert "acme/notes" not in listed(mirror_app)
     assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 0 gone.")
 
@@ -207,7 +207,7 @@ def test_changed_widget_that_failed_is_fetched_again_by_the_next_run(
     upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
     upstream.fail(CHANGES, changes("acme/clock", "acme/notes"))
     mirror_summary(mirror_app, upstream.url)
-    upstream.put(widget("acme/clock", "2.0.0"))
+    upstream.put(widget("acme/clock", "1.0.0", "2.0.0"))
     upstream.fail(CHANGES, *[changes("acme/clock", following="t2")] * 2, changes(following="t2"))
     upstream.fail(detail("acme/clock"), body(b"{}"))
     assert "1 unchanged, 1 failed" in run_mirror(mirror_app, upstream.url).stderr
@@ -256,7 +256,7 @@ def test_upstream_with_another_response_is_mirrored_without_changes(
     upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
     upstream.fail(CHANGES, *[response] * 10)
     assert mirror_summary(mirror_app, upstream.url).startswith("2 added, 0 changed, 0 unchanged")
-    upstream.put(widget("acme/clock", "2.0.0"))
+    upstream.put(widget("acme/clock", "1.0.0", "2.0.0"))
     assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 1 changed, 1 unchanged")
     assert "since" not in "".join(requested_changes(upstream))
 
@@ -304,7 +304,7 @@ def test_mirror_equals_its_upstream_after_changes_while_it_runs(
     for _ in range(4):
         original.on_request = lambda path: edit_at_random(original.app, rng)
         # A list that changes all the time may be reported as a failure.
-        run_mirror(mirror_app, original.url, "--prune")
+        run_mirror(mirror_app, original.url)
         original.on_request = lambda path: None
-        assert run_mirror(mirror_app, original.url, "--prune").exit_code == 0
+        assert run_mirror(mirror_app, original.url).exit_code == 0
         assert listed(mirror_app) == listed(original.app)

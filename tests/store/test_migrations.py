@@ -159,7 +159,10 @@ def test_migration_keeps_what_is_not_in_documents(old: Path) -> None:
             connection.execute(statement)
     tables = [name for name in STATES if name != "bundle_path"]
     queries = ["SELECT id, bundle_path FROM version ORDER BY id"]
-    queries += [f"SELECT * FROM {table}" for table in tables]
+    with closing(sqlite3.connect(old)) as connection:
+        for table in tables:
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            queries.append(f"SELECT {', '.join(columns)} FROM {table}")
     states = []
     for _ in range(2):
         with closing(sqlite3.connect(old)) as connection:

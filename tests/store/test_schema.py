@@ -55,7 +55,7 @@ INVALID_VALUES: dict[str, dict[str, list[object]]] = {
         "permissions": [None, "", "network"],
         "bundle_path": ["", "/", "bundle.js"],
     },
-    "mirrored": {"widget_id": [9], "upstream_count": [-1]},
+    "mirrored": {"widget_id": [9], "upstream_count": [-1], "gone": [None, 2]},
     "mirror_position": {"scopes": ["["]},
     "change": {"listed": [None, 2]},
     "token": {

@@ -147,10 +147,20 @@ class Handler(BaseHTTPRequestHandler):
     def search(self) -> Json:
         query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
         scope, page, limit = query.get("scope"), int(query["page"]), int(query["limit"])
-        listed = [each["widget"] for each in list(self.upstream.documents.values())]
-        listed = [each for each in listed if scope in (None, each["scope"])]
+        listed = [
+            each
+            for each in list(self.upstream.documents.values())
+            if scope in (None, each["widget"]["scope"])
+            and ("official" not in query or each["widget"].get("isOfficial"))
+        ]
         start = (page - 1) * limit
-        widgets = listed[start : start + limit]
+        widgets = [each["widget"] for each in listed[start : start + limit]]
+        if sdk := query.get("compatSdk"):
+            # This upstream knows caret ranges only.
+            for number, each in enumerate(listed[start : start + limit]):
+                fit = [one for one in each["versions"] if one["sdkVersion"][1:2] == sdk[0]]
+                latest = fit[0]["version"] if fit else None
+                widgets[number] = {**widgets[number], "latestCompatibleVersion": latest}
         return {"widgets": widgets, "total": len(listed), "page": page, "limit": limit}
 
     def send_json(self, value: Json) -> None:

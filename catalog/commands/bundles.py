@@ -10,6 +10,7 @@ from ..atomic_files import drop_from_memory
 from ..files import packs
 from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
+from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import release_bundles
 from ..store.write.mirrored import remove_gone
@@ -24,7 +25,7 @@ from .base import (
     print_status,
     progress_bar,
 )
-from .import_export import open_output
+from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
 from .retention import (
     add_dated,
@@ -33,6 +34,7 @@ from .retention import (
     keep_option,
     remove_older,
 )
+from .selection import select_widgets, selection_options
 
 # Without those of copies that gc removes.
 USED_HASHES = """
@@ -61,7 +63,7 @@ def gc(release: bool, dry_run: bool) -> None:
             database().check_writes()
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
-            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
+            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES, {"paths": None})]
             (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
         partials = bundles().incomplete()
@@ -95,10 +97,11 @@ def gc(release: bool, dry_run: bool) -> None:
 
 @command("pack")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False)
+@selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
-    """Write the catalog and its bundles to one file.
+def pack(file: str | None, directory: Path | None, keep: int | None, selection: Selection) -> None:
+    """Write the catalog and its bundles to one file, or a selection of its widgets.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
@@ -106,31 +109,29 @@ def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
     """
     check_target(file, directory, keep)
     if directory is None:
-        print_status(f"{_write_pack(open_output(str(file)))}.")
+        print_status(f"{_write_pack(open_output(str(file)), selection)}.")
         return
     target, counts = add_dated(
-        directory, ".pack", lambda new: _write_verified_pack(new, name=directory)
+        directory, ".pack", lambda new: _write_verified_pack(new, selection, name=directory)
     )
     print_status(f"{counts} to {target}.")
     remove_older(target, keep)
 
 
-def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
+def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) -> str:
     """Write a pack to the target, and return what it contains in words."""
-    with (
-        database().read() as connection,
-        target as output,
-        progress_bar("Packing") as on_progress,
-    ):
-        (widgets,) = connection.execute("SELECT count(*) FROM widget").fetchone()
-        packed = packs.pack(connection, bundles(), output, on_progress)
+    with database().read() as connection:
+        paths = select_widgets(connection, selection)
+        widgets, _ = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        with target as output, progress_bar("Packing") as on_progress:
+            packed = packs.pack(connection, bundles(), output, on_progress, paths)
     return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
 
 
-def _write_verified_pack(path: Path, name: Path) -> str:
+def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
     """Write a pack to a new file, and verify what is on the disk; name is for errors."""
     with open(path, "w+b", opener=open_private) as file:
-        counts = _write_pack(nullcontext(file))
+        counts = _write_pack(nullcontext(file), selection)
         file.flush()
         drop_from_memory(file)
         file.seek(0)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ..documents import MAX_PROBLEMS
+from ..store.read.selection import Selection
 from ..text import plural
-from ..validators import check_identifier
 from .base import (
     SERVICE_URL,
     CommandError,
-    ValidatedType,
     bundles,
     command,
     database,
@@ -21,6 +20,7 @@ from .base import (
     print_status,
     progress_bar,
 )
+from .selection import selection_options, warn_of_unmatched
 from .terminal import replace_unprintable
 
 # Only this command needs urllib3, so its functions import what needs it.
@@ -37,13 +37,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 @command("mirror")
 @click.argument("url", type=SERVICE_URL)
-@click.option(
-    "--scope",
-    "scopes",
-    type=ValidatedType("scope", check_identifier),
-    multiple=True,
-    help="Only widgets of this scope; may be repeated.",
-)
+@selection_options
 @click.option(
     "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
 )
@@ -60,7 +54,7 @@ INTERRUPTED_EXIT_CODE = 130
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str,
-    scopes: tuple[str, ...],
+    selection: Selection,
     with_bundles: bool,
     keep_removed: bool,
     adopt: bool,
@@ -78,7 +72,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, keep_removed, dry_run)
+    options = MirrorOptions(selection, adopt, keep_removed, dry_run)
     bundle_report = None
     try:
         with closing(Upstream(url, WORKERS)) as upstream:
@@ -107,6 +101,7 @@ def print_report(
     bundle_report: "BundleReport | None",
 ) -> None:
     """Print the results; raise CommandError if anything failed."""
+    warn_of_unmatched(options.selection, report.listed)
     print_failures(report.failures)
     print_first([describe_gone(key, options) for key in report.gone])
     gone = [key for key in report.gone if key.version is None]

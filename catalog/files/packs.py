@@ -27,6 +27,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import connect
 from ..store.connection.transaction import Transaction
 from ..store.read.export import catalog_lines
+from ..store.read.selection import IS_SELECTED
 from ..store.schema.schema import COUNT_ALL
 from ..store.write.held_bundles import held_bundles, hold_bundles
 from ..store.write.imports import put_documents
@@ -48,8 +49,9 @@ class PackError(Exception):
     """The pack cannot be written or read; the message says why in one sentence."""
 
 
-HELD_HASHES = """
-SELECT DISTINCT sha256_hash FROM version WHERE bundle_path IS NOT NULL ORDER BY sha256_hash
+HELD_HASHES = f"""
+SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 """
 
 
@@ -58,17 +60,20 @@ def pack(
     bundles: Bundles,
     output: BinaryIO,
     on_progress: Callable[[int, int], None],
+    paths: str | None = None,
 ) -> int:
     """Write the catalog and its held bundles; return the number of bundles.
 
-    on_progress gets the number of bundles written and their total. The bundles are not locked: one
-    whose version is deleted meanwhile, and which gc removes then, is an error.
+    IS_SELECTED explains the paths of a selection. on_progress gets the number of bundles written
+    and their total. The bundles are not locked: one whose version is deleted meanwhile, and which
+    gc removes then, is an error.
     """
-    hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES)]
+    selected = {"paths": paths}
+    hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES, selected)]
     lines = {
-        CATALOG: catalog_lines(connection),
-        MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED)),
-        DELETED: (f"{line}\n" for (line,) in connection.execute(READ_DELETED)),
+        CATALOG: catalog_lines(connection, paths),
+        MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED, selected)),
+        DELETED: (f"{line}\n" for (line,) in connection.execute(READ_DELETED, selected)),
     }
     with ExitStack() as stack:
         files = {
@@ -122,11 +127,11 @@ def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
 
 
 # How mirrored.jsonl is read from a database, and written to one.
-READ_MIRRORED = """
+READ_MIRRORED = f"""
 SELECT json_object('scope', scope, 'name', name, 'source', source, 'etag', etag,
     'upstreamCount', upstream_count, 'gone', json(iif(gone, 'true', 'false')))
 FROM mirrored JOIN widget ON widget.id = widget_id
-ORDER BY scope, name
+WHERE {IS_SELECTED} ORDER BY scope, name
 """
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
@@ -134,9 +139,9 @@ SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scop
 """
 
 # And deleted.jsonl.
-READ_DELETED = """
+READ_DELETED = f"""
 SELECT json_object('scope', scope, 'name', name, 'version', version, 'sha256Hash', sha256_hash)
-FROM deleted_version ORDER BY scope, name, version, sha256_hash
+FROM deleted_version WHERE {IS_SELECTED} ORDER BY scope, name, version, sha256_hash
 """
 PUT_DELETED = """
 INSERT INTO deleted_version (scope, name, version, sha256_hash)

@@ -54,7 +54,7 @@ def download_bundles(
     groups: dict[str, Group] = {}
     for row in database.reader().execute(MIRRORED_VERSIONS, {"source": upstream.base_url}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if options.includes(version.bundle.scope):
+        if options.selection.names(version.bundle.scope, version.bundle.name):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..documents import Document
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
+from ..store.read.selection import Selection
 from ..store.write import mirrored as mirror_writes
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
@@ -46,15 +47,11 @@ class MirrorError(Exception):
 class MirrorOptions(NamedTuple):
     """The options of widget-catalog mirror."""
 
-    # Empty: all scopes.
-    scopes: Collection[str] = ()
+    # What is copied; what was copied before is refreshed in any case.
+    selection: Selection = Selection()
     adopt: bool = False
     keep_removed: bool = False
     dry_run: bool = False
-
-    def includes(self, scope: str) -> bool:
-        """Return whether widgets of this scope are to be mirrored."""
-        return not self.scopes or scope in self.scopes
 
 
 @dataclass
@@ -64,6 +61,8 @@ class MirrorReport:
     added: int = 0
     changed: int = 0
     unchanged: int = 0
+    # The scope/name of each selected widget that the upstream lists.
+    listed: set[str] = field(default_factory=set)
     # Reasons, by what failed.
     failures: dict[str, str] = field(default_factory=dict)
     # Widgets and versions here that the upstream does not show, or no longer.
@@ -89,14 +88,12 @@ def mirror(
     token = find_token(database, upstream, options)
     changes = read_changes(upstream, token)
     # This fails if there is no catalog at the URL, before an empty database is created.
-    listed, is_complete = list_widgets(upstream, options.scopes)
+    listed, is_complete = list_widgets(upstream, options.selection)
     if not database.exists() and not options.dry_run:
         database.create()
     local = find_local(database)
     copies = [
-        key
-        for key, widget in local.items()
-        if widget.listed and widget.source == upstream.base_url and options.includes(key.scope)
+        key for key, widget in local.items() if widget.listed and widget.source == upstream.base_url
     ]
     if copies and not listed and not options.keep_removed and is_empty(upstream):
         raise MirrorError(
@@ -109,16 +106,20 @@ def mirror(
         if changes and key in listed and changes.has_current(key, local[key].etag)
     }
     sync.write_counts(counts)
-    keys = dict.fromkeys([*copies, *(changes.changed if changes else ()), *listed])
-    others = [key for key in keys if key not in counts and options.includes(key.scope)]
-    sync.fetch_and_write(others, len(counts))
+    # The changes name what the list misses, but not if it is official, or for an SDK.
+    is_covered = changes and not options.selection.official and not options.selection.sdks
+    changed = changes.changed if changes and is_covered else []
+    named = (key for key in changed if options.selection.names(key.scope, key.name))
+    keys = dict.fromkeys([*copies, *named, *listed])
+    sync.fetch_and_write([key for key in keys if key not in counts], len(counts))
     sync.finish({*copies}, listed)
     report = sync.report
-    if changes is None and not is_complete:
+    report.listed = {str(key) for key in listed}
+    if not is_covered and not is_complete:
         report.failures["The list"] = "changed while it was read, or repeats itself"
     if changes and changes.token != token and not report.failures and not options.dry_run:
         # Last: everything before the token must have been written.
-        values = upstream.base_url, options.scopes, changes.token
+        values = upstream.base_url, options.selection.scopes, changes.token
         database.transact(lambda transaction: mirror_writes.put_position(transaction, *values))
     return report
 
@@ -143,7 +144,10 @@ def find_token(database: Database, upstream: Upstream, options: MirrorOptions) -
     """Return the token after the changes that earlier runs with these options have read."""
     if not database.exists():
         return None
-    key = {"source": upstream.base_url, "scopes": mirror_writes.scopes_key(options.scopes)}
+    key = {
+        "source": upstream.base_url,
+        "scopes": mirror_writes.scopes_key(options.selection.scopes),
+    }
     row = database.reader().execute(POSITION, key).fetchone()
     return row["token"] if row else None
 

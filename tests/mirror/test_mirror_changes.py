@@ -134,17 +134,15 @@ def test_widgets_missing_here_are_fetched_although_they_did_not_change(
     assert listed(mirror_app) == listed(original.app)
 
 
-def test_a_run_for_one_scope_hides_no_change_of_the_others(
-    mirror_app: Flask, original: AppServer
-) -> None:
+def test_a_run_for_one_scope_refreshes_all_copies(mirror_app: Flask, original: AppServer) -> None:
     mirror_summary(mirror_app, original.url)
-    put(original.app, widget("acme/clock", "2.0.0"), widget("lab/tide", "2.0.0"))
-    for _ in range(2):
-        summary, _ = refresh(mirror_app, original, "--scope", "lab")
-    assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
+    changed = [widget("acme/clock", "1.0.0", "2.0.0"), widget("lab/tide", "2.0.0")]
+    put(original.app, *changed, widget("acme/new"))
+    summary, _ = refresh(mirror_app, original, "--scope", "lab")
+    assert summary == "0 added, 2 changed, 21 unchanged, 0 failed, 0 gone."
     summary, details = refresh(mirror_app, original)
-    assert summary == "0 added, 1 changed, 22 unchanged, 0 failed, 0 gone."
-    assert details == ["acme/clock"]
+    assert summary == "1 added, 0 changed, 23 unchanged, 0 failed, 0 gone."
+    assert details == ["acme/new"]
     assert listed(mirror_app) == listed(original.app)
 
 
@@ -168,7 +166,7 @@ def test_restored_upstream_is_compared_from_the_beginning(
     original.app.test_client().post("/api/v1/widgets/lab/tide")
     mirror_summary(mirror_app, original.url)
     command(original.app, "restore", tmp_path / "backup.db", "--yes")
-    summary, details = refresh(mirror_app, original, "--prune")
+    summary, details = refresh(mirror_app, original)
     assert summary.endswith("0 added, 2 changed, 21 unchanged, 0 failed, 1 gone.")
     assert sorted(details) == ["acme/clock", "lab/tide", "new/widget"]
     assert listed(mirror_app) == listed(original.app)
@@ -181,11 +179,11 @@ def test_copies_of_compressed_details_are_current(
     long = {"description": "Shows the time. " * 100}
     with serve(app_with(widget("acme/clock", "1.0.0", **long), widget("lab/tide"))) as upstream:
         mirror_summary(mirror_app, upstream.url)
-        # Another set of scopes is compared from the beginning.
-        for _ in range(2):
-            summary, details = refresh(mirror_app, upstream, "--scope", "acme")
-            assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
-            assert details == []
+        # The next run compares everything from the beginning.
+        command(upstream.app, "check", "--repair")
+        summary, details = refresh(mirror_app, upstream)
+        assert summary == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."
+        assert details == []
 
 
 def changes(*paths: str, following: str = "t1", more: bool = False) -> Fault:

@@ -1,6 +1,5 @@
-"""Options of mirror: --scope, --adopt, --dry-run and --quiet, and wrong usage."""
+"""Options of mirror: --adopt, --dry-run and --quiet, and wrong usage."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from builders import document, version
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
-from upstreams import SEARCH, FakeUpstream, body, detail
+from upstreams import FakeUpstream, body, detail
 
 CREATED = "2025-01-01T00:00:00.000Z"
 CLOCK = document(
@@ -33,28 +32,6 @@ def other_upstream() -> Iterator[FakeUpstream]:
 
 def download_count(app: Flask) -> int | None:
     return exported(app)["acme/clock"]["widget"]["downloadCount"]
-
-
-def test_scope_limits_what_is_copied(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
-    assert list(exported(mirror_app)) == ["lab/tide"]
-    mirror_summary(mirror_app, upstream.url, "--scope=acme", "--scope=lab", "--scope=none")
-    assert list(exported(mirror_app)) == ["acme/clock", "acme/notes", "lab/tide"]
-    del upstream.documents["lab/tide"]
-    upstream.requests.clear()
-    summary = mirror_summary(mirror_app, upstream.url, "--scope", "acme")
-    assert summary == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."
-    searches = [path for path, _ in upstream.requests if SEARCH in path]
-    assert searches == [f"{SEARCH}?page=1&limit=100&scope=acme"]
-
-
-def test_listed_widget_of_another_scope_is_ignored(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    result = {"widgets": [CLOCK["widget"], TIDE["widget"]], "total": 2}
-    upstream.fail(SEARCH, *[body(json.dumps(result).encode())] * 3)
-    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
-    assert list(exported(mirror_app)) == ["lab/tide"]
 
 
 def test_widget_published_here_is_not_replaced(
@@ -136,10 +113,3 @@ def test_invalid_url_is_wrong_usage(mirror_app: Flask, url: str) -> None:
     result = run_mirror(mirror_app, url)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is not an absolute http or https URL" in result.stderr
-
-
-@pytest.mark.parametrize("scope", ["", "a/b", ".."])
-def test_invalid_scope_is_wrong_usage(mirror_app: Flask, scope: str) -> None:
-    result = run_mirror(mirror_app, "http://a.example", "--scope", scope)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "printable characters without a slash" in result.stderr

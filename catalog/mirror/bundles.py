@@ -15,7 +15,7 @@ from ..store.write.held_bundles import (
     release_bundles,
 )
 from .fetch import OnProgress, batched, thread_pool
-from .sync import MirrorOptions
+from .remembered import MirrorOptions
 from .upstream import Upstream, UpstreamError
 
 
@@ -46,15 +46,16 @@ class BundleReport:
 def download_bundles(
     database: Database,
     upstream: Upstream,
+    source: str,
     bundles: Bundles,
     options: MirrorOptions,
     on_progress: OnProgress,
 ) -> BundleReport:
     """Download the bundles of all mirrored versions, and have those versions loaded from here."""
     groups: dict[str, Group] = {}
-    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": upstream.base_url}):
+    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if options.selection.names(version.bundle.scope, version.bundle.name):
+        if options.names(version.bundle.scope, version.bundle.name):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]

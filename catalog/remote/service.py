@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -18,7 +17,7 @@ from .. import __version__
 from ..documents import Json, parse_json
 from ..store.write.lookup import ChangeError
 from ..text import error_reason, escape_unprintable, quoted
-from ..validators import check_base_url
+from ..validators import check_base_url, is_loopback
 from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
@@ -70,17 +69,10 @@ def check_server_url(url: str) -> str:
         _ = parts.port
     except ValueError:
         raise ValueError("a URL with a valid port") from None
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise ValueError("an https URL; http would show the token, and is only for loopback")
     # Tokens are stored by this URL.
     return parts._replace(netloc=parts.netloc.lower()).geturl()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Service:

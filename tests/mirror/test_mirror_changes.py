@@ -10,7 +10,7 @@ import pytest
 from builders import Json, document, version
 from conftest import putting, run, running
 from flask import Flask
-from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
+from mirrors import AppServer, exported, mirror_summary, run_mirror, serve, stored_rows
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
 
 from catalog.documents import check_document
@@ -69,10 +69,9 @@ def test_unchanged_catalog_needs_no_request_but_for_changes_and_counts(
 
 def test_unchanged_catalog_is_not_written(mirror_app: Flask, original: AppServer) -> None:
     mirror_summary(mirror_app, original.url)
-    file = Path(mirror_app.config["DATABASE"])
-    before = [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")]
+    before = stored_rows(mirror_app)
     mirror_summary(mirror_app, original.url)
-    assert [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")] == before
+    assert stored_rows(mirror_app) == before
 
 
 def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer) -> None:

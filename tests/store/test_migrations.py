@@ -143,7 +143,6 @@ def test_check_reports_the_same_for_a_migrated_file_as_for_a_new_one(
 STATES = {
     "bundle_path": "UPDATE version SET bundle_path = '/x/' || id",
     "mirrored": "INSERT INTO mirrored SELECT id, 'https://a.example', '\"e\"', 5 FROM widget",
-    "mirror_position": "INSERT INTO mirror_position VALUES ('https://a.example', '[]', 'x')",
     "deleted_version": "DELETE FROM version WHERE id = 1",
     "token": "INSERT INTO token VALUES"
     f" ('x', 'ci', '{'0' * 64}', '[\"acme\"]', '[\"yank\"]', '{TIME}', NULL, '{TIME}', NULL)",

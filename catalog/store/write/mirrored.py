@@ -143,20 +143,20 @@ def remove_gone(transaction: Transaction) -> int:
     return len(rows)
 
 
-PUT_POSITION = """
-INSERT INTO mirror_position SELECT :source, :scopes, :token WHERE true
-ON CONFLICT (source, scopes) DO UPDATE SET token = excluded.token
+PUT_UPSTREAM = """
+INSERT INTO upstream SELECT :source, :options, :token, :refreshed_at WHERE true
+ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
+    = (excluded.options, excluded.token, excluded.refreshed_at)
 """
 
 
-def put_position(
-    transaction: Transaction, source: str, scopes: Iterable[str], position: str
+def put_upstream(
+    transaction: Transaction,
+    source: str,
+    options: str,
+    token: str | None,
+    refreshed_at: str | None,
 ) -> None:
-    """Record how far the changes of an upstream were read for these scopes."""
-    values = {"source": source, "scopes": scopes_key(scopes), "token": position}
-    transaction.execute(PUT_POSITION, values)
-
-
-def scopes_key(scopes: Iterable[str]) -> str:
-    """Return the scopes as mirror_position has them."""
-    return json.dumps(sorted(scopes), ensure_ascii=False)
+    """Remember an upstream, and how far it was read."""
+    values = {"source": source, "options": options, "token": token, "refreshed_at": refreshed_at}
+    transaction.execute(PUT_UPSTREAM, values)

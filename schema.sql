@@ -110,17 +110,22 @@ CREATE TABLE mirrored (
     -- The ETag of the widget's detail at the upstream.
     etag           TEXT,
     -- The downloadCount at the upstream, at the last refresh.
-    upstream_count INTEGER CHECK (upstream_count >= 0)
+    upstream_count INTEGER CHECK (upstream_count >= 0),
+    -- 1 if the mirror has unlisted the copy because the upstream no longer shows the widget.
+    gone           INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1))
 ) STRICT;
 
--- How far the changes of an upstream were read: the token for its /api/v1/widgets/changes. Every copy from
--- there is at least as recent.
-CREATE TABLE mirror_position (
-    source TEXT NOT NULL,
-    -- The scopes that are mirrored, sorted, as a JSON array; empty for all of them.
-    scopes TEXT NOT NULL CHECK (json_valid(scopes)),
-    token  TEXT NOT NULL,
-    PRIMARY KEY (source, scopes)
+-- The upstreams of a mirror, for the next refresh.
+CREATE TABLE upstream (
+    -- The base URL.
+    source       TEXT PRIMARY KEY,
+    -- What is copied: the fields of MirrorOptions in catalog/mirror/remembered.py.
+    options      TEXT NOT NULL CHECK (json_valid(options)),
+    -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
+    -- least as recent.
+    token        TEXT,
+    -- When the last run without a failure ended.
+    refreshed_at TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
@@ -381,4 +386,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;

@@ -67,7 +67,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
             yield from _check_derived(connection)
-            for row in connection.execute(EXPORT_WIDGETS).fetchall():
+            for row in connection.execute(EXPORT_WIDGETS, {"paths": None}).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)

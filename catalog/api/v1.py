@@ -23,6 +23,7 @@ from ..store.read.detail import (
     revalidate_content,
     revalidate_detail,
 )
+from ..store.read.installs import today
 from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search import find_widgets, revalidate_search
 from ..store.read.search_params import ParameterError, parse_compat_sdk, parse_search
@@ -149,7 +150,7 @@ def requested_sdk() -> str | None:
 
 @v1.post("/<scope>/<name>")
 def install(scope: str, name: str) -> Response:
-    is_found = current_app.extensions["database"].count_install(scope, name)
+    is_found = current_app.extensions["database"].count_install(scope, name, today())
     if not is_found:
         abort(404, no_widget(scope, name))
     return Response('{"success":true}\n', headers=CORS_HEADERS, mimetype="application/json")

@@ -74,7 +74,7 @@ def import_(*documents: Json, options: str = "") -> Write:
 def install(name: str, times: int = 1) -> Write:
     def write(app: Flask) -> None:
         for _ in range(times):
-            app.extensions["database"].count_install("acme", name)
+            app.extensions["database"].count_install("acme", name, 20_000)
 
     return write
 

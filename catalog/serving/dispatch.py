@@ -5,7 +5,7 @@
 | I/O thread | parses, sends; cached responses, ALWAYS_FAST, API reads | READ_BUDGET, TURN_BUDGET |
 | quick thread | what did not fit there; pages, static files, bundles | QUICK_BUDGET, then long |
 | long thread | what takes longer; large compression | LONG_DEADLINE, then 503 |
-| writer thread | POST /api/v1/widgets/{scope}/{name}; in a cluster several | one statement |
+| writer thread | POST /api/v1/widgets/{scope}/{name}…; in a cluster several | one statement |
 | publisher thread | requests with a valid token that change something | CHANGE_DEADLINE, then 503 |
 
 Two threads that read SQLite at the same time cost two to three times the CPU of one, since the
@@ -59,12 +59,12 @@ def is_api_read(request: Parser) -> bool:
 
 
 def is_install(request: Parser) -> bool:
-    """Return whether it is POST /api/v1/widgets/{scope}/{name}."""
+    """Return whether it is POST /api/v1/widgets/{scope}/{name}, or the same with a version."""
     path = request.path
     return (
         request.command == "POST"
         and path.startswith(V1_PREFIX)
-        and path.count("/", len(V1_PREFIX)) == 1
+        and 1 <= path.count("/", len(V1_PREFIX)) <= 2
     )
 
 

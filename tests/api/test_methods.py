@@ -12,11 +12,11 @@ from catalog.documents import check_document
 from catalog.store.connection.database import Database
 
 CLOCK = "/api/v1/widgets/acme/clock"
+INSTALL_PATHS = [CLOCK, f"{CLOCK}/1.0.0", f"{CLOCK}/latest"]
 GET_PATHS = [
     "/api/v1/widgets/search",
     "/api/v1/widgets/updates",
-    "/api/v1/widgets/acme/clock/1.0.0",
-    "/api/v1/widgets/acme/clock/latest",
+    "/api/v1/widgets/acme/clock/installs",
     "/api/widgets/acme/registry.json",
     "/api/health",
     "/api/version",
@@ -24,12 +24,12 @@ GET_PATHS = [
     "/api/stats",
     "/api/settings",
 ]
-PATHS = [CLOCK, *GET_PATHS]
+PATHS = [*INSTALL_PATHS, *GET_PATHS]
 UNSUPPORTED = ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO", "M-SEARCH"]
 
 
 def allowed(path: str) -> list[str]:
-    return ["GET", "HEAD", "OPTIONS", "POST"] if path == CLOCK else ["GET", "HEAD", "OPTIONS"]
+    return ["GET", "HEAD", "OPTIONS", *["POST"] * (path in INSTALL_PATHS)]
 
 
 def parse_allow(allow: str | None) -> list[str]:

@@ -2,23 +2,17 @@
 
 import json
 import sqlite3
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...documents import Json
+from ..connection.sqlite import DAY, today
 from . import json_sql
 from .search_params import parse_positive
 
 DEFAULT_DAYS = 90
 # Older days are stored as months: see schema.sql.
 MAX_DAYS = 400
-DAY = 86_400  # seconds
-
-
-def today() -> int:
-    """Return the current day in UTC, as the table install has it."""
-    return int(time.time() // DAY)
 
 
 def parse_days(parameters: Mapping[str, str]) -> int:

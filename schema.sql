@@ -20,6 +20,12 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    -- The installs that were counted here, those of the table install. download_count may be higher, or be set
+    -- by an import.
+    counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
+    -- Of the last one: its day and version, as in the table install.
+    installed_day     INTEGER,
+    installed_version TEXT,
     -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
@@ -333,6 +339,35 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
     UPDATE recent_install SET revision = r.downloads, widget_id = new.id FROM revision AS r
         WHERE slot = r.downloads % 100;
+END;
+
+-- The installs of each widget by day and version. Days are in UTC, as numbers from 1970-01-01. Those more than
+-- 400 days before the last install of the widget are added up to months, on the first day of the month.
+CREATE TABLE install (
+    widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    day       INTEGER NOT NULL,
+    -- Its number, even if it was deleted since; empty if the client did not name one.
+    version   TEXT    NOT NULL,
+    installs  INTEGER NOT NULL CHECK (installs > 0),
+    PRIMARY KEY (widget_id, day, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
+    INSERT INTO install VALUES (new.id, new.installed_day, new.installed_version, 1)
+        ON CONFLICT DO UPDATE SET installs = installs + 1;
+END;
+
+-- With the first install of a day, so that it is little work, and none for widgets that are not installed.
+CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
+WHEN new.installed_day IS NOT old.installed_day BEGIN
+    INSERT INTO install
+        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, version,
+            sum(installs)
+        FROM install WHERE widget_id = new.id AND day < new.installed_day - 400 AND day <> month
+        GROUP BY month, version
+        ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
+    DELETE FROM install WHERE widget_id = new.id AND day < new.installed_day - 400
+        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400;
 END;
 
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.

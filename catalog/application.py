@@ -69,12 +69,18 @@ class WidgetName(BaseConverter):
     regex = r"(?!registry\.json\Z)[^/]+"
 
 
+class VersionNumber(BaseConverter):
+    """The number of a version in a path; installs are those of the widget."""
+
+    regex = r"(?!installs\Z)[^/]+"
+
+
 class CatalogApp(Flask):
     """A Flask application that routes by method and path alone and logs failures with an id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
-        self.url_map.converters["widget_name"] = WidgetName
+        self.url_map.converters |= {"widget_name": WidgetName, "version_number": VersionNumber}
         # Without this, paths with several slashes would be redirected.
         self.url_map.merge_slashes = False
 

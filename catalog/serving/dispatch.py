@@ -49,12 +49,12 @@ def is_api_read(request: Parser) -> bool:
 
 
 def is_install(request: Parser) -> bool:
-    """Return whether it is POST /api/v1/widgets/{scope}/{name}."""
+    """Return whether it is POST /api/v1/widgets/{scope}/{name}, or the same with a version."""
     path = request.path
     return (
         request.command == "POST"
         and path.startswith(V1_PREFIX)
-        and path.count("/", len(V1_PREFIX)) == 1
+        and 1 <= path.count("/", len(V1_PREFIX)) <= 2
     )
 
 

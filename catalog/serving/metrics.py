@@ -42,7 +42,7 @@ from .context import Context
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds
 UNMATCHED = "unmatched"
-INSTALL_ENDPOINT = "v1.install"
+INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"})
 OTHER_METHOD = "other"
 PREFIX = "widget_catalog"
@@ -111,7 +111,7 @@ class RequestCounts:
         method = method if method in METHODS else OTHER_METHOD
         self._request(route, method, str(status)).inc()
         self._duration(route, method).observe(seconds)
-        if endpoint == INSTALL_ENDPOINT and status == 200:
+        if endpoint in INSTALL_ENDPOINTS and status == 200:
             self._installs.inc()
 
 

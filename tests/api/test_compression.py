@@ -202,7 +202,7 @@ def client(app_with: Callable[..., Flask]) -> FlaskClient:
 
 ROUTE_VALUES = {
     **{"scope": "acme", "name": "clock", "version": "1.0.0"},
-    **{"filename": "catalog.css", "number": "1", "rest": "none"},
+    **{"filename": "catalog.css", "rest": "none"},
 }
 
 

@@ -46,12 +46,11 @@ from .web.badge import badge
 from .web.docs import docs
 from .web.feed import feed
 from .web.pages import error_page, pages
-from .web.sitemap import sitemap
 from .web.static_files import static_files
 from .web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
+WEB = (pages, updates_page, badge, static_files, docs, feed)
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 # For the response that says that a request took too long.

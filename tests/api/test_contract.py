@@ -20,7 +20,7 @@ from app import create_app
 V1 = "/api/v1/widgets/"
 CLOCK, REGISTRY = V1 + "acme/clock", "/api/widgets/acme/registry.json"
 BUNDLE = b"export default 1\n" * 100
-JSON, HTML, XML = "application/json", "text/html; charset=utf-8", "application/xml; charset=utf-8"
+JSON, HTML = "application/json", "text/html; charset=utf-8"
 UPDATES = "updates?compatSdk=1.0.0&installed=acme/clock@1.0.0"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "FOO"]
 CHALLENGE = ['Session realm="internal"']
@@ -73,9 +73,6 @@ ROUTES = {
     "badge.badge_svg": Route(
         "/widgets/acme/clock/badge.svg", "image/svg+xml; charset=utf-8", "max-age=300"
     ),
-    "sitemap.robots": Route("/robots.txt", "text/plain; charset=utf-8"),
-    "sitemap.first_sitemap": Route("/sitemap.xml", XML),
-    "sitemap.numbered_sitemap": Route("/sitemap-1.xml", XML),
     "static_files.static_file": Route("/static/catalog.css", "text/css; charset=utf-8"),
     "docs.openapi_json": Route("/openapi.json"),
     "docs.reference": Route("/docs", HTML),

@@ -218,38 +218,6 @@ def test_a_sequence_of_writes_has_the_same_result_as_on_a_file(
     file_app.extensions["database"].close()
 
 
-def changes_of(app: Flask) -> list[tuple[object, ...]]:
-    """Return the recorded changes of widgets and versions."""
-    keys = ("actor", "action", "scope", "name", "version", "before", "after")
-    entries = json.loads(run(app, "log", "--json").stdout)
-    return [tuple(map(repr, map(entry.get, keys))) for entry in entries if entry["scope"]]
-
-
-@slow_if_emulated
-def test_an_import_records_the_same_changes_as_into_a_file(
-    apps: dict[Node, Flask], tmp_path: Path
-) -> None:
-    first, *_ = apps.values()
-    before, file = tmp_path / "before.db", tmp_path / "changed.jsonl"
-    run(first, "backup", before)
-    file_app = create_app({"DATABASE": before, "BUNDLES": first.config["BUNDLES"]})
-    lines = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()[:3]]
-    for line in lines:
-        line["widget"]["listed"] = False
-        line["versions"][0]["yanked"] = True
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    recorded = len(changes_of(first))
-    for app in (first, file_app):
-        assert run(app, "import", "--prune", file).exit_code == 0
-    wait_until(lambda: have_equal_revisions(apps))
-    assert sorted(changes_of(first)) == sorted(changes_of(file_app))
-    assert len(changes_of(first)) > recorded + 6
-    whole = [e for e in json.loads(run(first, "log", "--json").stdout) if e["scope"] is None]
-    assert (whole[-1]["action"], whole[-1]["after"]["widgets"]) == ("import", 3)
-    assert run(first, "import", DEMO).exit_code == 0
-    file_app.extensions["database"].close()
-
-
 def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
     apps: dict[Node, Flask], tmp_path: Path
 ) -> None:

@@ -23,9 +23,8 @@ from .base import (
     dry_run_option,
     print_latest,
     print_status,
-    resolve_name,
 )
-from .catalogs import open_catalog
+from .catalogs import DatabaseCatalog, open_catalog, resolve_name
 
 
 class Outcome(NamedTuple):
@@ -208,7 +207,7 @@ def delete(target: WidgetName, yes: bool) -> None:
     A widget is deleted with all its versions and its install count. The number of a deleted version
     can be published again only with the same bundle.
     """
-    target = resolve_name(target)
+    target = resolve_name(DatabaseCatalog(), target)
     if target.version is None:
         get_widget(database().fetch, target)
         question = f"Delete {target}, its versions and its install count permanently?"

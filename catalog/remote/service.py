@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSL
 
 from .. import __version__
 from ..documents import Json, parse_json
-from ..store.write.lookup import ChangeError
+from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
 from .token_file import VARIABLE, find_token
 
@@ -97,9 +97,12 @@ class Service:
         self._ca = ca
         self._is_checked = False
 
-    def get(self, path: str) -> Json:
-        """Return the JSON object of a public path; raise RemoteError for an error."""
-        return self._read(self._send("GET", path))
+    def get(self, path: str, parameters: Mapping[str, object] | None = None) -> Json:
+        """Return the JSON object of a public path; raise MissingError or RemoteError."""
+        response = self._send("GET", path + _query(parameters))
+        if response.status == 404 and "error" in (refusal := _parse_object(response)):
+            raise MissingError(escape_unprintable(str(refusal["error"])))
+        return self._read(response)
 
     def request(
         self,
@@ -118,11 +121,10 @@ class Service:
         headers = {"Authorization": f"Bearer {token}"}
         if body:
             headers["Content-Type"] = body.content_type
-        query = f"?{urlencode(parameters)}" if parameters else ""
         content = body.content if body else None
         if not self._is_checked:
             self._check_tool()
-        return self._read(self._send(method, path + query, headers, content))
+        return self._read(self._send(method, path + _query(parameters), headers, content))
 
     def _read(self, response: BaseHTTPResponse) -> Json:
         """Return the JSON object of a response; raise RemoteError if it is an error."""
@@ -206,6 +208,10 @@ class Service:
         location = response.get_redirect_location()
         target = f" and redirects to {quoted(location)}" if location else ""
         return f"{self.url} responded {response.status}{target}."
+
+
+def _query(parameters: Mapping[str, object] | None) -> str:
+    return f"?{urlencode(parameters, doseq=True)}" if parameters else ""
 
 
 def _parse_object(response: BaseHTTPResponse) -> Json:

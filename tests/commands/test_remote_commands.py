@@ -183,7 +183,7 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
     contents = [without_times(exported(each).decode()) for each in (local, app)]
     assert contents[0] == contents[1]
     # Every command is in the list.
-    others = {"log", "login", "logout", "unofficial"}
+    others = {"log", "login", "logout", "unofficial", "list", "show", "outdated"}
     remote = {name for name, each in commands.cli.commands.items() if getattr(each, "remote", None)}
     assert {line.split()[0] for line in LINES} | others == remote
 

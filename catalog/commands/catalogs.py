@@ -58,7 +58,7 @@ def open_remote(server: Server) -> "RemoteCatalog":
     from ..remote.catalog import RemoteCatalog
     from ..remote.service import Service
 
-    return RemoteCatalog(Service(server.url, server.ca))
+    return RemoteCatalog(Service(server.url, server.ca, print_status))
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":

@@ -120,7 +120,7 @@ class RemoteCatalog:
         self, widget: WidgetName | None, since: str | None, limit: int | None
     ) -> list[Json]:
         """Return the recorded changes, the newest first."""
-        options: dict[str, object] = {"since": since, "widget": widget}
+        options: dict[str, object] = {"since": since, "widget": widget and str(widget)}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
         while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:

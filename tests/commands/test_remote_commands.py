@@ -639,6 +639,12 @@ def running_service() -> Iterator[FaultyService]:
         running.server.server_close()
 
 
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no retry wait."""
+    monkeypatch.setattr("catalog.remote.service.RETRY_WAITS", (0, 0))
+
+
 @pytest.fixture
 def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyService]:
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
@@ -659,33 +665,48 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("fault", [None, (502, {}), (503, {"error": "Busy."}), (504, {})])
-def test_a_failed_upload_is_repeated_with_the_same_bytes(
-    faulty: FaultyService, fault: tuple[int, Json] | None
+FAULTS = {
+    "did not respond": None,
+    "responded 502": (502, {}),
+    "responded 503": (503, {"error": "Busy."}),
+    "responded 504": (504, {}),
+}
+
+
+@pytest.mark.parametrize(("problem", "fault"), FAULTS.items(), ids=FAULTS)
+def test_a_request_that_fails_for_now_is_repeated_with_the_same_bytes(
+    faulty: FaultyService, problem: str, fault: tuple[int, Json] | None
 ) -> None:
-    faulty.prepared = [fault, (201, PUBLISHED)]
+    faulty.prepared = [fault, fault, (201, PUBLISHED), fault, (200, {"changed": True})]
     result = run_remotely(faulty.url, "publish new.json new.js")
-    assert (result.exit_code, "Published acme/new@1.0.0." in result.stderr) == (0, True)
-    uploads = [body for method, _, body in faulty.requests if method == "PUT"]
-    assert len(uploads) == 2
-    assert uploads[0] == uploads[1]
-    assert b"export default 1\n" in uploads[0]
+    assert result.stderr.splitlines()[:2] == [
+        f"{faulty.url} {problem}; trying again for 0 seconds.",
+        "Published acme/new@1.0.0.",
+    ]
+    assert run_remotely(faulty.url, "unlist acme/clock").exit_code == 0
+    bodies = [(method, body) for method, _, body in faulty.requests]
+    assert bodies == [bodies[0]] * 3 + [bodies[3]] * 2
+    assert b"export default 1\n" in bodies[0][1]
 
 
-@pytest.mark.parametrize("line", ["yank acme/clock@1.0.0", "unlist acme/clock"])
-def test_a_change_without_a_response_is_not_repeated(faulty: FaultyService, line: str) -> None:
-    faulty.prepared = [None]
-    assert failure(run_remotely(faulty.url, line)) == (
-        f"{faulty.url} did not respond, so it may have made the change; "
-        "the same command again does no harm."
-    )
-    assert len(faulty.requests) == 1
+LASTING = {
+    "none": (None, "{} did not respond, so it may have made the change; run it again, it is safe."),
+    "502": ((502, {}), "{} responded 502. To try it later, run it again, it is safe."),
+    "503": (
+        (503, {"error": "The database\nis busy."}),
+        r"The database\nis busy. To try it later, run it again, it is safe.",
+    ),
+}
 
 
-def test_a_busy_service_is_named_by_its_own_sentence(faulty: FaultyService) -> None:
-    faulty.prepared = [(503, {"error": "The database\nis busy."})]
-    result = run_remotely(faulty.url, "unlist acme/clock")
-    assert failure(result) == r"The database\nis busy."
+@pytest.mark.parametrize(("fault", "message"), LASTING.values(), ids=LASTING)
+def test_a_fault_that_lasts_is_reported_with_what_to_do(
+    faulty: FaultyService, fault: tuple[int, Json] | None, message: str
+) -> None:
+    faulty.prepared = [fault] * 3
+    result = run_remotely(faulty.url, "yank acme/clock@1.0.0")
+    assert failure(result) == message.format(faulty.url)
+    assert len(faulty.requests) == 3
 
 
 def test_a_redirect_is_not_followed(faulty: FaultyService) -> None:
@@ -733,9 +754,11 @@ def test_a_service_that_cannot_be_reached_is_named(
 ) -> None:
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
     url = f"http://127.0.0.1:{free_port()}"
-    assert failure(run_remotely(url, "unlist acme/clock")) == (
-        f"{url} cannot be reached: Connection refused."
-    )
+    result = run_remotely(url, "unlist acme/clock")
+    assert result.stderr.splitlines() == [
+        f"{url} did not respond; trying again for 0 seconds.",
+        f"Error: {url} cannot be reached: Connection refused; run it again, it is safe.",
+    ]
 
 
 def test_a_certificate_that_is_not_trusted_is_refused(

@@ -46,12 +46,11 @@ from .web.badge import badge
 from .web.docs import docs
 from .web.feed import feed
 from .web.pages import error_page, pages
-from .web.sitemap import sitemap
 from .web.static_files import static_files
 from .web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, updates_page, badge, sitemap, static_files, docs, feed)
+WEB = (pages, updates_page, badge, static_files, docs, feed)
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 # For the response that says that a request took too long.
@@ -69,12 +68,18 @@ class WidgetName(BaseConverter):
     regex = r"(?!registry\.json\Z)[^/]+"
 
 
+class VersionNumber(BaseConverter):
+    """The number of a version in a path; installs are those of the widget."""
+
+    regex = r"(?!installs\Z)[^/]+"
+
+
 class CatalogApp(Flask):
     """A Flask application that routes by method and path alone and logs failures with an id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
-        self.url_map.converters["widget_name"] = WidgetName
+        self.url_map.converters |= {"widget_name": WidgetName, "version_number": VersionNumber}
         # Without this, paths with several slashes would be redirected.
         self.url_map.merge_slashes = False
 
@@ -159,9 +164,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
     if any(proxies):
-        app.wsgi_app = TrustedProxy(  # type: ignore[method-assign]
-            app.wsgi_app, proxies.networks, trusts_unix_sockets=proxies.has_unix
-        )
+        app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
 
 

@@ -11,7 +11,7 @@ PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
 # In the WSGI environment: why the server did not accept the body of a request.
 REFUSED_BODY = "catalog.refused_body"
-TOO_LARGE, TOO_MANY = "too large", "too many"
+TOO_LARGE, NOT_ADMITTED = "too large", "not admitted"
 
 # A manifest, a reason, a message or a description.
 MAX_JSON_BYTES = 256 * 1024

@@ -5,8 +5,8 @@ tells later whether that JSON is still current. The middleware keeps the complet
 base URL, path and query string, and answers the next GET or HEAD of the same URL itself:
 
 1. The data version (PRAGMA data_version) of the thread's connection is the one at which the
-   response was last found valid: nothing was committed since, so it is valid. Data versions of
-   different connections are never equal.
+   response was last found valid: nothing was committed since, and it is the same day, so it is
+   valid. Data versions of different connections are never equal.
 2. Otherwise revalidate() decides: one statement, which ignores installs that the response does not
    show. If the response is not valid, Flask renders it again. No response expires by time.
 

@@ -14,7 +14,7 @@ from .. import V1_PREFIX
 from ..routing import public_url
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
-from ..store.connection.sqlite import Connection
+from ..store.connection.sqlite import Connection, today
 from ..store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
 from ..store.read.detail import (
     LATEST,
@@ -23,6 +23,7 @@ from ..store.read.detail import (
     revalidate_content,
     revalidate_detail,
 )
+from ..store.read.installs import find_installs, parse_days, revalidate_installs
 from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search import find_widgets, revalidate_search
 from ..store.read.search_params import ParameterError, parse_compat_sdk, parse_search
@@ -149,10 +150,41 @@ def requested_sdk() -> str | None:
 
 @v1.post("/<scope>/<name>")
 def install(scope: str, name: str) -> Response:
-    is_found = current_app.extensions["database"].count_install(scope, name)
-    if not is_found:
+    if not current_app.extensions["database"].count_install(scope, name, today()):
         abort(404, no_widget(scope, name))
+    return counted()
+
+
+@v1.post("/<scope>/<name>/<version_number:version>")
+def install_version(scope: str, name: str, version: str) -> Response:
+    if not current_app.extensions["database"].count_install(scope, name, today(), version):
+        abort(404, f"There is no version {quoted(f'{scope}/{name}@{version}')}.")
+    return counted()
+
+
+def counted() -> Response:
     return Response('{"success":true}\n', headers=CORS_HEADERS, mimetype="application/json")
+
+
+@v1.get("/<scope>/<name>/installs")
+def installs(scope: str, name: str) -> Response:
+    try:
+        days = parse_days(request.args.to_dict())
+    except ParameterError as error:
+        abort(400, str(error))
+
+    def render(connection: Connection) -> RenderResult:
+        result = find_installs(connection, scope, name, days, today())
+        if result is None:
+            abort(404, no_widget(scope, name))
+        revision, body = result
+        return revision, [body]
+
+    return respond(
+        lambda connection, revision: revalidate_installs(connection, scope, name, revision),
+        render,
+        READ_HEADERS,
+    )
 
 
 def no_widget(scope: str, name: str) -> str:

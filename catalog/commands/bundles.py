@@ -10,8 +10,10 @@ from ..atomic_files import drop_from_memory
 from ..files import packs
 from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
+from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import release_bundles
+from ..store.write.mirrored import remove_gone
 from ..text import plural
 from .base import (
     CommandError,
@@ -23,11 +25,17 @@ from .base import (
     print_status,
     progress_bar,
 )
-from .import_export import open_output
+from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
 from .retention import add_dated, check_target, directory_option, keep_option
+from .selection import select_widgets, selection_options
 
-USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
+# Without those of copies that gc removes.
+USED_HASHES = """
+SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+LEFT JOIN mirrored USING (widget_id)
+WHERE listed OR gone IS NOT 1
+"""
 
 
 @command("gc")
@@ -40,7 +48,8 @@ USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
 def gc(release: bool, dry_run: bool) -> None:
     """Remove bundles that no version uses.
 
-    The bundles of unlisted widgets and yanked versions are kept.
+    Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
+    their bundles. The bundles of other unlisted widgets and of yanked versions are kept.
     """
     with bundles().locked():
         if database().is_cluster:
@@ -48,21 +57,17 @@ def gc(release: bool, dry_run: bool) -> None:
             database().check_writes()
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
-            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
+            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES, {"paths": None})]
+            (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
-        incomplete = bundles().incomplete()
-        # A mirror continues the downloads of versions, but nobody a file of a killed command.
-        partials = [
-            path
-            for path, sha256 in incomplete.items()
-            if sha256 not in used or path != bundles().partial(sha256)
-        ]
-        if unused and not used:
+        partials = bundles().incomplete()
+        if unused and not has_versions:
             raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
             )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
+        gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
         released = database().transact(
             lambda transaction: release_bundles(transaction, missing, "release"),
             local_actor(),
@@ -72,9 +77,11 @@ def gc(release: bool, dry_run: bool) -> None:
             for path in (*map(bundles().path, unused), *partials):
                 path.unlink(missing_ok=True)
     removed = "Would remove" if dry_run else "Removed"
+    if gone:
+        print_status(f"{removed} {plural(gone, 'widget')} that the upstream no longer shows.")
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
     if partials:
-        print_status(f"{removed} {plural(len(partials), 'partial bundle')} that no version uses.")
+        print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")
     if release:
         print_status(
             f"{'Would release' if dry_run else 'Released'} {plural(released, 'version')} whose "
@@ -84,10 +91,11 @@ def gc(release: bool, dry_run: bool) -> None:
 
 @command("pack")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False)
+@selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
-    """Write the catalog and its bundles to one file.
+def pack(file: str | None, directory: Path | None, keep: int | None, selection: Selection) -> None:
+    """Write the catalog and its bundles to one file, or a selection of its widgets.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
@@ -95,27 +103,28 @@ def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
     """
     check_target(file, directory, keep)
     if directory is None:
-        print_status(f"{_write_pack(open_output(str(file)))}.")
+        print_status(f"{_write_pack(open_output(str(file)), selection)}.")
     else:
-        add_dated(directory, ".pack", keep, lambda new: _write_verified_pack(new, directory))
+        add_dated(
+            *(directory, ".pack", keep),
+            lambda new: _write_verified_pack(new, selection, name=directory),
+        )
 
 
-def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
+def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) -> str:
     """Write a pack to the target, and return what it contains in words."""
-    with (
-        database().read() as connection,
-        target as output,
-        progress_bar("Packing") as on_progress,
-    ):
-        (widgets,) = connection.execute("SELECT count(*) FROM widget").fetchone()
-        packed = packs.pack(connection, bundles(), output, on_progress)
+    with database().read() as connection:
+        paths = select_widgets(connection, selection)
+        widgets, _ = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        with target as output, progress_bar("Packing") as on_progress:
+            packed = packs.pack(connection, bundles(), output, on_progress, paths)
     return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
 
 
-def _write_verified_pack(path: Path, name: Path) -> str:
+def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
     """Write a pack to a new file, and verify what is on the disk; name is for errors."""
     with open(path, "w+b", opener=open_private) as file:
-        counts = _write_pack(nullcontext(file))
+        counts = _write_pack(nullcontext(file), selection)
         file.flush()
         drop_from_memory(file)
         file.seek(0)

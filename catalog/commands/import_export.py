@@ -14,7 +14,7 @@ from ..documents import Document, DocumentError
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
 from ..store.read.export import catalog_lines
-from ..store.schema.schema import COUNT_ALL
+from ..store.read.selection import IS_SELECTED, Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import import_documents
 from ..text import plural
@@ -28,6 +28,7 @@ from .base import (
     print_status,
     progress_bar,
 )
+from .selection import select_widgets, selection_options
 
 
 @command("init")
@@ -121,17 +122,27 @@ def _batches(
         raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
 
 
+COUNT_SELECTED = f"""
+SELECT count(*), (
+    SELECT count(*) FROM version JOIN widget ON widget.id = widget_id WHERE {IS_SELECTED})
+FROM widget WHERE {IS_SELECTED}
+"""
+
+
 @command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
-def export(file: str) -> None:
-    """Write the catalog to a file.
+@selection_options
+def export(file: str, selection: Selection) -> None:
+    """Write the catalog to a file, or a selection of its widgets.
 
     Without FILE it goes to standard output; the command import reads it back.
     """
-    with database().read() as connection, open_output(file) as output:
-        widgets, versions = connection.execute(COUNT_ALL).fetchone()
-        for line in catalog_lines(connection):
-            output.write(line.encode())
+    with database().read() as connection:
+        paths = select_widgets(connection, selection)
+        widgets, versions = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        with open_output(file) as output:
+            for line in catalog_lines(connection, paths):
+                output.write(line.encode())
     if file != "-":
         counts = f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
         print_status(f"Exported {counts} to {file}.")

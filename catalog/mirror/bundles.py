@@ -15,7 +15,7 @@ from ..store.write.held_bundles import (
     release_bundles,
 )
 from .fetch import OnProgress, batched, thread_pool
-from .sync import MirrorOptions
+from .remembered import MirrorOptions
 from .upstream import Upstream, UpstreamError
 
 
@@ -46,32 +46,33 @@ class BundleReport:
 def download_bundles(
     database: Database,
     upstream: Upstream,
+    source: str,
     bundles: Bundles,
     options: MirrorOptions,
     on_progress: OnProgress,
 ) -> BundleReport:
     """Download the bundles of all mirrored versions, and have those versions loaded from here."""
     groups: dict[str, Group] = {}
-    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": upstream.base_url}):
+    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if options.includes(version.bundle.scope):
+        if options.names(version.bundle.scope, version.bundle.name):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     report = BundleReport(already_here=len(present))
-    with bundles.downloading(), thread_pool(upstream.connections) as threads:
-        _update_versions(database, bundles, present, {}, report)
+    with bundles.incoming() as incoming, thread_pool(upstream.connections) as threads:
+        _update_versions(database, bundles, incoming, present, {}, report)
         done = 0
         for batch in batched(absent):
             failures: dict[str, str] = {}
-            results = threads.map(partial(_download_group, upstream, bundles), batch)
+            results = threads.map(partial(_download_group, upstream, incoming), batch)
             for group, failure in zip(batch, results, strict=True):
                 if failure is not None:
                     failures[group[0].bundle.sha256] = failure
                 done += 1
                 on_progress(done, len(absent))
             report.fetched += len(batch) - len(failures)
-            _update_versions(database, bundles, batch, failures, report)
+            _update_versions(database, bundles, incoming, batch, failures, report)
     return report
 
 
@@ -84,7 +85,7 @@ ORDER BY scope, name, version
 """
 
 
-def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str | None:
+def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
     """Download the bundle that these versions share; return the reason if that failed.
 
     Versions may name different URLs and sizes for the same hash. Each is tried until one is right.
@@ -93,20 +94,17 @@ def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str |
     candidates = dict.fromkeys((version.url, version.bundle.size) for version in group)
     for url, size in candidates:
         try:
-            upstream.download(url, bundles.partial(sha256), size)
-            bundles.verify_download(sha256, size)
+            upstream.download(url, size, partial(incoming.add, sha256, size))
             return None
         except (UpstreamError, BundleError) as error:
             failure = f"stays at {url}: {error}"
-            if len(candidates) > 1:
-                # Another URL must not continue the partial file of this one.
-                bundles.partial(sha256).unlink(missing_ok=True)
     return failure
 
 
 def _update_versions(
     database: Database,
     bundles: Bundles,
+    incoming: Bundles,
     groups: Sequence[Group],
     failures: dict[str, str],
     report: BundleReport,
@@ -119,8 +117,8 @@ def _update_versions(
     with bundles.writing():
         for version in (version for group in groups for version in group):
             bundle = version.bundle
-            if bundle.sha256 not in failures and not bundles.holds(bundle.sha256):
-                bundles.accept(bundle.sha256)
+            if incoming.holds(bundle.sha256):
+                bundles.accept(incoming, bundle.sha256)
             if bundles.holds(bundle.sha256, bundle.size):
                 if not version.is_held:
                     new.append(bundle)

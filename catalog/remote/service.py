@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -18,6 +17,7 @@ from .. import __version__
 from ..documents import Json, parse_json
 from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
+from ..validators import is_loopback
 from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
@@ -66,14 +66,7 @@ def json_body(value: object) -> Body:
 def _is_private(url: str) -> bool:
     """Return whether nobody on the way can read what is sent to a URL."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or _is_loopback(parts.hostname or "")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 class Service:

@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import ssl
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -39,28 +38,23 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class UrlType(click.ParamType):  # type: ignore[type-arg]
-    """The base URL of a service, or unix: and the path of its socket."""
-
-    name = "url"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        if value.startswith(UNIX_SCHEME):
-            return str(value)
-        try:
-            url = parse_base_url(value)
-            # An invalid port raises ValueError.
-            if not url or not url.isascii() or urlsplit(url).port == 0:
-                raise ValueError
-        except ValueError:
-            self.fail(f"{quoted(value)} is neither an http or https URL nor unix:PATH.")
-        return url
+def check_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the base URL of a service, or unix: and the path of its socket."""
+    if value is None or value.startswith(UNIX_SCHEME):
+        return value
+    try:
+        url = parse_base_url(value)
+        # An invalid port raises ValueError.
+        if not url or not url.isascii() or urlsplit(url).port == 0:
+            raise ValueError
+    except ValueError:
+        message = f"{quoted(value)} is neither an http or https URL nor unix:PATH."
+        raise click.BadParameter(message) from None
+    return url
 
 
 @click.command("health", params=server_options())
-@click.argument("url", type=UrlType(), required=False)
+@click.argument("url", callback=check_url, required=False)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 3600, min_open=True),

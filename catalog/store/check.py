@@ -25,6 +25,7 @@ from .write.imports import (
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+SUM_OF_DAYS = "coalesce((SELECT sum(installs) FROM install WHERE widget_id = widget.id), 0)"
 
 
 WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"
@@ -49,6 +50,7 @@ def repair_derived(database: Database) -> None:
         transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
         for table in ("listing", "summary", "change"):
             transaction.execute(f"DELETE FROM {table}")
+        transaction.execute(f"UPDATE widget SET counted = {SUM_OF_DAYS}")
         transaction.execute("UPDATE revision SET history = :history", {"history": history})
         transaction.execute(TOUCH_ALL)
 
@@ -67,7 +69,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
             yield from _check_derived(connection)
-            for row in connection.execute(EXPORT_WIDGETS).fetchall():
+            for row in connection.execute(EXPORT_WIDGETS, {"paths": None}).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
@@ -120,12 +122,14 @@ UNION
 SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
     SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
 """
+WRONG_INSTALLS = f"SELECT scope || '/' || name FROM widget WHERE counted <> {SUM_OF_DAYS}"
 # Statements that find wrong rows, with a sentence about each value that they return.
 DERIVED_ROWS = (
     (WRONG_LISTINGS, "{}: its listing for search differs from the widget."),
     (WRONG_SUMMARIES, "{}: its summary in search results differs from the widget."),
     (UNUSED_SUMMARIES, "Search has a summary for widget {}, which is not listed."),
     (WRONG_CHANGES, "{}: its last change does not say whether it is listed."),
+    (WRONG_INSTALLS, "{}: its installs by day do not add up to those that were counted."),
 )
 
 STORED_INTERVALS = """

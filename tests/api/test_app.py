@@ -63,13 +63,6 @@ def test_the_factory_works_twice_in_a_fresh_process_without_a_database(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_defaults_are_those_of_a_local_service() -> None:
-    config = create_app().config
-    assert Path(config["DATABASE"]).name == "catalog.db"
-    assert (config["HOST"], config["PORT"]) == ("127.0.0.1", 8080)
-    assert minimum_cli_version(create_app()) == "1.0.0"
-
-
 def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in ("2.3.4", "3.0.0-rc.1"):
         monkeypatch.setenv("CATALOG_MINIMUM_CLI_VERSION", number)
@@ -112,16 +105,3 @@ def test_path_of_a_database_may_begin_with_two_slashes(tmp_path: Path) -> None:
     app = create_app({"DATABASE": f"/{tmp_path}/plain.db"})
     assert app.test_client().get("/api/health").json == {"status": "ok"}
     app.extensions["database"].close()
-
-
-def test_every_route_of_the_api_belongs_to_the_blueprint_of_its_family() -> None:
-    families = {
-        "v1": "/api/v1/widgets/",
-        "registry": "/api/widgets/<scope>/registry.json",
-        "operations": "/api/",
-        "internal": "/api/",
-    }
-    rules = [rule for rule in create_app().url_map.iter_rules() if rule.rule.startswith("/api")]
-    assert {rule.endpoint.split(".")[0] for rule in rules} == set(families)
-    for rule in rules:
-        assert rule.rule.startswith(families[rule.endpoint.split(".")[0]])

@@ -94,14 +94,6 @@ def test_bundle_is_served_as_immutable(server: Server) -> None:
     }
 
 
-def test_head_has_the_headers_of_get_and_no_body(server: Server) -> None:
-    response, body = server.request("HEAD", PATH)
-    got, _ = server.request("GET", PATH)
-    assert (response.status, body) == (200, b"")
-    times = {"Date": None, "Expires": None}
-    assert {**response.headers, **times} == {**got.headers, **times}
-
-
 @pytest.mark.parametrize("range_", ["bytes=0-5", "bytes=28-", "bytes=-3", "bytes=0-5,7-9", "x"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_range_is_ignored(server: Server, method: str, range_: str) -> None:
@@ -110,18 +102,6 @@ def test_range_is_ignored(server: Server, method: str, range_: str) -> None:
     assert (response.status, body) == (200, content)
     clock = {"Date": "", "Expires": ""}
     assert {**response.headers, **clock} == {**plain.headers, **clock}
-
-
-def test_known_etag_is_304(server: Server) -> None:
-    response, body = server.request("GET", PATH, If_None_Match=f'"{SHA256}"')
-    assert (response.status, body) == (304, b"")
-    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-
-
-def test_other_method_is_405(server: Server) -> None:
-    response, body = server.request("POST", PATH)
-    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
-    assert "takes GET, HEAD, OPTIONS, not 'POST'" in json.loads(body)["error"]
 
 
 def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None:
@@ -293,33 +273,6 @@ def test_bundle_of_another_size_is_not_held(app_with: AppWith) -> None:
     database = app.extensions["database"]
     database.transact(lambda transaction: hold_bundles(transaction, [held]))
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
-
-
-def test_default_directory_of_bundles_is_beside_the_database(tmp_path: Path) -> None:
-    default = create_app({"DATABASE": tmp_path / "my.db"}).extensions["bundles"]
-    assert default.directory == tmp_path / "my.db-bundles"
-    configured = create_app({"DATABASE": tmp_path / "my.db", "BUNDLES": str(tmp_path / "b")})
-    assert configured.extensions["bundles"].directory == tmp_path / "b"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_if_match_is_ignored(server: Server) -> None:
-    response, body = server.request("GET", PATH, If_Match='"another"')
-    assert (response.status, body) == (200, CONTENT)
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_bundle_has_no_duplicate_headers(server: Server, method: str) -> None:
-    response, _ = server.request(method, PATH)
-    names = sorted(name.lower() for name, _ in response.getheaders())
-    assert (response.status, names) == (200, sorted(set(names)))
-
-
-def test_content_length_is_right_for_each_host(client: FlaskClient) -> None:
-    for host in ("a.example", "much-longer.example:8080"):
-        for address in ADDRESSES.values():
-            response = client.get(address, headers={"Host": host})
-            assert response.headers["Content-Length"] == str(len(response.data))
 
 
 def test_a_bundle_that_becomes_shorter_while_it_is_sent_ends_only_its_connection(

@@ -184,13 +184,6 @@ def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
     assert (response.status_code, response.headers["ETag"]) == (304, etags(demo, path)["gzip"])
 
 
-def test_range_of_a_file_is_ignored(demo: FlaskClient) -> None:
-    path = "/static/catalog.css"
-    response = fetch(demo, path, Range="bytes=0-1999")
-    assert (response.status_code, response.data) == (200, fetch(demo, path).data)
-    assert "Accept-Ranges" not in response.headers
-
-
 @pytest.fixture
 def client(app_with: Callable[..., Flask]) -> FlaskClient:
     """A client of a catalog with one held bundle of 3 kB."""
@@ -198,34 +191,6 @@ def client(app_with: Callable[..., Flask]) -> FlaskClient:
     app = app_with(document("acme/clock", bundled("1.0.0", content, releaseNotes=NOTES)))
     hold(app, content)
     return app.test_client()
-
-
-ROUTE_VALUES = {
-    **{"scope": "acme", "name": "clock", "version": "1.0.0"},
-    **{"filename": "catalog.css", "number": "1", "rest": "none"},
-}
-
-
-def routes(app: Flask) -> list[str]:
-    """Return a path for each route that has GET."""
-    adapter = app.url_map.bind("")
-    rules = [rule for rule in app.url_map.iter_rules() if "GET" in (rule.methods or {"GET"})]
-    return [
-        adapter.build(rule.endpoint, {name: ROUTE_VALUES[name] for name in rule.arguments})
-        for rule in rules
-    ]
-
-
-@pytest.mark.parametrize("accepted", ["gzip", "identity"])
-def test_head_has_the_headers_of_get_on_every_route(client: FlaskClient, accepted: str) -> None:
-    paths = routes(client.application)
-    assert {BUNDLE, "/", "/feed.atom", "/openapi.json", REGISTRY, "/api/health"} < set(paths)
-    for path in paths:
-        head = fetch(client, path, "HEAD", Accept_Encoding=accepted)
-        got = fetch(client, path, Accept_Encoding=accepted)
-        assert (head.status_code, head.data) == (got.status_code, b""), path
-        assert headers_without_date(head) == headers_without_date(got), path
-        assert got.headers["Content-Length"] == str(len(got.data)), path
 
 
 @pytest.mark.parametrize("headers", [{}, {"If-None-Match": "*"}])

@@ -163,10 +163,10 @@ def test_a_mirror_records_every_state_that_it_changes(
     ]
     upstream.put(document("acme/notes"))
     del upstream.documents["acme/clock"]
-    mirror_summary(mirror_app, upstream.url, "--prune")
+    mirror_summary(mirror_app, upstream.url)
     last = log(mirror_app)[-1]
     assert (last["action"], last["before"], last["after"]) == (
-        "unlist",
+        "mirror",
         {"listed": True},
         {"listed": False},
     )

@@ -102,7 +102,7 @@ def test_failed_refresh_of_a_widget_leaves_the_copy_unchanged(
 def test_at_most_20_failures_are_printed(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.put(*numbered(30, displayName=""))
     lines = run_mirror(mirror_app, upstream.url).stderr.splitlines()
-    assert (len(lines), lines[20]) == (23, "There are 10 more failures.")
+    assert (len(lines), lines[20]) == (23, "There are 10 more.")
 
 
 def fail_details(upstream: FakeUpstream, numbers: range, fault: Fault) -> None:

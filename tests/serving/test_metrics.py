@@ -93,8 +93,10 @@ def test_the_durations_of_all_requests_are_counted(measured: MeasuredServer) -> 
 def test_only_acknowledged_installs_are_counted(measured: MeasuredServer) -> None:
     before = measured.value("widget_catalog_installs_total")
     measured.request("POST", WIDGET)
+    measured.request("POST", f"{WIDGET}/2.2.0")
+    measured.request("POST", f"{WIDGET}/9.9.9")
     measured.request("POST", "/api/v1/widgets/acme/none")
-    assert measured.value("widget_catalog_installs_total") == before + 1
+    assert measured.value("widget_catalog_installs_total") == before + 2
 
 
 def test_the_cache_counts_what_it_renders_once_and_returns_again(measured: MeasuredServer) -> None:

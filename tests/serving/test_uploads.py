@@ -316,39 +316,6 @@ def test_chunks_of_a_byte_and_long_trailers_are_refused_with_a_token_too(
             assert status(connection.recv(65536)) == 400
 
 
-def description(publisher: Publisher) -> str | None:
-    _, body = publisher.server.request("GET", "/api/v1/widgets/acme/clock")
-    text: str | None = json.loads(body)["widget"]["description"]
-    return text
-
-
-def test_a_change_whose_client_disconnected_is_dropped_from_the_queue(
-    tmp_path: Path, limits: Limits
-) -> None:
-    publisher = Publisher(tmp_path, limits)
-    body = form(manifest(), b"bundle")
-    change = "PATCH /api/widgets/acme/clock HTTP/1.1\r\nHost: localhost\r\n"
-    change += f"Authorization: Bearer {publisher.token}\r\nContent-Length: "
-    with publisher.server, ExitStack() as stack:
-        assert status(publisher.exchange(publisher.head(len(body)) + body)) == 201
-        other = stack.enter_context(closing(sqlite3.connect(publisher.path, isolation_level=None)))
-        other.execute("BEGIN IMMEDIATE")
-        connections = []
-        for text in ("one", "two"):
-            content = json.dumps({"description": text})
-            connections.append(stack.enter_context(publisher.connect()))
-            connections[-1].sendall(f"{change}{len(content)}\r\n\r\n{content}".encode())
-            publisher.settle_reads()
-        # The first change waits for the lock, the second for the first.
-        connections[1].close()
-        publisher.settle_reads()
-        other.execute("ROLLBACK")
-        assert status(connections[0].recv(65536)) == 200
-        # Changes are made in the order of their arrival.
-        publisher.settle()
-        assert description(publisher) == "one"
-
-
 def test_a_request_with_a_wrong_token_does_not_wait_for_a_change(
     tmp_path: Path, limits: Limits
 ) -> None:

@@ -384,7 +384,7 @@ def test_no_increment_is_lost_between_threads(database: Database) -> None:
 
     def count(through: Database) -> None:
         for _ in range(25):
-            assert through.count_install("acme", "clock")
+            assert through.count_install("acme", "clock", 20_000)
 
     threads = [threading.Thread(target=count, args=(each,)) for each in (*others, *others)]
     for thread in threads:

@@ -40,9 +40,12 @@ from .transaction import Actor, Transaction, Values
 from .wal import WAL_LIMIT, remove_wal
 from .write_counts import WriteCounts
 
+# Triggers of schema.sql count the install of the day and version.
 COUNT_INSTALL = f"""
-UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
-WHERE scope = :scope AND name = :name
+UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER}),
+    counted = counted + 1, installed_day = :day, installed_version = :version
+WHERE scope = :scope AND name = :name AND (:version = '' OR EXISTS (
+    SELECT 1 FROM version WHERE widget_id = widget.id AND version = :version))
 """
 
 T = TypeVar("T")
@@ -93,7 +96,7 @@ class Database:
         self.faults = Faults()
         self._connections = self.pool_class(self.path, self.deadline, busy_timeout_ms, wal_limit)
         # The last install, if the state of the file made it fail; check_writes() retries it.
-        self._failed_install: dict[str, str] | None = None
+        self._failed_install: Values | None = None
 
     def reader(self) -> Connection:
         """Return this thread's connection for reading; each statement sees the latest commit."""
@@ -164,9 +167,12 @@ class Database:
             transaction.finish()
         return results
 
-    def count_install(self, scope: str, name: str) -> bool:
-        """Add one to the widget's download counter; return False if there is no such widget."""
-        values = {"scope": scope, "name": name}
+    def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
+        """Count one install, of a version if it is given; return False if there is no such thing.
+
+        The day is the number of days since 1970-01-01 in UTC.
+        """
+        values = {"scope": scope, "name": name, "day": day, "version": version}
 
         def count() -> bool:
             with self._writer() as connection:

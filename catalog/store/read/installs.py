@@ -1,0 +1,86 @@
+"""The installs of a widget by day and by version."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...documents import Json
+from ..connection.sqlite import DAY, today
+from . import json_sql
+from .search_params import parse_positive
+
+DEFAULT_DAYS = 90
+# Older days are stored as months: see schema.sql.
+MAX_DAYS = 400
+
+
+def parse_days(parameters: Mapping[str, str]) -> int:
+    """Return the number of days to show; raise ParameterError."""
+    return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
+
+
+class InstallsRevision(NamedTuple):
+    """What the installs of a widget depend on: the catalog, those counted here, and the day."""
+
+    content: int
+    counted: int
+    today: int
+
+
+DAYS = f"""json((
+    SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
+    FROM (
+        SELECT day, sum(installs) AS sum FROM install
+        WHERE widget_id = widget.id AND day > :today - :days GROUP BY day ORDER BY day)))"""
+VERSIONS = f"""json((
+    SELECT json_group_array(json_object('version', version, 'installs', sum))
+    FROM (
+        SELECT version, sum FROM (
+            SELECT version, sum(installs) AS sum FROM install WHERE widget_id = widget.id
+            GROUP BY version)
+        CROSS JOIN version USING (version) WHERE widget_id = widget.id
+        ORDER BY {json_sql.NEWEST_FIRST})))"""
+INSTALLS = f"""
+SELECT content, counted, json_object(
+    'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {VERSIONS})
+FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
+"""
+
+
+def find_installs(
+    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
+) -> tuple[InstallsRevision, bytes] | None:
+    """Return the JSON of the installs up to today, and what it depends on; None if not listed."""
+    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": False}
+    row = connection.execute(INSTALLS, values).fetchone()
+    if row is None:
+        return None
+    content, counted, text = row
+    return InstallsRevision(content, counted, today), f"{text}\n".encode()
+
+
+REVALIDATE_INSTALLS = """
+SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
+WHERE content = :content AND counted = :counted
+"""
+
+
+def revalidate_installs(
+    connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
+) -> InstallsRevision | None:
+    """Return the revision if the installs are still the same, else None."""
+    if revision.today != today():
+        return None
+    values = {"scope": scope, "name": name, **revision._asdict()}
+    return revision if connection.execute(REVALIDATE_INSTALLS, values).fetchone() else None
+
+
+def load_installs(
+    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
+) -> Json:
+    """Return the installs of a widget that exists, unlisted or not, as the API does."""
+    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": True}
+    _, _, text = connection.execute(INSTALLS, values).fetchone()
+    value: Json = json.loads(text)
+    return value

@@ -15,6 +15,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSL
 
 from .. import __version__
 from ..documents import Json, parse_json
+from ..rights import NEEDS_SESSION
 from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
 from ..validators import is_loopback
@@ -203,11 +204,12 @@ class Service:
 
     def _describe_refusal(self, response: BaseHTTPResponse) -> str:
         """Return what a response other than the expected one means."""
+        error = _parse_object(response).get("error")
         if response.status == 401:
             is_variable = self.token is None and os.environ.get(VARIABLE)
             source = f" in {VARIABLE}" if is_variable else ""
-            return f"{self.url} refused the token{source}: it is unknown, expired or revoked."
-        error = _parse_object(response).get("error")
+            reason = "It is unknown." if error in (None, NEEDS_SESSION) else error
+            return f"{self.url} refused the token{source}. {reason}"
         again = f" To try it later, {SAFE_AGAIN}." if response.status in PASSING_STATUSES else ""
         if isinstance(error, str):
             return error + again

@@ -29,6 +29,7 @@ from catalog.atomic_files import atomic_replace
 from catalog.commands import commands
 from catalog.remote import token_file
 from catalog.remote.token_file import store_login
+from catalog.store.write.tokens import generate_token
 
 AppWith = Callable[..., Flask]
 PUBLIC_URL = "https://widgets.example"
@@ -238,6 +239,18 @@ def test_the_log_is_the_same_as_on_the_machine_of_the_catalog(
     assert run_remotely(server.url, "log").stdout.count("token root  yank") == 60
 
 
+def test_the_log_has_the_changes_in_the_scopes_of_the_token(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in ("yank acme/clock@1.0.0", "delete acme/weather --yes"):
+        assert run_line(app, line).exit_code == 0
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
+    assert run_remotely(server.url, "log").stdout == ""
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "own"))
+    here = run_line(app, "log").stdout.splitlines()
+    assert run_remotely(server.url, "log").stdout.splitlines() == here[:2]
+
+
 def test_a_mistake_in_one_of_several_widgets_changes_none(
     app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +311,7 @@ def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppS
     database = str(app.config["DATABASE"])
     assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
     assert failure(run_remotely(server.url, "login", stdin=token)) == (
-        f"{server.url} refused the token: it is unknown, expired or revoked."
+        f"{server.url} refused the token. The token ci is revoked."
     )
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
 
@@ -309,7 +322,11 @@ def test_a_refused_token_of_the_variable_is_named(
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci"))
     run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked."
+        f"{server.url} refused the token in CATALOG_TOKEN. The token ci is revoked."
+    )
+    monkeypatch.setenv("CATALOG_TOKEN", generate_token()[1])
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+        f"{server.url} refused the token in CATALOG_TOKEN. It is unknown."
     )
 
 

@@ -84,6 +84,7 @@ LINES = [
     "deprecate acme/clock@'<2' 'Use 2.0.0.' --dry-run",
     "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/weather",
     "deprecate acme/clock@1.0.0 ''",
     "deprecate acme/clock@1.0.0",
     "undeprecate acme/clock@1.0.0 --dry-run",

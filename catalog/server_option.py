@@ -45,7 +45,8 @@ class ServerUrl(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
-def _store(context: click.Context, option: click.Parameter, value: str | None) -> None:
+def store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep the value of an option for named_server()."""
     # The option may stand before or after the name of the command.
     if value is not None:
         context.meta[str(option.name)] = value
@@ -59,7 +60,7 @@ def server_options() -> list[click.Parameter]:
             type=ServerUrl(),
             metavar="URL",
             expose_value=False,
-            callback=_store,
+            callback=store_option,
             help=f"Work on the catalog of this service. Default: {SERVER_VARIABLE}.",
         ),
         click.Option(
@@ -67,7 +68,7 @@ def server_options() -> list[click.Parameter]:
             type=click.Path(exists=True, dir_okay=False),
             metavar="FILE",
             expose_value=False,
-            callback=_store,
+            callback=store_option,
             help=f"Trust the certificates in this PEM file. Default: {CA_VARIABLE}.",
         ),
     ]
@@ -82,7 +83,11 @@ def named_server(context: click.Context) -> Server | None:
         except ValueError as allowed:
             message = f"{SERVER_VARIABLE} must be {allowed}, not {quoted(text)}."
             raise click.ClickException(message) from None
-    ca = context.meta.get("ca") or os.environ.get(CA_VARIABLE) or None
     if url is None and "ca" in context.meta:
         raise click.UsageError("--ca is for --server.")
-    return Server(url, ca) if url else None
+    return Server(url, named_ca(context)) if url else None
+
+
+def named_ca(context: click.Context) -> str | None:
+    """Return the file of certificates that an option or a variable names, if any."""
+    return context.meta.get("ca") or os.environ.get(CA_VARIABLE) or None

@@ -2,10 +2,14 @@
 
 import json
 import os
+import re
 import unicodedata
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_QUOTED_LENGTH = 80  # characters
+
+_REPLACEMENT = re.compile(r"((?:.* )?Replaced by )([^/]+)/([^/]+)\.", re.DOTALL)
 
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -52,6 +56,25 @@ def shorten(text: str, length: int) -> str:
     cut = text[:length]
     words = cut.rsplit(None, 1) if " " in cut[length // 2 :] else []
     return (words[0] if words else cut) + "…"
+
+
+class Replacement(NamedTuple):
+    """The widget that the last sentence of a warning names, and the text before its name."""
+
+    before: str
+    scope: str
+    name: str
+
+
+def add_replacement(message: str, widget: object) -> str:
+    """Return the warning with a last sentence that names the widget to use instead."""
+    return f"{message} Replaced by {widget}.".lstrip()
+
+
+def find_replacement(message: str) -> Replacement | None:
+    """Return what add_replacement() has added to a warning, if anything."""
+    match = _REPLACEMENT.fullmatch(message)
+    return Replacement(*match.groups()) if match else None
 
 
 def path_text(path: Path) -> str:

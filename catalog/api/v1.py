@@ -145,19 +145,15 @@ def counted() -> Response:
 
 @v1.get("/<scope>/<name>/installs")
 def installs(scope: str, name: str) -> Response:
-    try:
-        days = parse_days(request.args.to_dict())
-    except ParameterError as error:
-        abort(400, str(error))
+    days = parse_days(request.args.to_dict())
 
     def render(connection: Connection) -> RenderResult:
         result = find_installs(connection, scope, name, days, today())
         if result is None:
             abort(404, no_widget(scope, name))
-        revision, body = result
-        return revision, [body]
+        return result
 
-    return respond(
+    return render_for_cache(
         lambda connection, revision: revalidate_installs(connection, scope, name, revision),
         render,
         READ_HEADERS,

@@ -21,7 +21,7 @@ from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import suggest_widgets
-from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName, find_widget
+from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
 from ..validators import check_base_url, check_identifier, check_text
 
@@ -169,16 +169,6 @@ def print_latest(
     if after != before:
         verb = "would be" if dry_run else "is now"
         print_status(f"The latest version of {target.widget} {verb} {after or 'none'}.")
-
-
-def resolve_name(target: WidgetName) -> WidgetName:
-    """Return the target without a version if the @ belongs to the name of an existing widget."""
-    whole_name = f"{target.name}@{target.version}"
-    # No name has unprintable characters, and SQLite takes no lone surrogates.
-    if target.version is None or not whole_name.isprintable():
-        return target
-    exists = find_widget(database().fetch, target.scope, whole_name)
-    return WidgetName(target.scope, whole_name) if exists else target
 
 
 def confirm(question: str, yes: bool) -> None:

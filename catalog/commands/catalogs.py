@@ -1,5 +1,6 @@
 """The catalog that a command works on: in the database of this machine, or behind a service."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,15 @@ from ..documents import Json, Row
 from ..remote.token_file import remembered_servers
 from ..server_option import Server, named_server
 from ..settings import DEFAULTS
+from ..store.read import json_sql
+from ..store.read.export import read_document
+from ..store.read.updates import UpdatesQuery, find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
-from ..store.write.lookup import WidgetName
+from ..store.write.lookup import WidgetName, find_widget, get_widget
 from ..store.write.moderation import Moderation, VersionChange
 from ..store.write.publishing import PublishResult, Upload
+from ..text import fold
 from .base import application, bundles, database, print_status
 
 # Only --server needs urllib3, so the functions for it import what needs it.
@@ -53,13 +58,43 @@ def open_remote(server: Server) -> "RemoteCatalog":
     from ..remote.catalog import RemoteCatalog
     from ..remote.service import Service
 
-    return RemoteCatalog(Service(server.url, server.ca))
+    return RemoteCatalog(Service(server.url, server.ca, print_status))
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
     """Return the catalog that this command works on."""
     server = find_server()
     return open_remote(server) if server else DatabaseCatalog()
+
+
+LIST = f"""
+SELECT json_set({json_sql.WIDGET},
+        '$.listed', json(iif(listed, 'true', 'false')),
+        '$.versions', (SELECT count(*) FROM version WHERE widget_id = widget.id),
+        '$.latestVersion', latest.version,
+        '$.deprecationMessage', latest.deprecation_message,
+        '$.updatedAt', updated_at) AS json,
+    count(*) OVER () AS total
+FROM (
+    SELECT *, coalesce(
+        (SELECT max(published_at) FROM version WHERE widget_id = widget.id), created_at
+    ) AS updated_at FROM widget
+) AS widget LEFT JOIN version AS latest ON latest.id = (
+    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
+WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
+  AND NOT EXISTS (
+    SELECT 1 FROM json_each(:words)
+    WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
+ORDER BY
+    CASE :sort
+        WHEN 'installs' THEN download_count
+        WHEN 'updated' THEN updated_at
+        WHEN 'created' THEN widget.created_at
+    END DESC,
+    scope, name
+LIMIT :limit
+"""
 
 
 class DatabaseCatalog:
@@ -100,3 +135,41 @@ class DatabaseCatalog:
         with database().read() as connection:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "", limit=limit or -1)
+
+    def find_widgets(
+        self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
+    ) -> tuple[list[Json], int]:
+        """Return the first widgets with these words, and how many there are."""
+        values = {
+            "scope": scope,
+            "unlisted": unlisted,
+            "words": json.dumps(fold(words).split()),
+            "sort": sort,
+            "limit": limit,
+        }
+        with database().read() as connection:
+            connection.create_function("fold", 1, fold, deterministic=True)
+            rows = connection.execute(LIST, values).fetchall()
+        return [json.loads(row["json"]) for row in rows], rows[0]["total"] if rows else 0
+
+    def has_widget(self, widget: WidgetName) -> bool:
+        return find_widget(database().fetch, widget.scope, widget.name) is not None
+
+    def read_document(self, widget: WidgetName) -> Json:
+        row = get_widget(database().fetch, widget)
+        with database().read() as connection:
+            return read_document(connection, row)
+
+    def find_updates(self, query: UpdatesQuery) -> list[Json]:
+        _, body = find_updates(database().reader(), query)
+        items: list[Json] = json.loads(body)["updates"]
+        return items
+
+
+def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
+    """Return the target without a version if the @ belongs to the name of an existing widget."""
+    whole = WidgetName(target.scope, f"{target.name}@{target.version}")
+    # No name has unprintable characters, and SQLite takes no lone surrogates.
+    if target.version is None or not whole.name.isprintable():
+        return target
+    return whole if catalog.has_widget(whole) else target

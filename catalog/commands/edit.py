@@ -10,7 +10,7 @@ from ..store.write import moderation
 from ..store.write.audit import local_actor
 from ..store.write.lookup import WidgetName, get_widget, is_version_or_range, select_versions
 from ..store.write.moderation import VersionChange
-from ..text import quoted
+from ..text import add_replacement, quoted
 from .base import (
     TEXT,
     VERSION,
@@ -23,9 +23,8 @@ from .base import (
     dry_run_option,
     print_latest,
     print_status,
-    resolve_name,
 )
-from .catalogs import open_catalog
+from .catalogs import DatabaseCatalog, open_catalog, resolve_name
 
 
 class Outcome(NamedTuple):
@@ -89,13 +88,31 @@ def set_yanked(
 # Neither is required here: click would report a missing message as a missing version.
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1)
 @click.argument("message", metavar="MESSAGE", type=TEXT, required=False)
+@click.option(
+    "--replaced-by",
+    type=WIDGET,
+    metavar="WIDGET",
+    help="Name the widget to use instead; then a MESSAGE is optional.",
+)
 @dry_run_option
-def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bool) -> None:
+def deprecate(
+    versions: tuple[WidgetName, ...],
+    message: str | None,
+    replaced_by: WidgetName | None,
+    dry_run: bool,
+) -> None:
     """Set a warning on versions.
 
     Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; a range
     matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
+    catalog = open_catalog()
+    if replaced_by:
+        if message is not None and is_version_argument(message):
+            versions, message = (*versions, VERSION.convert(message, None, None)), ""
+        # A person would follow a mistyped name.
+        catalog.read_document(replaced_by)
+        message = add_replacement(message or "", replaced_by)
     if message is None:
         raise click.UsageError("Give a VERSION and a MESSAGE.")
     if is_version_argument(message) or (not versions and WIDGET_ARGUMENT.fullmatch(message)):
@@ -104,7 +121,7 @@ def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bo
         raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
         raise CommandError("The message is empty; widget-catalog undeprecate removes a warning.")
-    changes = open_catalog().set_deprecation(versions, message, dry_run=dry_run)
+    changes = catalog.set_deprecation(versions, message, dry_run=dry_run)
     print_changes(changes, DEPRECATED, dry_run)
 
 
@@ -208,7 +225,7 @@ def delete(target: WidgetName, yes: bool) -> None:
     A widget is deleted with all its versions and its install count. The number of a deleted version
     can be published again only with the same bundle.
     """
-    target = resolve_name(target)
+    target = resolve_name(DatabaseCatalog(), target)
     if target.version is None:
         get_widget(database().fetch, target)
         question = f"Delete {target}, its versions and its install count permanently?"

@@ -1,38 +1,31 @@
 """The command outdated: the updates of installed versions, here or at another service."""
 
-import json
 from typing import BinaryIO
-from urllib.parse import urlencode
 
 import click
 
-from .. import V1_PREFIX
 from ..documents import Json
+from ..server_option import ServerUrl, store_option
 from ..store.read.installed_list import read_installed_list
-from ..store.read.updates import CURRENT, UpdatesQuery, find_updates
+from ..store.read.updates import CURRENT, UpdatesQuery
 from ..text import plural
-from .base import (
-    SDK,
-    SERVICE_URL,
-    CommandError,
-    command,
-    database,
-    file_name,
-    json_option,
-    print_status,
-)
+from .base import SDK, CommandError, command, file_name, json_option, print_status
+from .catalogs import open_catalog
 from .terminal import format_json, format_table
 
 # The longest names of so many widgets fit into the request line that a service accepts.
 BATCH = 20
 
 
-@command("outdated")
+@command("outdated", remote=True)
 @click.argument("file", type=click.File("rb"))
 @click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
-@click.option("--url", type=SERVICE_URL, help="Ask the service at this address.")
+# The name of --server before.
+@click.option(
+    "--url", "server", type=ServerUrl(), expose_value=False, callback=store_option, hidden=True
+)
 @json_option
-def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> None:
+def outdated(file: BinaryIO, sdk: str, json_output: bool) -> None:
     """List the updates of installed versions.
 
     FILE has one scope/name@version per line, or is a JSON lockfile; - is standard input. Empty
@@ -44,10 +37,10 @@ def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> No
         raise CommandError(f"{file_name(file)}: {error}")
     if notice:
         print_status(notice)
+    catalog = open_catalog()
     items: list[Json] = []
     for start in range(0, len(installed), BATCH):
-        query = UpdatesQuery(sdk, tuple(installed[start : start + BATCH]))
-        items += request_updates(url, query) if url else find_local_updates(query)
+        items += catalog.find_updates(UpdatesQuery(sdk, tuple(installed[start : start + BATCH])))
     if json_output:
         click.echo(format_json(items))
         return
@@ -57,23 +50,6 @@ def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> No
         click.echo("\n".join(format_table(headings, rows, shrink_first=4)))
     count = sum(item["update"] is not None for item in items)
     print_status(f"{plural(count, 'update')} for {plural(len(items), 'installed version')}.")
-
-
-def find_local_updates(query: UpdatesQuery) -> list[Json]:
-    """Return the updates that this catalog has."""
-    _, body = find_updates(database().reader(), query)
-    items: list[Json] = json.loads(body)["updates"]
-    return items
-
-
-def request_updates(url: str, query: UpdatesQuery) -> list[Json]:
-    """Return the updates that the service has."""
-    # Only --url needs urllib3, which the imported module needs.
-    from ..remote.service import Service
-
-    parameters = [("compatSdk", query.sdk), *(("installed", str(each)) for each in query.installed)]
-    items: list[Json] = Service(url).get(f"{V1_PREFIX}updates?{urlencode(parameters)}")["updates"]
-    return items
 
 
 def format_row(item: Json) -> list[str]:

@@ -35,15 +35,17 @@ MAX_HOURS = 100 * 366 * 24
 NEVER = "never"
 
 
-def parse_lifetime(text: str) -> timedelta | None:
-    """Return how long a token is valid, None if forever; raise ValueError with what is allowed."""
-    if text == NEVER:
-        return None
+def parse_lifetime(text: str) -> str:
+    """Return the text if it is a lifetime; raise ValueError with what is allowed."""
     match = re.fullmatch("([1-9][0-9]{0,6})([hd])", text)
-    hours = int(match[1]) * HOURS[match[2]] if match else 0
-    if not 0 < hours <= MAX_HOURS:
+    if text != NEVER and not (match and int(match[1]) * HOURS[match[2]] <= MAX_HOURS):
         raise ValueError(f"a number of days or hours, such as 90d or 12h, or {NEVER}")
-    return timedelta(hours=hours)
+    return text
+
+
+def lifetime(text: str) -> timedelta | None:
+    """Return how long a token is valid; None if forever."""
+    return None if text == NEVER else timedelta(hours=int(text[:-1]) * HOURS[text[-1]])
 
 
 def parse_name(text: str) -> str:
@@ -91,7 +93,7 @@ token: CommandGroup = command_group("token", "Manage the tokens for publishing o
     help=f"What it may do: {', '.join(PERMISSIONS)}, with commas between.",
 )
 @expires_option
-def create(name: str, scopes: tuple[str, ...], permissions: str, expires: timedelta | None) -> None:
+def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -> None:
     """Create a token, and print it.
 
     It is shown only now: the database holds its hash. With admin it may do everything in all
@@ -108,7 +110,7 @@ def create(name: str, scopes: tuple[str, ...], permissions: str, expires: timede
         name,
         [*dict.fromkeys(scopes)],
         [ADMIN] if ADMIN in allowed else allowed,
-        expires,
+        lifetime(expires),
     )
     print_secret("Created", created, text)
 
@@ -149,6 +151,8 @@ def list_command(json_output: bool) -> None:
         for each in found
     ]
     click.echo("\n".join(format_table(headings, cells, shrink_first=4)))
+    for warning in filter(None, (each.expiry_warning(time) for each in found)):
+        print_status(f"Warning: {warning}.")
     print_status(f"{plural(len(found), 'token')}.")
 
 
@@ -174,12 +178,12 @@ def revoke(name: str) -> None:
 @command("rotate", token)
 @click.argument("name", type=NAME)
 @expires_option
-def rotate(name: str, expires: timedelta | None) -> None:
+def rotate(name: str, expires: str) -> None:
     """Replace the secret of a token, and print the new one.
 
     The old one is refused from the next request on. Scopes and permissions stay.
     """
-    rotated, text = tokens.rotate_token(database(), local_actor(), name, expires)
+    rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
     print_secret("Rotated", rotated, text)
 
 
@@ -194,7 +198,8 @@ SINCE = ValidatedType("time", check_timestamp)
 def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 
-    Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
+    Without WIDGET, all changes of the catalog and its tokens; with --server, those in the scopes of
+    your token. Installs are not recorded.
     """
     entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()

@@ -8,10 +8,12 @@ import http.client
 import json
 import os
 import socket
+import ssl
 from urllib.parse import urlsplit
 
 import click
 
+from ..server_option import named_ca, named_server, server_options
 from ..settings import SettingError, parse_base_url, read_setting
 from ..text import error_reason, escape_unprintable, plural, quoted
 
@@ -51,7 +53,7 @@ def check_url(context: click.Context, option: click.Parameter, value: str | None
     return url
 
 
-@click.command("health")
+@click.command("health", params=server_options())
 @click.argument("url", callback=check_url, required=False)
 @click.option(
     "--timeout",
@@ -62,14 +64,18 @@ def check_url(context: click.Context, option: click.Parameter, value: str | None
     help="Seconds to wait for the connection and for the response.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def health(url: str | None, timeout: float, quiet: bool) -> None:
+@click.pass_context
+def health(context: click.Context, url: str | None, timeout: float, quiet: bool) -> None:
     """Check whether a service can be used.
 
-    URL is its base URL, or unix:PATH for a Unix socket; by default it has the CATALOG_HOST and
-    CATALOG_PORT of the environment. Exit code 0 if the service can read and write its catalog,
-    else 1 with the reason.
+    URL is its base URL, or unix:PATH for a Unix socket; by default it is that of --server, or has
+    the CATALOG_HOST and CATALOG_PORT of the environment. Exit code 0 if the service can read and
+    write its catalog, else 1 with the reason.
     """
-    check_service(url or configured_url(), timeout)
+    if url is None:
+        server = named_server(context)
+        url = server.url if server else configured_url()
+    check_service(url, timeout, named_ca(context))
     if not quiet:
         click.echo("ok", err=True)
 
@@ -86,10 +92,10 @@ def configured_url() -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def check_service(url: str, timeout: float) -> None:
+def check_service(url: str, timeout: float, ca: str | None) -> None:
     """Raise ClickException with the reason unless the service responds that it is ok."""
     try:
-        status, body = fetch_health(url, timeout)
+        status, body = fetch_health(url, timeout, ca)
     except TimeoutError:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
@@ -107,7 +113,7 @@ def check_service(url: str, timeout: float) -> None:
     raise click.ClickException(f"{url} {escape_unprintable(text)}")
 
 
-def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
+def fetch_health(url: str, timeout: float, ca: str | None) -> tuple[int, bytes]:
     """Return status and body of the response; raise OSError or HTTPException."""
     connection: http.client.HTTPConnection
     path = PATH
@@ -115,10 +121,18 @@ def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
         connection = UnixConnection(url.removeprefix(UNIX_SCHEME), timeout)
     else:
         parts = urlsplit(url)
-        is_https = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         path = parts.path + PATH
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(
+                parts.hostname or "",
+                parts.port,
+                timeout=timeout,
+                context=ssl.create_default_context(cafile=ca),
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                parts.hostname or "", parts.port, timeout=timeout
+            )
     try:
         connection.request("GET", path, headers={"User-Agent": "widget-catalog health"})
         response = connection.getresponse()

@@ -37,6 +37,7 @@ from ..atomic_files import file_size
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.connection.wal import wal_path
+from ..store.write.tokens import next_expiry
 from .context import Context
 
 # How long the statements of one scrape may take.
@@ -179,7 +180,9 @@ class DatabaseCollector(Collector):
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
-        revision, widgets, versions = sizes or (None, None, None)
+        revision, expiry, widgets, versions = sizes or (None, None, None, None)
+        text = "When the first of the valid tokens expires."
+        yield _gauge("next_token_expiry_timestamp_seconds", text, expiry)
         yield _gauge("revision", "Changes of the content.", revision)
         yield _gauge("widgets", "Listed widgets.", widgets)
         yield _gauge("versions", "Versions of listed widgets.", versions)
@@ -187,20 +190,21 @@ class DatabaseCollector(Collector):
         text = "Time of the newest backup; 0 if there is none."
         yield _gauge("last_backup_timestamp_seconds", text, newest)
 
-    def _read(self) -> tuple[int, int, int] | None:
-        """Return revision, widgets and versions; None if the database cannot be read in time."""
+    def _read(self) -> tuple[int, float | None, int, int] | None:
+        """Return revision, next expiry, widgets and versions; None if not readable in time."""
         database = self._database
         database.set_deadline(SQL_DEADLINE)
         try:
             with database.read() as connection:
                 (revision,) = connection.execute(REVISION).fetchone()
+                expiry = next_expiry(connection)
                 if self._counted_at != revision:
                     widgets, versions = connection.execute(CATALOG_SIZE).fetchone()
                     self._sizes = widgets, versions
                     self._counted_at = revision
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
-        return revision, *self._sizes
+        return revision, expiry, *self._sizes
 
 
 def newest_backup(directory: str) -> float:

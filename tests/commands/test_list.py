@@ -177,10 +177,11 @@ def test_list_as_json_has_the_widget_its_listing_and_its_number_of_versions(
         '{"scope": "acme", "name": "clock", "displayName": "World Clock", '
         '"description": "Every zone", "icon": "mdi:clock", "isOfficial": true, '
         '"downloadCount": 12, "createdAt": "2025-01-01T00:00:00.000Z", "listed": true, '
-        '"versions": 4, "latestVersion": "2.0.0-rc.1"}'
+        '"versions": 4, "latestVersion": "2.0.0-rc.1", "deprecationMessage": "Update", '
+        '"updatedAt": "2025-03-01T00:00:00.000Z"}'
     )
     nulls = [key for key, value in notes.items() if value is None]
-    assert nulls == ["description", "icon", "downloadCount", "latestVersion"]
+    assert nulls == ["description", "icon", "downloadCount", "latestVersion", "deprecationMessage"]
     values = [notes[key] for key in ("isOfficial", "listed", "versions")]
     assert json.dumps(values) == "[false, false, 0]"
 

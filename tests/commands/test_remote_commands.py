@@ -29,6 +29,7 @@ from catalog.atomic_files import atomic_replace
 from catalog.commands import commands
 from catalog.remote import token_file
 from catalog.remote.token_file import store_login
+from catalog.store.write.tokens import generate_token
 
 AppWith = Callable[..., Flask]
 PUBLIC_URL = "https://widgets.example"
@@ -83,6 +84,7 @@ LINES = [
     "deprecate acme/clock@'<2' 'Use 2.0.0.' --dry-run",
     "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/weather",
     "deprecate acme/clock@1.0.0 ''",
     "deprecate acme/clock@1.0.0",
     "undeprecate acme/clock@1.0.0 --dry-run",
@@ -183,7 +185,7 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
     contents = [without_times(exported(each).decode()) for each in (local, app)]
     assert contents[0] == contents[1]
     # Every command is in the list.
-    others = {"log", "login", "logout", "unofficial"}
+    others = {"log", "login", "logout", "unofficial", "list", "show", "outdated"}
     remote = {name for name, each in commands.cli.commands.items() if getattr(each, "remote", None)}
     assert {line.split()[0] for line in LINES} | others == remote
 
@@ -236,6 +238,18 @@ def test_the_log_is_the_same_as_on_the_machine_of_the_catalog(
         there = run_remotely(server.url, line)
         assert (there.exit_code, there.output) == (0, here.output), line
     assert run_remotely(server.url, "log").stdout.count("token root  yank") == 60
+
+
+def test_the_log_has_the_changes_in_the_scopes_of_the_token(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in ("yank acme/clock@1.0.0", "delete acme/weather --yes"):
+        assert run_line(app, line).exit_code == 0
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
+    assert run_remotely(server.url, "log").stdout == ""
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "own"))
+    here = run_line(app, "log").stdout.splitlines()
+    assert run_remotely(server.url, "log").stdout.splitlines() == here[:2]
 
 
 def test_a_mistake_in_one_of_several_widgets_changes_none(
@@ -298,7 +312,7 @@ def test_login_refuses_a_token_that_the_service_refuses(app: Flask, server: AppS
     database = str(app.config["DATABASE"])
     assert run_program("--database", database, "token", "revoke", "ci").exit_code == 0
     assert failure(run_remotely(server.url, "login", stdin=token)) == (
-        f"{server.url} refused the token: it is unknown, expired or revoked."
+        f"{server.url} refused the token. The token ci is revoked."
     )
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
 
@@ -309,7 +323,11 @@ def test_a_refused_token_of_the_variable_is_named(
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci"))
     run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{server.url} refused the token in CATALOG_TOKEN: it is unknown, expired or revoked."
+        f"{server.url} refused the token in CATALOG_TOKEN. The token ci is revoked."
+    )
+    monkeypatch.setenv("CATALOG_TOKEN", generate_token()[1])
+    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+        f"{server.url} refused the token in CATALOG_TOKEN. It is unknown."
     )
 
 
@@ -639,6 +657,12 @@ def running_service() -> Iterator[FaultyService]:
         running.server.server_close()
 
 
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no retry wait."""
+    monkeypatch.setattr("catalog.remote.service.RETRY_WAITS", (0, 0))
+
+
 @pytest.fixture
 def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyService]:
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
@@ -659,33 +683,48 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("fault", [None, (502, {}), (503, {"error": "Busy."}), (504, {})])
-def test_a_failed_upload_is_repeated_with_the_same_bytes(
-    faulty: FaultyService, fault: tuple[int, Json] | None
+FAULTS = {
+    "did not respond": None,
+    "responded 502": (502, {}),
+    "responded 503": (503, {"error": "Busy."}),
+    "responded 504": (504, {}),
+}
+
+
+@pytest.mark.parametrize(("problem", "fault"), FAULTS.items(), ids=FAULTS)
+def test_a_request_that_fails_for_now_is_repeated_with_the_same_bytes(
+    faulty: FaultyService, problem: str, fault: tuple[int, Json] | None
 ) -> None:
-    faulty.prepared = [fault, (201, PUBLISHED)]
+    faulty.prepared = [fault, fault, (201, PUBLISHED), fault, (200, {"changed": True})]
     result = run_remotely(faulty.url, "publish new.json new.js")
-    assert (result.exit_code, "Published acme/new@1.0.0." in result.stderr) == (0, True)
-    uploads = [body for method, _, body in faulty.requests if method == "PUT"]
-    assert len(uploads) == 2
-    assert uploads[0] == uploads[1]
-    assert b"export default 1\n" in uploads[0]
+    assert result.stderr.splitlines()[:2] == [
+        f"{faulty.url} {problem}; trying again for 0 seconds.",
+        "Published acme/new@1.0.0.",
+    ]
+    assert run_remotely(faulty.url, "unlist acme/clock").exit_code == 0
+    bodies = [(method, body) for method, _, body in faulty.requests]
+    assert bodies == [bodies[0]] * 3 + [bodies[3]] * 2
+    assert b"export default 1\n" in bodies[0][1]
 
 
-@pytest.mark.parametrize("line", ["yank acme/clock@1.0.0", "unlist acme/clock"])
-def test_a_change_without_a_response_is_not_repeated(faulty: FaultyService, line: str) -> None:
-    faulty.prepared = [None]
-    assert failure(run_remotely(faulty.url, line)) == (
-        f"{faulty.url} did not respond, so it may have made the change; "
-        "the same command again does no harm."
-    )
-    assert len(faulty.requests) == 1
+LASTING = {
+    "none": (None, "{} did not respond, so it may have made the change; run it again, it is safe."),
+    "502": ((502, {}), "{} responded 502. To try it later, run it again, it is safe."),
+    "503": (
+        (503, {"error": "The database\nis busy."}),
+        r"The database\nis busy. To try it later, run it again, it is safe.",
+    ),
+}
 
 
-def test_a_busy_service_is_named_by_its_own_sentence(faulty: FaultyService) -> None:
-    faulty.prepared = [(503, {"error": "The database\nis busy."})]
-    result = run_remotely(faulty.url, "unlist acme/clock")
-    assert failure(result) == r"The database\nis busy."
+@pytest.mark.parametrize(("fault", "message"), LASTING.values(), ids=LASTING)
+def test_a_fault_that_lasts_is_reported_with_what_to_do(
+    faulty: FaultyService, fault: tuple[int, Json] | None, message: str
+) -> None:
+    faulty.prepared = [fault] * 3
+    result = run_remotely(faulty.url, "yank acme/clock@1.0.0")
+    assert failure(result) == message.format(faulty.url)
+    assert len(faulty.requests) == 3
 
 
 def test_a_redirect_is_not_followed(faulty: FaultyService) -> None:
@@ -733,9 +772,11 @@ def test_a_service_that_cannot_be_reached_is_named(
 ) -> None:
     monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
     url = f"http://127.0.0.1:{free_port()}"
-    assert failure(run_remotely(url, "unlist acme/clock")) == (
-        f"{url} cannot be reached: Connection refused."
-    )
+    result = run_remotely(url, "unlist acme/clock")
+    assert result.stderr.splitlines() == [
+        f"{url} did not respond; trying again for 0 seconds.",
+        f"Error: {url} cannot be reached: Connection refused; run it again, it is safe.",
+    ]
 
 
 def test_a_certificate_that_is_not_trusted_is_refused(

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -275,3 +276,21 @@ def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
             os.utime(backups / file, (1000 + number, 1000 + number))
         (backups / "other.db").touch()
         assert server.value(name) == 1001
+
+
+def test_the_next_expiry_of_a_valid_token_is_a_metric(measured: MeasuredServer) -> None:
+    name = "widget_catalog_next_token_expiry_timestamp_seconds"
+    assert (name, ()) not in measured.scrape()
+    database = measured.database
+    for line in (
+        "create long --expires 90d",
+        "create short --expires 2d",
+        "create none --expires never",
+    ):
+        assert run_on(database, "token", *line.split(), "--scope", "acme").exit_code == 0
+    listed = json.loads(run_on(database, "token", "list", "--json").stdout)
+    ends = {each["token"]: each["expiresAt"] for each in listed}
+    for token in ("short", "long"):
+        end = datetime.fromisoformat(ends[token]).timestamp()
+        assert measured.value(name) == pytest.approx(end, abs=0.001)
+        assert run_on(database, "token", "revoke", token).exit_code == 0

@@ -177,8 +177,8 @@ def _find(
     return UPDATE if advice.update else CURRENT, own, advice
 
 
-# The members of an installed version. Formatting them takes 8 % less of find_updates() than encoding
-# a dict for each.
+# The members of an installed version. With a dict for each and an encoder, find_updates() would
+# take 8 % longer.
 ITEM = (
     '{{"scope":{},"name":{},"installed":{},"status":"{}","yanked":{},"yankedReason":{},'
     '"deprecationMessage":{},"compatible":{},"update":{},{}"reason":{}}}'

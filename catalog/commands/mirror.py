@@ -12,7 +12,7 @@ import click
 from ..documents import MAX_PROBLEMS
 from ..store.read.selection import Selection
 from ..text import plural
-from ..validators import check_base_url
+from ..validators import check_base_url, format_timestamp
 from .base import (
     CommandError,
     ValidatedType,
@@ -25,6 +25,7 @@ from .base import (
 )
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
+from .tokens import lifetime, parse_lifetime
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
     is_flag=True,
     help="Keep widgets and versions that the upstream has unlisted or deleted, as an archive.",
 )
+@click.option(
+    "--min-age",
+    type=ValidatedType("age", parse_lifetime),
+    metavar="7d|12h",
+    help="Hold new versions back until they are this old.",
+)
 # What it did is the default now.
 @click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
@@ -66,6 +73,7 @@ def mirror_command(
     selection: Selection,
     with_bundles: bool,
     keep_removed: bool,
+    min_age: str | None,
     adopt: bool,
     dry_run: bool,
 ) -> None:
@@ -83,7 +91,9 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(**asdict(selection), bundles=with_bundles, keep_removed=keep_removed)
+    options = MirrorOptions(
+        **asdict(selection), bundles=with_bundles, keep_removed=keep_removed, min_age=min_age
+    )
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
         raise click.UsageError(
@@ -112,10 +122,14 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
     from ..mirror.upstream import Upstream, UpstreamError
 
     source, bundle_report = find_source(database(), url), None
+    age = lifetime(options.min_age) if options.min_age else None
+    limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
         with closing(Upstream(url, WORKERS)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
-                run = MirrorRun(database(), upstream, source, options, on_progress, adopt, dry_run)
+                run = MirrorRun(
+                    database(), upstream, source, options, on_progress, adopt, dry_run, limit
+                )
                 run.run()
             if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
@@ -165,6 +179,10 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
     warn_of_unmatched(run.options, report.listed)
     print_failures(report.failures)
     print_first([describe_gone(key, run) for key in report.gone])
+    reason = f"it is held back until it is {run.options.min_age} old"
+    print_first(
+        [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
+    )
     gone = [key for key in report.gone if key.version is None]
     print_status(
         f"{'Would mirror' if run.dry_run else 'Mirrored'} {url}: {report.added} added, "

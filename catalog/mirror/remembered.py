@@ -16,6 +16,8 @@ class MirrorOptions(Selection):
 
     bundles: bool = False
     keep_removed: bool = False
+    # In hours or days, such as 7d.
+    min_age: str | None = None
 
     def arguments(self) -> list[str]:
         """Return the options of the command line."""
@@ -23,6 +25,7 @@ class MirrorOptions(Selection):
             *super().arguments(),
             *(["--bundles"] if self.bundles else []),
             *(["--keep-removed"] if self.keep_removed else []),
+            *([f"--min-age {self.min_age}"] if self.min_age else []),
         ]
 
     def json(self) -> str:

@@ -16,7 +16,7 @@ from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction, now
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from ..store.write.lookup import WidgetName
+from ..store.write.lookup import WidgetName, find_versions
 from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream,
@@ -57,6 +57,8 @@ class MirrorReport:
     failures: dict[str, str] = field(default_factory=dict)
     # Widgets and versions here that the upstream does not show, or no longer.
     gone: list[WidgetName] = field(default_factory=list)
+    # When versions were published that are too new to be copied.
+    held_back: dict[WidgetName, str] = field(default_factory=dict)
 
 
 class LocalWidget(NamedTuple):
@@ -95,6 +97,8 @@ class MirrorRun:
     on_progress: OnProgress
     adopt: bool = False
     dry_run: bool = False
+    # Versions that were published later are held back, if this is given.
+    published_before: str | None = None
     local: dict[WidgetName, LocalWidget] = field(default_factory=dict)
     not_found: list[WidgetName] = field(default_factory=list)
     report: MirrorReport = field(default_factory=MirrorReport)
@@ -209,10 +213,12 @@ class MirrorRun:
                 self.not_found.append(key)
             elif document is None:
                 self.report.unchanged += 1
-            else:
+            elif rest := self.hold_back(key, document):
+                # Without an ETag, the next run compares the versions again.
+                etag = etag if rest is document else None
                 upstream_count = document.widget["download_count"]
                 mirrored = MirroredWidget(*key[:2], self.source, etag, upstream_count)
-                widgets.append((document, mirrored))
+                widgets.append((rest, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
             removes_versions = not self.options.keep_removed
@@ -235,6 +241,23 @@ class MirrorRun:
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
         self.report.gone += result.others
+
+    def hold_back(self, key: WidgetName, document: Document) -> Document | None:
+        """Return the document without versions that are too new; None for a widget with no other.
+
+        What is here already stays.
+        """
+        limit = self.published_before
+        new = {row["version"]: row["published_at"] for row in document.versions}
+        new = {number: time for number, time in new.items() if limit and time > limit}
+        if new and self.database.exists():
+            for row in find_versions(self.database.fetch, key):
+                new.pop(row["version"], None)
+        if not new:
+            return document
+        self.report.held_back |= {key._replace(version=each): time for each, time in new.items()}
+        rest = [row for row in document.versions if row["version"] not in new]
+        return document._replace(versions=rest) if rest or key in self.local else None
 
     def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
         """Unlist the copies that are gone, and optimize the search."""

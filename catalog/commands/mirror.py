@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..documents import MAX_PROBLEMS
+from ..serving.health_client import ca_option
 from ..store.read.selection import Selection
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
@@ -67,6 +68,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
+@ca_option
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str | None,
@@ -75,6 +77,7 @@ def mirror_command(
     keep_removed: bool,
     min_age: str | None,
     adopt: bool,
+    ca: str | None,
     dry_run: bool,
 ) -> None:
     """Copy another catalog, or refresh a copy.
@@ -92,7 +95,11 @@ def mirror_command(
     if database().exists():
         database().check()
     options = MirrorOptions(
-        **asdict(selection), bundles=with_bundles, keep_removed=keep_removed, min_age=min_age
+        **asdict(selection),
+        bundles=with_bundles,
+        keep_removed=keep_removed,
+        min_age=min_age,
+        ca=ca,
     )
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
@@ -125,7 +132,7 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
     age = lifetime(options.min_age) if options.min_age else None
     limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, WORKERS)) as upstream:
+        with closing(Upstream(url, WORKERS, ca=options.ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 run = MirrorRun(
                     database(), upstream, source, options, on_progress, adopt, dry_run, limit

@@ -10,6 +10,7 @@ import click
 
 from .. import V1_PREFIX
 from ..documents import Json
+from ..serving.health_client import ca_option
 from ..store.read.search_params import ParameterError
 from ..store.read.updates import Installed, UpdatesQuery, find_updates, parse_installed
 from ..text import plural, quoted
@@ -38,8 +39,9 @@ FindUpdates = Callable[[UpdatesQuery], list[Json]]
 @click.argument("file", type=click.File("rb"))
 @click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
 @click.option("--url", type=SERVICE_URL, help="Ask the service at this address.")
+@ca_option
 @click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
-def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> None:
+def outdated(file: BinaryIO, sdk: str, url: str | None, ca: str | None, json_output: bool) -> None:
     """List the updates of installed versions.
 
     FILE has one scope/name@version per line, or is - for standard input. Empty lines and lines
@@ -47,7 +49,7 @@ def outdated(file: BinaryIO, sdk: str, url: str | None, json_output: bool) -> No
     """
     installed = read_installed(file)
     items: list[Json] = []
-    with updates_from(url) as find:
+    with updates_from(url, ca) as find:
         for start in range(0, len(installed), BATCH):
             items += find(UpdatesQuery(sdk, tuple(installed[start : start + BATCH])))
     if json_output:
@@ -77,7 +79,7 @@ def read_installed(file: BinaryIO) -> list[Installed]:
 
 
 @contextmanager
-def updates_from(url: str | None) -> Iterator[FindUpdates]:
+def updates_from(url: str | None, ca: str | None) -> Iterator[FindUpdates]:
     """Yield a function that returns the updates of a query."""
     if url is None:
         yield find_local_updates
@@ -85,7 +87,7 @@ def updates_from(url: str | None) -> Iterator[FindUpdates]:
     from ..mirror.upstream import Upstream, UpstreamError
 
     try:
-        with closing(Upstream(url, connections=1)) as upstream:
+        with closing(Upstream(url, connections=1, ca=ca)) as upstream:
             yield lambda query: request_updates(upstream, query)
     except UpstreamError as error:
         raise CommandError(f"{url} has no updates: {replace_unprintable(str(error))}.") from error

@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, Rea
 from urllib3.util import parse_url
 
 from ..text import quoted
+from ..tls import describe_refusal
 from ..validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
@@ -50,6 +51,8 @@ def transfer_errors() -> Iterator[None]:
         yield
     except (TimeoutError, ReadTimeoutError) as error:
         raise TransferError(TOO_SLOW) from error
+    except ssl.SSLCertVerificationError as error:
+        raise TransferError(describe_refusal(error), is_temporary=False) from error
     except ssl.SSLError as error:
         raise TransferError(f"the TLS handshake failed: {error}", is_temporary=False) from error
     except (OSError, HTTPException, ProtocolError) as error:
@@ -84,12 +87,18 @@ class Origin(NamedTuple):
             return []
         return [str(address[0]) for *_, address in found]
 
-    def connect(self, address: str, timeout: float) -> HTTPConnection:
+    def connect(
+        self, address: str, timeout: float, context: ssl.SSLContext | None
+    ) -> HTTPConnection:
         """Return a new connection to this address of the host."""
         connection = HTTPConnection(address, self.port, timeout=timeout)
         if self.scheme == "https":
             connection = HTTPSConnection(
-                address, self.port, timeout=timeout, server_hostname=self.host
+                address,
+                self.port,
+                timeout=timeout,
+                server_hostname=self.host,
+                ssl_context=context,
             )
         try:
             connection.connect()
@@ -103,7 +112,9 @@ class Origin(NamedTuple):
 class Connections:
     """Connections that are used again, at most `size` of them at rest. Thread-safe."""
 
-    def __init__(self, base_url: str, size: int) -> None:
+    def __init__(self, base_url: str, size: int, context: ssl.SSLContext | None = None) -> None:
+        """Trust the certificates that the context trusts, without one those of the system."""
+        self._context = context
         self._upstream = Origin.of(base_url)
         self._size = size
         # Those at rest; the one that was used last is the last.
@@ -183,7 +194,7 @@ class Connections:
             if (remaining := end - monotonic()) <= 0:
                 break
             with suppress(HTTPError):
-                connection = origin.connect(address, remaining)
+                connection = origin.connect(address, remaining, self._context)
                 self._unreachable_since.pop(origin, None)
                 return connection
         self._unreachable_since[origin] = since

@@ -1,6 +1,7 @@
 """What a mirror remembers of its upstreams, so that the next refresh needs no options."""
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ class MirrorOptions(Selection):
     keep_removed: bool = False
     # In hours or days, such as 7d.
     min_age: str | None = None
+    # The path of a PEM file.
+    ca: str | None = None
 
     def arguments(self) -> list[str]:
         """Return the options of the command line."""
@@ -26,6 +29,7 @@ class MirrorOptions(Selection):
             *(["--bundles"] if self.bundles else []),
             *(["--keep-removed"] if self.keep_removed else []),
             *([f"--min-age {self.min_age}"] if self.min_age else []),
+            *([shlex.join(["--ca", self.ca])] if self.ca else []),
         ]
 
     def json(self) -> str:

@@ -11,6 +11,7 @@ from urllib3.exceptions import HTTPError
 from .. import __version__
 from ..documents import parse_json
 from ..text import quoted
+from ..tls import create_context
 from ..validators import check_base_url
 from .connections import TOO_SLOW, Connections, TransferError, transfer_errors
 
@@ -61,12 +62,21 @@ class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
     def __init__(
-        self, base_url: str, connections: int, max_seconds: float = MAX_REQUEST_SECONDS
+        self,
+        base_url: str,
+        connections: int,
+        max_seconds: float = MAX_REQUEST_SECONDS,
+        ca: str | None = None,
     ) -> None:
+        """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
         self.connections = connections
         self._max_seconds = max_seconds
-        self._connections = Connections(self.base_url, connections)
+        try:
+            context = create_context(ca) if ca else None
+        except ValueError as error:
+            raise UpstreamError(str(error)) from None
+        self._connections = Connections(self.base_url, connections, context)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""

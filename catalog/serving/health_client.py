@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import click
 
 from ..settings import SettingError, parse_base_url, read_setting
 from ..text import error_reason, escape_unprintable, plural, quoted
+from ..tls import create_context, describe_refusal
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
@@ -57,6 +59,14 @@ class UrlType(click.ParamType):  # type: ignore[type-arg]
         return url
 
 
+ca_option = click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    help="Trust the certificates in this PEM file too.",
+)
+
+
 @click.command("health")
 @click.argument("url", type=UrlType(), required=False)
 @click.option(
@@ -67,15 +77,16 @@ class UrlType(click.ParamType):  # type: ignore[type-arg]
     metavar="SECONDS",
     help="Seconds to wait for the connection and for the response.",
 )
+@ca_option
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def health(url: str | None, timeout: float, quiet: bool) -> None:
+def health(url: str | None, timeout: float, ca: str | None, quiet: bool) -> None:
     """Check whether a service can be used.
 
     URL is its base URL, or unix:PATH for a Unix socket; by default it has the CATALOG_HOST and
     CATALOG_PORT of the environment. Exit code 0 if the service can read and write its catalog,
     else 1 with the reason.
     """
-    check_service(url or configured_url(), timeout)
+    check_service(url or configured_url(), timeout, ca)
     if not quiet:
         click.echo("ok", err=True)
 
@@ -92,13 +103,16 @@ def configured_url() -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def check_service(url: str, timeout: float) -> None:
+def check_service(url: str, timeout: float, ca: str | None = None) -> None:
     """Raise ClickException with the reason unless the service responds that it is ok."""
     try:
-        status, body = fetch_health(url, timeout)
+        status, body = fetch_health(url, timeout, ca)
     except TimeoutError:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
+    except ssl.SSLCertVerificationError as error:
+        reason = describe_refusal(error)
+        raise click.ClickException(f"{url} cannot be reached: {reason}.") from None
     except (OSError, UnicodeError) as error:
         raise click.ClickException(f"{url} cannot be reached: {error_reason(error)}.") from None
     except http.client.HTTPException:
@@ -113,7 +127,7 @@ def check_service(url: str, timeout: float) -> None:
     raise click.ClickException(f"{url} {escape_unprintable(text)}")
 
 
-def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
+def fetch_health(url: str, timeout: float, ca: str | None) -> tuple[int, bytes]:
     """Return status and body of the response; raise OSError or HTTPException."""
     connection: http.client.HTTPConnection
     path = PATH
@@ -121,9 +135,16 @@ def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
         connection = UnixConnection(url.removeprefix(UNIX_SCHEME), timeout)
     else:
         parts = urlsplit(url)
-        is_https = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        host = parts.hostname or ""
+        connection = http.client.HTTPConnection(host, parts.port, timeout=timeout)
+        if parts.scheme == "https":
+            try:
+                context = create_context(ca) if ca else None
+            except ValueError as error:
+                raise click.ClickException(f"{error}.") from None
+            connection = http.client.HTTPSConnection(
+                host, parts.port, timeout=timeout, context=context
+            )
         path = parts.path + PATH
     try:
         connection.request("GET", path, headers={"User-Agent": "widget-catalog health"})

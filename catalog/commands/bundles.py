@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -104,7 +104,7 @@ def gc(release: bool, dry_run: bool) -> None:
 @selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None, selection: Selection) -> None:
+def pack(file: str | None, directory: Path | None, keep: int | None, **selected: Any) -> None:
     """Write the catalog and its bundles to one file, or a selection of its widgets.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
@@ -112,6 +112,7 @@ def pack(file: str | None, directory: Path | None, keep: int | None, selection: 
     changes. With --dir, it is also read back from the disk before older ones are removed.
     """
     check_target(file, directory, keep)
+    selection = Selection(**selected)
     if directory is None:
         print_status(f"{_write_pack(open_output(str(file)), selection)}.")
         return

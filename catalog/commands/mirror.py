@@ -3,15 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..documents import MAX_PROBLEMS
 from ..serving.health_client import ca_option
-from ..store.read.selection import Selection
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from ..mirror.sync import MirrorRun
     from ..store.write.lookup import WidgetName
 
-# Widgets that are fetched in parallel.
-WORKERS = 4
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
 # In place of a URL, which it is not.
@@ -49,9 +45,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @command("mirror")
 @click.argument("url", metavar="[URL | status]", type=URL_OR_STATUS, required=False)
 @selection_options
-@click.option(
-    "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
-)
+@click.option("--bundles", is_flag=True, help="Download the bundles too, to serve them.")
 @click.option(
     "--keep-removed",
     is_flag=True,
@@ -72,13 +66,9 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str | None,
-    selection: Selection,
-    with_bundles: bool,
-    keep_removed: bool,
-    min_age: str | None,
     adopt: bool,
-    ca: str | None,
     dry_run: bool,
+    **remembered_options: Any,
 ) -> None:
     """Copy another catalog, or refresh a copy.
 
@@ -94,13 +84,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(
-        **asdict(selection),
-        bundles=with_bundles,
-        keep_removed=keep_removed,
-        min_age=min_age,
-        ca=ca,
-    )
+    options = MirrorOptions(**remembered_options)
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
         raise click.UsageError(
@@ -124,26 +108,21 @@ def mirror_command(
 def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> None:
     """Mirror one upstream, and print the results; raise CommandError if anything failed."""
     from ..mirror.bundles import download_bundles
-    from ..mirror.remembered import find_source
-    from ..mirror.sync import MirrorError, MirrorRun
+    from ..mirror.sync import MirrorRun
     from ..mirror.upstream import Upstream, UpstreamError
 
-    source, bundle_report = find_source(database(), url), None
+    bundle_report = None
     age = lifetime(options.min_age) if options.min_age else None
     limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, WORKERS, ca=options.ca)) as upstream:
+        with closing(Upstream(url, options.ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
-                run = MirrorRun(
-                    database(), upstream, source, options, on_progress, adopt, dry_run, limit
-                )
+                run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
                 run.run()
             if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
-                    bundle_report = download_bundles(
-                        database(), upstream, source, bundles(), options, on_progress
-                    )
-    except (UpstreamError, MirrorError) as error:
+                    bundle_report = download_bundles(run, bundles(), on_progress)
+    except UpstreamError as error:
         raise CommandError(
             f"{url} cannot be mirrored: {replace_unprintable(str(error))}."
         ) from error

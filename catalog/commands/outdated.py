@@ -87,7 +87,7 @@ def updates_from(url: str | None, ca: str | None) -> Iterator[FindUpdates]:
     from ..mirror.upstream import Upstream, UpstreamError
 
     try:
-        with closing(Upstream(url, connections=1, ca=ca)) as upstream:
+        with closing(Upstream(url, ca)) as upstream:
             yield lambda query: request_updates(upstream, query)
     except UpstreamError as error:
         raise CommandError(f"{url} has no updates: {replace_unprintable(str(error))}.") from error

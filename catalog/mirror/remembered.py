@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
 from ..store.read.selection import Selection
 from ..validators import is_loopback
 from .connections import Origin
@@ -24,13 +25,13 @@ class MirrorOptions(Selection):
 
     def arguments(self) -> list[str]:
         """Return the options of the command line."""
-        return [
-            *super().arguments(),
-            *(["--bundles"] if self.bundles else []),
-            *(["--keep-removed"] if self.keep_removed else []),
-            *([f"--min-age {self.min_age}"] if self.min_age else []),
-            *([shlex.join(["--ca", self.ca])] if self.ca else []),
-        ]
+        others = {
+            "--bundles": self.bundles,
+            "--keep-removed": self.keep_removed,
+            f"--min-age {self.min_age}": self.min_age,
+            shlex.join(["--ca", self.ca or ""]): self.ca,
+        }
+        return [*super().arguments(), *(option for option, value in others.items() if value)]
 
     def json(self) -> str:
         """Return the options as they are stored."""
@@ -70,6 +71,19 @@ def find_remembered(database: Database) -> list[Remembered]:
         Remembered(source, MirrorOptions(**json.loads(options)), *others)
         for source, options, *others in rows
     ]
+
+
+PUT_REMEMBERED = """
+INSERT INTO upstream SELECT :source, :options, :token, :refreshed_at WHERE true
+ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
+    = (excluded.options, excluded.token, excluded.refreshed_at)
+"""
+
+
+def put_remembered(transaction: Transaction, upstream: Remembered) -> None:
+    """Remember an upstream, and how far it was read."""
+    values = {**upstream._asdict(), "options": upstream.options.json()}
+    transaction.execute(PUT_REMEMBERED, values)
 
 
 SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER BY source"

@@ -62,21 +62,13 @@ class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
     def __init__(
-        self,
-        base_url: str,
-        connections: int,
-        max_seconds: float = MAX_REQUEST_SECONDS,
-        ca: str | None = None,
+        self, base_url: str, ca: str | None = None, max_seconds: float = MAX_REQUEST_SECONDS
     ) -> None:
         """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
-        self.connections = connections
         self._max_seconds = max_seconds
-        try:
-            context = create_context(ca) if ca else None
-        except ValueError as error:
-            raise UpstreamError(str(error)) from None
-        self._connections = Connections(self.base_url, connections, context)
+        context = create_context(ca) if ca else None
+        self._connections = Connections(self.base_url, context)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""

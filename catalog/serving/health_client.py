@@ -59,10 +59,22 @@ class UrlType(click.ParamType):  # type: ignore[type-arg]
         return url
 
 
+def _check_certificates(
+    context: click.Context, option: click.Parameter, path: str | None
+) -> str | None:
+    try:
+        if path:
+            create_context(path)
+    except ssl.SSLError:
+        raise click.BadParameter(f"{path} is not a PEM file of certificates.") from None
+    return path
+
+
 ca_option = click.option(
     "--ca",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
     metavar="FILE",
+    callback=_check_certificates,
     help="Trust the certificates in this PEM file too.",
 )
 
@@ -138,10 +150,7 @@ def fetch_health(url: str, timeout: float, ca: str | None) -> tuple[int, bytes]:
         host = parts.hostname or ""
         connection = http.client.HTTPConnection(host, parts.port, timeout=timeout)
         if parts.scheme == "https":
-            try:
-                context = create_context(ca) if ca else None
-            except ValueError as error:
-                raise click.ClickException(f"{error}.") from None
+            context = create_context(ca) if ca else None
             connection = http.client.HTTPSConnection(
                 host, parts.port, timeout=timeout, context=context
             )

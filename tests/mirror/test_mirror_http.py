@@ -37,7 +37,7 @@ def server() -> Iterator[FakeUpstream]:
 
 @pytest.fixture
 def client(server: FakeUpstream) -> Iterator[Upstream]:
-    with closing(Upstream(server.url, 4)) as client:
+    with closing(Upstream(server.url)) as client:
         yield client
 
 
@@ -157,7 +157,7 @@ def test_redirect_from_https_to_http_is_refused(
     server.fail(CLOCK, redirect("/moved"))
     server.fail("/moved", redirect("http://b.example/x"))
     with (
-        closing(Upstream(server.url, 1)) as client,
+        closing(Upstream(server.url)) as client,
         pytest.raises(UpstreamError, match=r"redirects from https to 'http://b\.example/x'"),
     ):
         client.get(CLOCK)
@@ -227,7 +227,7 @@ def test_server_that_does_not_respond_times_out(
     monkeypatch.setattr("catalog.mirror.connections.READ_SECONDS", 0.05)
     server.fail(CLOCK, *[silent] * 100)
     with (
-        closing(Upstream(server.url, 1)) as client,
+        closing(Upstream(server.url)) as client,
         pytest.raises(UpstreamError, match="does not respond in time"),
     ):
         client.get(CLOCK)
@@ -237,7 +237,7 @@ def test_server_that_does_not_respond_times_out(
 def test_unreachable_host_is_not_tried_again_for_each_request(
     waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(Upstream(f"http://127.0.0.1:{free_port()}", 1)) as client:
+    with closing(Upstream(f"http://127.0.0.1:{free_port()}")) as client:
         for _ in range(3):
             with pytest.raises(UpstreamError, match=r"^127\.0\.0\.1 cannot be reached$"):
                 client.get(CLOCK)

@@ -76,8 +76,8 @@ def test_file_without_certificates_is_an_error(
     empty = certificate.with_name("empty.pem")
     empty.touch()
     result = ask[0](mirror_app, upstream.url, "--ca", str(empty))
-    assert result.exit_code == 1
-    assert result.stderr.endswith(f"{empty} is not a PEM file of certificates.\n")
+    assert result.exit_code == 2
+    assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
 
 
 def test_mirror_remembers_the_file(

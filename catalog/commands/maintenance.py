@@ -8,7 +8,13 @@ import click
 
 from ..settings import parse_required
 from ..store import backups
-from ..store.check import check_bundles, check_catalog, find_unusual, repair_derived
+from ..store.check import (
+    check_bundles,
+    check_catalog,
+    find_elsewhere,
+    find_unusual,
+    repair_derived,
+)
 from ..store.connection.wal import wal_path
 from ..testing.service import prepare, testing_option
 from ..text import plural
@@ -34,8 +40,9 @@ from .terminal import format_json, replace_unprintable
 @click.option(
     "--repair", is_flag=True, help="First write the rows again that are derived from others."
 )
+@click.option("--offline", is_flag=True, help="Report versions whose bundle is not here.")
 @json_option
-def check(strict: bool, repair: bool, json_output: bool) -> None:
+def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
@@ -47,6 +54,9 @@ def check(strict: bool, repair: bool, json_output: bool) -> None:
         repair_derived(database())
         print_status("Wrote the derived rows again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
+    if offline:
+        reason = "its bundleUrl points elsewhere, so it needs a network"
+        findings = chain(findings, (f"{each}: {reason}." for each in find_elsewhere(database())))
     warnings = find_unusual(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())

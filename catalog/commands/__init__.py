@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     mirror,
     outdated,
     publish,
+    stats,
     tokens,
 )
 from .base import commands

@@ -7,8 +7,10 @@ import click
 
 from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
+from ..store.connection.sqlite import today
 from ..store.read import json_sql
 from ..store.read.export import read_document
+from ..store.read.installs import find_installs
 from ..store.write.lookup import WidgetName
 from ..text import fold, plural
 from .base import (
@@ -145,6 +147,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     row = get_widget(target)
     with database().read() as connection:
         shown = read_document(connection, row)
+        installs = read_installs(connection, target)
     latest = json_sql.latest_version(shown["versions"])
     if target.version is not None:
         numbers = {version["version"] for version in get_versions(target)}
@@ -152,6 +155,9 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     if json_output:
         click.echo(format_json(shown))
         return
+    by_version = {each["version"]: each["installs"] for each in installs["versions"]}
+    for entry in shown["versions"]:
+        entry["installs"] = by_version.get(entry["version"], 0)
     fields = shown["widget"]
     path = f"{target.scope}/{target.name}"
     click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
@@ -160,7 +166,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         icon=fields["icon"],
         official={True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]],
         listed="yes" if fields["listed"] else "no: unlisted",
-        installs="unknown" if fields["downloadCount"] is None else fields["downloadCount"],
+        installs=format_installs(fields["downloadCount"], installs["days"]),
         created=fields["createdAt"],
     )
     if target.version is not None or long_output:
@@ -170,6 +176,21 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     elif shown["versions"]:
         click.echo()
         click.echo("\n".join(format_versions(shown["versions"], latest)))
+
+
+def read_installs(connection: sqlite3.Connection, target: WidgetName) -> Json:
+    """Return the installs of a widget in the last 7 days and by version, as the API does."""
+    names = target.scope, target.name
+    found = find_installs(connection, *names, days=7, today=today(), unlisted=True)
+    installs: Json = json.loads(found[1]) if found else {"days": [], "versions": []}
+    return installs
+
+
+def format_installs(count: int | None, days: list[Json]) -> str:
+    """Return the installs of a widget, and those of the last days."""
+    if count is None:
+        return "unknown"
+    return f"{count}, {sum(each['installs'] for each in days)} in the last 7 days"
 
 
 def print_fields(**values: object) -> None:
@@ -192,6 +213,7 @@ def print_version(entry: Json, widget: Json, latest: str | None) -> None:
     print_fields(
         marks=version_marks(entry, latest) or None,
         published=entry["publishedAt"],
+        installs=entry["installs"],
         sdk=entry["sdkVersion"] or '""',
         url=entry["bundleUrl"],
         bytes=entry["bundleSize"],
@@ -213,14 +235,15 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
         [
             entry["version"],
             entry["publishedAt"],
+            str(entry["installs"]),
             str(entry["bundleSize"]),
             entry["sdkVersion"] or '""',
             version_marks(entry, latest),
         ]
         for entry in versions
     ]
-    headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-    return format_table(headings, cells, shrink_first=3)
+    headings = ("VERSION", "PUBLISHED", "INSTALLS", "BYTES", "SDK", "MARKS")
+    return format_table(headings, cells, shrink_first=4)
 
 
 def version_marks(entry: Json, latest: str | None) -> str:

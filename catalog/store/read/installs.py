@@ -1,11 +1,9 @@
 """The installs of a widget by day and by version."""
 
-import json
 import sqlite3
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...documents import Json
 from ..connection.sqlite import DAY, today
 from . import json_sql
 from .search_params import parse_positive
@@ -49,10 +47,16 @@ FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unl
 
 
 def find_installs(
-    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
+    connection: sqlite3.Connection,
+    scope: str,
+    name: str,
+    days: int,
+    today: int,
+    *,
+    unlisted: bool = False,
 ) -> tuple[InstallsRevision, bytes] | None:
     """Return the JSON of the installs up to today, and what it depends on; None if not listed."""
-    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": False}
+    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
     row = connection.execute(INSTALLS, values).fetchone()
     if row is None:
         return None
@@ -76,11 +80,17 @@ def revalidate_installs(
     return revision if connection.execute(REVALIDATE_INSTALLS, values).fetchone() else None
 
 
-def load_installs(
-    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
-) -> Json:
-    """Return the installs of a widget that exists, unlisted or not, as the API does."""
-    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": True}
-    _, _, text = connection.execute(INSTALLS, values).fetchone()
-    value: Json = json.loads(text)
-    return value
+CHANGES = """
+SELECT scope, name, sum(iif(day > :today - :days, installs, 0)) AS recent,
+    sum(iif(day <= :today - :days, installs, 0)) AS before
+FROM widget CROSS JOIN install ON widget_id = widget.id AND day > :today - 2 * :days
+GROUP BY widget.id ORDER BY abs(recent - before) DESC, scope, name
+"""
+
+
+def find_changes(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
+    """Return the installs of each widget in the last days and as many before, if it has any.
+
+    The widget with the largest change is the first.
+    """
+    return connection.execute(CHANGES, {"days": days, "today": today}).fetchall()

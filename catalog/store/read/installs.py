@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ..connection.sqlite import DAY, today
 from . import json_sql
@@ -18,13 +17,8 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-class InstallsRevision(NamedTuple):
-    """What the installs of a widget depend on: the catalog, those counted here, and the day."""
-
-    content: int
-    counted: int
-    today: int
-
+# What the installs of a widget depend on: the content, the installs counted here, and the day.
+InstallsRevision = tuple[int, int, int]
 
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
@@ -61,12 +55,11 @@ def find_installs(
     if row is None:
         return None
     content, counted, text = row
-    return InstallsRevision(content, counted, today), f"{text}\n".encode()
+    return (content, counted, today), f"{text}\n".encode()
 
 
-REVALIDATE_INSTALLS = """
-SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
-WHERE content = :content AND counted = :counted
+READ_REVISION = """
+SELECT content, counted FROM revision JOIN widget ON scope = :scope AND name = :name
 """
 
 
@@ -74,10 +67,8 @@ def revalidate_installs(
     connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
 ) -> InstallsRevision | None:
     """Return the revision if the installs are still the same, else None."""
-    if revision.today != today():
-        return None
-    values = {"scope": scope, "name": name, **revision._asdict()}
-    return revision if connection.execute(REVALIDATE_INSTALLS, values).fetchone() else None
+    row = connection.execute(READ_REVISION, {"scope": scope, "name": name}).fetchone()
+    return revision if row and (*row, today()) == revision else None
 
 
 CHANGES = """

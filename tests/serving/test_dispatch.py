@@ -429,9 +429,9 @@ def test_reads_do_not_wait_for_an_install_that_waits_for_another_process(
         waiting = [
             http.client.HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(3)
         ]
-        for connection in waiting:
-            connection.request("POST", CLOCK)
-        for path in PATHS:
+        for connection, path in zip(waiting, (CLOCK, f"{CLOCK}/2.2.0", CLOCK), strict=True):
+            connection.request("POST", path)
+        for path in (*PATHS, *PAGES):
             assert server.request("GET", path)[0].status in (200, 404)
         assert server.request("DELETE", CLOCK)[0].status == 405
         assert count(server) == before

@@ -49,7 +49,6 @@ ERRORS = {
     "ListedWidgetNotFound": ("GET", "/api/v1/widgets/acme/wether", b""),
     "VersionNotFound": ("GET", "/api/v1/widgets/acme/weather/latest?compatSdk=0.1.0", b""),
     "WidgetNotFound": ("POST", "/api/v1/widgets/acme/wether", b""),
-    "CountedVersionNotFound": ("POST", "/api/v1/widgets/acme/weather/9.9.9", b""),
     "BodyTooLarge": ("POST", "/api/v1/widgets/acme/weather", b"x" * (MAX_BODY_BYTES + 1)),
     "UnknownHistory": ("GET", "/api/v1/widgets/changes?since=0123456789abcdef-1", b""),
     "BundleNotFound": ("GET", "/api/v1/widgets/acme/weather/3.1.0/bundle.js", b""),

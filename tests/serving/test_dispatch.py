@@ -416,7 +416,8 @@ def test_only_installs_wait_for_an_install_that_waits_for_another_process(
     ):
         before = count(server)
         other.execute("BEGIN IMMEDIATE")
-        waiting = [send(server, CLOCK, method="POST") for _ in range(3)]
+        paths = (CLOCK, f"{CLOCK}/2.2.0", CLOCK)
+        waiting = [send(server, path, method="POST") for path in paths]
         for path in PATHS:
             assert server.request("GET", path)[0].status in (200, 404)
         for method, path, status in OTHERS:

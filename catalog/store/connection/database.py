@@ -168,9 +168,9 @@ class Database:
         return results
 
     def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
-        """Count one install, of a version if it is given; return False if there is no such thing.
+        """Count one install on the day, as today() returns it; return False if it has no widget.
 
-        The day is the number of days since 1970-01-01 in UTC.
+        With a version, also False if the widget does not have it.
         """
         values = {"scope": scope, "name": name, "day": day, "version": version}
 

@@ -477,3 +477,37 @@ def test_concurrent_processes_that_publish_the_same_version_store_it_once(app: F
     already = (0, "acme/clock@1.0.0 is already published.")
     assert sorted(results) == [(0, "Published acme/clock@1.0.0."), already, already]
     assert [entry["version"] for entry in detail(app)["versions"]] == ["1.0.0"]
+
+
+SIMILAR_NAMES = {
+    "Clock": "acme/clock",
+    "clocks": "acme/clock",
+    "clck": "acme/clock",
+    "cluck": "acme/clock",
+    "time_zones": "acme/time-zones",
+    "TimeZone": "acme/time-zones",
+    "clock": None,
+    "clkc": None,
+    "cap": None,
+    "M-ap": "acme/map",
+    "hidden2": None,
+}
+
+
+@pytest.mark.parametrize(("name", "other"), SIMILAR_NAMES.items())
+def test_a_name_like_one_of_another_scope_gets_a_warning(
+    app_with: AppWith, name: str, other: str | None
+) -> None:
+    widgets = [document(f"acme/{each}") for each in ("clock", "time-zones", "map")]
+    app = app_with(*widgets, document("acme/hidden", listed=False), BUNDLE_URL=URL)
+    named = {**MINIMAL, "scope": "ops", "name": name}
+    warning = f"Warning: name '{name}' can be mistaken for {other}."
+    result = publish(app, named)
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if "mistaken" in line] == (
+        [warning] if other else []
+    )
+    # Only the first version, and not in the same scope.
+    again = publish(app, {**named, "version": "2.0.0"}), publish(app, {**named, "scope": "acme"})
+    assert "mistaken" not in again[0].stderr
+    assert f"{other}." not in again[1].stderr

@@ -42,7 +42,7 @@ SECTIONS = {
         "describe",
         "delete",
     ],
-    "Look": ["list", "show", "outdated", "log"],
+    "Look": ["list", "show", "outdated", "stats", "log"],
     "Data": [
         "init",
         "import",

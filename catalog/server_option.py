@@ -1,12 +1,14 @@
 """The options --server and --ca of commands, and the variables that stand for them."""
 
 import os
+import ssl
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
 from .text import quoted
+from .tls import create_context
 from .validators import check_base_url
 
 SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
@@ -50,6 +52,26 @@ def store_option(context: click.Context, option: click.Parameter, value: str | N
     # The option may stand before or after the name of the command.
     if value is not None:
         context.meta[str(option.name)] = value
+
+
+def check_certificates(
+    context: click.Context, option: click.Parameter, path: str | None
+) -> str | None:
+    """Return the path of a PEM file; raise BadParameter if it is none."""
+    try:
+        create_context(path)
+    except ssl.SSLError:
+        raise click.BadParameter(f"{path} is not a PEM file of certificates.") from None
+    return path
+
+
+ca_option = click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    callback=check_certificates,
+    help="Trust the certificates in this PEM file too.",
+)
 
 
 def server_options() -> list[click.Parameter]:

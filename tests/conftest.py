@@ -180,6 +180,27 @@ def mirror_app(tmp_path: Path) -> Iterator[Flask]:
     app.extensions["database"].close()
 
 
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that SQLite runs on connections that are opened from now on."""
+    executed: list[str] = []
+    connect = sqlite3.connect
+
+    def record(sql: str) -> None:
+        # The statements of FTS5 on its own tables begin with a comment. PRAGMA data_version does
+        # not read the catalog.
+        if not sql.startswith(("--", "PRAGMA data_version")):
+            executed.append(sql)
+
+    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)
+        connection.set_trace_callback(record)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    return executed
+
+
 def headers_without_date(response: TestResponse) -> dict[str, str]:
     """Return the headers that do not depend on the time."""
     return {name: value for name, value in response.headers.items() if name != "Date"}

@@ -100,7 +100,7 @@ def stored_rows(app: Flask) -> list[str]:
 
 def bundle_summary(app: Flask, url: str) -> str:
     """Run mirror --bundles, which must succeed, and return its line about the bundles."""
-    return mirror_summary(app, url, "--bundles").splitlines()[-1]
+    return mirror_summary(app, url, "--bundles").splitlines()[-1].removeprefix("Bundles: ")
 
 
 def bundle_urls(client: FlaskClient, path: str = "acme/clock") -> dict[str, str]:

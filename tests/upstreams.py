@@ -106,8 +106,8 @@ def _create_certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        # Clients may be killed or close their connections.
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        # Clients may be killed, close their connections or refuse the certificate.
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 

@@ -31,7 +31,7 @@ from ..validators import (
     check_whole_number,
 )
 from .authentication import authenticate, forbid, needs
-from .bodies import UploadedVersion
+from .bodies import read_version
 
 AUDIT_LIMIT = 100
 # Changes wait for each other, so none may wait long for the directory of bundles.
@@ -138,9 +138,7 @@ def parse_position(text: Any) -> int:
 @needs(PUBLISH)
 def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
-    with UploadedVersion() as upload:
-        upload.read()
-        manifest = upload.manifest
+    with read_version() as (manifest, bundle):
         given: Row = {}
         if isinstance(manifest, dict):
             given = {key: manifest.pop(key) for key in BUNDLE_KEYS if key in manifest}
@@ -154,8 +152,8 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
             token.actor,
             Upload(
                 manifest,
-                summarize(given, upload.summary),
-                upload.chunks(),
+                summarize(given, bundle.summary if bundle else None),
+                bundle.chunks() if bundle else None,
                 given.get("bundleUrl"),
             ),
             dry_run=is_dry_run(),

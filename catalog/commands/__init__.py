@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     mirror,
     outdated,
     publish,
+    stats,
     tokens,
 )
 from .base import commands

@@ -1,15 +1,18 @@
 """widget-catalog gc, pack, unpack: held bundles, and the catalog with its bundles in one file."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from ..atomic_files import drop_from_memory
+from ..documents import MAX_PROBLEMS
 from ..files import packs
 from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
+from ..store.check import find_elsewhere
 from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import release_bundles
@@ -29,6 +32,7 @@ from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
 from .retention import add_dated, check_target, directory_option, keep_option
 from .selection import select_widgets, selection_options
+from .terminal import replace_unprintable
 
 # Without those of copies that gc removes.
 USED_HASHES = """
@@ -57,7 +61,7 @@ def gc(release: bool, dry_run: bool) -> None:
             database().check_writes()
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
-            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES, {"paths": None})]
+            held = packs.held_hashes(connection)
             (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
         partials = bundles().incomplete()
@@ -94,7 +98,7 @@ def gc(release: bool, dry_run: bool) -> None:
 @selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None, selection: Selection) -> None:
+def pack(file: str | None, directory: Path | None, keep: int | None, **selected: Any) -> None:
     """Write the catalog and its bundles to one file, or a selection of its widgets.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
@@ -102,6 +106,7 @@ def pack(file: str | None, directory: Path | None, keep: int | None, selection: 
     changes. With --dir, it is also read back from the disk before older ones are removed.
     """
     check_target(file, directory, keep)
+    selection = Selection(**selected)
     if directory is None:
         print_status(f"{_write_pack(open_output(str(file)), selection)}.")
     else:
@@ -115,10 +120,12 @@ def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) 
     """Write a pack to the target, and return what it contains in words."""
     with database().read() as connection:
         paths = select_widgets(connection, selection)
+        packed = packs.held_hashes(connection, paths)
+        warn_of_elsewhere(find_elsewhere(database(), paths, packed))
         widgets, _ = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
         with target as output, progress_bar("Packing") as on_progress:
-            packed = packs.pack(connection, bundles(), output, on_progress, paths)
-    return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
+            packs.pack(connection, bundles(), output, on_progress, paths)
+    return f"Packed {plural(widgets, 'widget')} and {plural(len(packed), 'bundle')}"
 
 
 def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
@@ -133,6 +140,17 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
         except packs.PackError as error:
             raise CommandError(f"{name}: {error}") from error
     return counts
+
+
+def warn_of_elsewhere(versions: Sequence[str]) -> None:
+    """Name the versions of a pack that cannot be loaded without a network."""
+    more = f" and {len(versions) - MAX_PROBLEMS} more" if len(versions) > MAX_PROBLEMS else ""
+    if versions:
+        names = replace_unprintable(", ".join(versions[:MAX_PROBLEMS]))
+        print_status(
+            f"Warning: {plural(len(versions), 'version')} without a bundle here, to be loaded from "
+            f"elsewhere: {names}{more}."
+        )
 
 
 @command("unpack")
@@ -153,6 +171,7 @@ def unpack(file: BinaryIO, yes: bool) -> None:
     except (packs.PackError, CatalogFileError) as error:
         raise CommandError(f"{file_name(file)}: {error}") from error
     print_moved(result.damaged)
+    warn_of_elsewhere(find_elsewhere(database()))
     print_status(
         f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "
         f"into {database().name}, with {plural(result.bundles, 'bundle')}."

@@ -11,8 +11,10 @@ from ..documents import Json, Row
 from ..remote.token_file import remembered_servers
 from ..server_option import Server, named_server
 from ..settings import DEFAULTS
+from ..store.connection.sqlite import today
 from ..store.read import json_sql
 from ..store.read.export import read_document
+from ..store.read.installs import find_installs
 from ..store.read.updates import UpdatesQuery, find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
@@ -159,6 +161,13 @@ class DatabaseCatalog:
         row = get_widget(database().fetch, widget)
         with database().read() as connection:
             return read_document(connection, row)
+
+    def read_installs(self, widget: WidgetName, days: int) -> Json:
+        names = widget.scope, widget.name
+        with database().read() as connection:
+            found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
+        installs: Json = json.loads(found[1]) if found else {"days": [], "versions": []}
+        return installs
 
     def find_updates(self, query: UpdatesQuery) -> list[Json]:
         _, body = find_updates(database().reader(), query)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -132,13 +132,13 @@ FROM widget WHERE {IS_SELECTED}
 @command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @selection_options
-def export(file: str, selection: Selection) -> None:
+def export(file: str, **selected: Any) -> None:
     """Write the catalog to a file, or a selection of its widgets.
 
     Without FILE it goes to standard output; the command import reads it back.
     """
     with database().read() as connection:
-        paths = select_widgets(connection, selection)
+        paths = select_widgets(connection, Selection(**selected))
         widgets, versions = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
         with open_output(file) as output:
             for line in catalog_lines(connection, paths):

@@ -100,6 +100,10 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     if json_output:
         click.echo(format_json(shown))
         return
+    installs = catalog.read_installs(target, days=7)
+    by_version = {each["version"]: each["installs"] for each in installs["versions"]}
+    for entry in shown["versions"]:
+        entry["installs"] = by_version.get(entry["version"], 0)
     fields = shown["widget"]
     path = f"{target.scope}/{target.name}"
     click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
@@ -108,7 +112,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         icon=fields["icon"],
         official={True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]],
         listed="yes" if fields["listed"] else "no: unlisted",
-        installs="unknown" if fields["downloadCount"] is None else fields["downloadCount"],
+        installs=format_installs(fields["downloadCount"], installs["days"]),
         created=fields["createdAt"],
     )
     if target.version is not None or long_output:
@@ -118,6 +122,13 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     elif shown["versions"]:
         click.echo()
         click.echo("\n".join(format_versions(shown["versions"], latest)))
+
+
+def format_installs(count: int | None, days: list[Json]) -> str:
+    """Return the installs of a widget, and those of the last days."""
+    if count is None:
+        return "unknown"
+    return f"{count}, {sum(each['installs'] for each in days)} in the last 7 days"
 
 
 def print_fields(**values: object) -> None:
@@ -140,6 +151,7 @@ def print_version(entry: Json, widget: Json, latest: str | None) -> None:
     print_fields(
         marks=version_marks(entry, latest) or None,
         published=entry["publishedAt"],
+        installs=entry["installs"],
         sdk=entry["sdkVersion"] or '""',
         url=entry["bundleUrl"],
         bytes=entry["bundleSize"],
@@ -161,14 +173,15 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
         [
             entry["version"],
             entry["publishedAt"],
+            str(entry["installs"]),
             str(entry["bundleSize"]),
             entry["sdkVersion"] or '""',
             version_marks(entry, latest),
         ]
         for entry in versions
     ]
-    headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-    return format_table(headings, cells, shrink_first=3)
+    headings = ("VERSION", "PUBLISHED", "INSTALLS", "BYTES", "SDK", "MARKS")
+    return format_table(headings, cells, shrink_first=4)
 
 
 def version_marks(entry: Json, latest: str | None) -> str:

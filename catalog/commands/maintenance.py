@@ -8,8 +8,15 @@ import click
 
 from ..settings import parse_required
 from ..store import backups
-from ..store.check import check_bundles, check_catalog, find_unusual, repair_derived
+from ..store.check import (
+    check_bundles,
+    check_catalog,
+    find_elsewhere,
+    find_unusual,
+    repair_derived,
+)
 from ..store.connection.wal import wal_path
+from ..testing.service import prepare, testing_option
 from ..text import plural
 from .base import (
     CommandError,
@@ -19,6 +26,7 @@ from .base import (
     command,
     confirm,
     database,
+    is_quiet,
     json_option,
     print_status,
 )
@@ -32,8 +40,9 @@ from .terminal import format_json, replace_unprintable
 @click.option(
     "--repair", is_flag=True, help="First write the rows again that are derived from others."
 )
+@click.option("--offline", is_flag=True, help="Report versions whose bundle is not here.")
 @json_option
-def check(strict: bool, repair: bool, json_output: bool) -> None:
+def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
@@ -45,6 +54,9 @@ def check(strict: bool, repair: bool, json_output: bool) -> None:
         repair_derived(database())
         print_status("Wrote the derived rows again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
+    if offline:
+        reason = "its bundleUrl points elsewhere, so it needs a network"
+        findings = chain(findings, (f"{each}: {reason}." for each in find_elsewhere(database())))
     warnings = find_unusual(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
@@ -145,6 +157,7 @@ def print_moved(damaged: Path | None) -> None:
     is_flag=True,
     help="Print the address as one line of JSON: url, database, pid.",
 )
+@testing_option
 def serve(
     host: str | None,
     port: int | None,
@@ -152,10 +165,12 @@ def serve(
     init: bool,
     demo: bool,
     print_json: bool,
+    testing: Path | None,
 ) -> None:
     """Serve the catalog.
 
-    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first.
+    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first. With --testing,
+    it also ends with the process that started it, and prints the address as with --print-json.
     """
     # Waitress is imported only by the command that needs it.
     from ..serving import server
@@ -163,7 +178,12 @@ def serve(
     if unix_path and (host, port) != (None, None):
         raise click.UsageError("--unix cannot be combined with --host or --port.")
     app = application()
-    if (init or demo) and not database().exists():
+    options = {"HOST": host, "PORT": port}
+    app.config.update({name: value for name, value in options.items() if value is not None})
+    if testing:
+        prepare(app, testing, "demo" if demo else "empty")
+        app.config["LOG_LEVEL"] = "error" if is_quiet() else "info"
+    elif (init or demo) and not database().exists():
         wal = wal_path(database().real_path)
         if not database().is_cluster and wal.exists():
             raise CommandError(
@@ -173,6 +193,9 @@ def serve(
         create_database(demo)
     # Requests do not wait for a lock as long as commands do.
     app.extensions["database"].on_wait = None
-    options = {"HOST": host, "PORT": port}
-    app.config.update({name: value for name, value in options.items() if value is not None})
-    server.serve(app, unix_path=unix_path, print_json=print_json)
+    server.serve(
+        app,
+        unix_path=unix_path,
+        print_json=print_json or testing is not None,
+        testing=testing is not None,
+    )

@@ -3,16 +3,15 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..documents import MAX_PROBLEMS
-from ..store.read.selection import Selection
+from ..server_option import ca_option
 from ..text import plural
-from ..validators import check_base_url
+from ..validators import check_base_url, format_timestamp
 from .base import (
     CommandError,
     ValidatedType,
@@ -25,6 +24,7 @@ from .base import (
 )
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
+from .tokens import lifetime, parse_lifetime
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..mirror.sync import MirrorRun
     from ..store.write.lookup import WidgetName
 
-# Widgets that are fetched in parallel.
-WORKERS = 4
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
 # In place of a URL, which it is not.
@@ -47,27 +45,30 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @command("mirror")
 @click.argument("url", metavar="[URL | status]", type=URL_OR_STATUS, required=False)
 @selection_options
-@click.option(
-    "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
-)
+@click.option("--bundles", is_flag=True, help="Download the bundles too, to serve them.")
 @click.option(
     "--keep-removed",
     is_flag=True,
     help="Keep widgets and versions that the upstream has unlisted or deleted, as an archive.",
+)
+@click.option(
+    "--min-age",
+    type=ValidatedType("age", parse_lifetime),
+    metavar="7d|12h",
+    help="Hold new versions back until they are this old.",
 )
 # What it did is the default now.
 @click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
+@ca_option
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str | None,
-    selection: Selection,
-    with_bundles: bool,
-    keep_removed: bool,
     adopt: bool,
     dry_run: bool,
+    **remembered_options: Any,
 ) -> None:
     """Copy another catalog, or refresh a copy.
 
@@ -83,7 +84,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(**asdict(selection), bundles=with_bundles, keep_removed=keep_removed)
+    options = MirrorOptions(**remembered_options)
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
         raise click.UsageError(
@@ -107,22 +108,21 @@ def mirror_command(
 def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> None:
     """Mirror one upstream, and print the results; raise CommandError if anything failed."""
     from ..mirror.bundles import download_bundles
-    from ..mirror.remembered import find_source
-    from ..mirror.sync import MirrorError, MirrorRun
+    from ..mirror.sync import MirrorRun
     from ..mirror.upstream import Upstream, UpstreamError
 
-    source, bundle_report = find_source(database(), url), None
+    bundle_report = None
+    age = lifetime(options.min_age) if options.min_age else None
+    limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, WORKERS)) as upstream:
+        with closing(Upstream(url, options.ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
-                run = MirrorRun(database(), upstream, source, options, on_progress, adopt, dry_run)
+                run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
                 run.run()
             if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
-                    bundle_report = download_bundles(
-                        database(), upstream, source, bundles(), options, on_progress
-                    )
-    except (UpstreamError, MirrorError) as error:
+                    bundle_report = download_bundles(run, bundles(), on_progress)
+    except UpstreamError as error:
         raise CommandError(
             f"{url} cannot be mirrored: {replace_unprintable(str(error))}."
         ) from error
@@ -165,6 +165,10 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
     warn_of_unmatched(run.options, report.listed)
     print_failures(report.failures)
     print_first([describe_gone(key, run) for key in report.gone])
+    reason = f"it is held back until it is {run.options.min_age} old"
+    print_first(
+        [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
+    )
     gone = [key for key in report.gone if key.version is None]
     print_status(
         f"{'Would mirror' if run.dry_run else 'Mirrored'} {url}: {report.added} added, "

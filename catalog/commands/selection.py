@@ -1,55 +1,49 @@
 """The options that select widgets, for mirror, pack and export."""
 
-import functools
 import json
 import sqlite3
 from collections.abc import Callable, Collection
-from typing import Any
 
 import click
 
 from ..store.read.selection import Selection, find_selected
-from ..store.write.lookup import WidgetName
 from ..validators import check_identifier
 from .base import SDK, WIDGET, CommandError, ValidatedType, print_status
 from .terminal import replace_unprintable
 
-
-def selection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, whose function gets them as one argument, selection."""
-
-    @click.option(
+# Their names are those of the fields of a Selection.
+OPTIONS = [
+    click.option(
         "--scope",
         "scopes",
         type=ValidatedType("scope", check_identifier),
         multiple=True,
         help="Only widgets of this scope; may be repeated.",
-    )
-    @click.option(
-        "--widget", "widgets", type=WIDGET, multiple=True, help="Only this one; may be repeated."
-    )
-    @click.option("--official", is_flag=True, help="Only official widgets.")
-    @click.option(
+    ),
+    click.option(
+        "--widget",
+        "widgets",
+        type=WIDGET,
+        multiple=True,
+        callback=lambda _, option, widgets: tuple(map(str, widgets)),
+        help="Only this one; may be repeated.",
+    ),
+    click.option("--official", is_flag=True, help="Only official widgets."),
+    click.option(
         "--sdk",
         "sdks",
         type=SDK,
         multiple=True,
         help="Only widgets with a version for this SDK; may be repeated.",
-    )
-    @functools.wraps(function)
-    def with_selection(
-        *arguments: Any,
-        scopes: tuple[str, ...],
-        widgets: tuple[WidgetName, ...],
-        official: bool,
-        sdks: tuple[str, ...],
-        **options: Any,
-    ) -> None:
-        names = tuple(dict.fromkeys(map(str, widgets)))
-        unique = tuple(dict.fromkeys(scopes)), names, official, tuple(dict.fromkeys(sdks))
-        function(*arguments, selection=Selection(*unique), **options)
+    ),
+]
 
-    return with_selection
+
+def selection_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command; its function gets them as the fields of a Selection."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
 
 
 def warn_of_unmatched(selection: Selection, paths: Collection[str]) -> None:

@@ -55,21 +55,25 @@ WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 """
 
 
+def held_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
+    """Return the hashes of the held bundles; IS_SELECTED explains the paths of a selection."""
+    return [sha256 for (sha256,) in connection.execute(HELD_HASHES, {"paths": paths})]
+
+
 def pack(
     connection: sqlite3.Connection,
     bundles: Bundles,
     output: BinaryIO,
     on_progress: Callable[[int, int], None],
     paths: str | None = None,
-) -> int:
-    """Write the catalog and its held bundles; return the number of bundles.
+) -> None:
+    """Write the catalog and its held bundles.
 
-    IS_SELECTED explains the paths of a selection. on_progress gets the number of bundles written
-    and their total. The bundles are not locked: one whose version is deleted meanwhile, and which
-    gc removes then, is an error.
+    on_progress gets the number of bundles written and their total. The bundles are not locked: one
+    whose version is deleted meanwhile, and which gc removes then, is an error.
     """
     selected = {"paths": paths}
-    hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES, selected)]
+    hashes = held_hashes(connection, paths)
     lines = {
         CATALOG: catalog_lines(connection, paths),
         MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED, selected)),
@@ -93,7 +97,6 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             on_progress(number, len(hashes))
-    return len(hashes)
 
 
 def _format_sums(sums: dict[str, str]) -> str:

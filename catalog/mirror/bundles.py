@@ -9,13 +9,9 @@ from ..store.bundles import BundleError, Bundles
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
 from ..store.write.audit import local_actor
-from ..store.write.held_bundles import (
-    HeldBundle,
-    hold_bundles,
-    release_bundles,
-)
+from ..store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
 from .fetch import OnProgress, batched, thread_pool
-from .remembered import MirrorOptions
+from .sync import MirrorRun
 from .upstream import Upstream, UpstreamError
 
 
@@ -43,36 +39,29 @@ class BundleReport:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def download_bundles(
-    database: Database,
-    upstream: Upstream,
-    source: str,
-    bundles: Bundles,
-    options: MirrorOptions,
-    on_progress: OnProgress,
-) -> BundleReport:
+def download_bundles(run: MirrorRun, bundles: Bundles, on_progress: OnProgress) -> BundleReport:
     """Download the bundles of all mirrored versions, and have those versions loaded from here."""
     groups: dict[str, Group] = {}
-    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": source}):
+    for row in run.database.reader().execute(MIRRORED_VERSIONS, {"source": run.source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if options.names(version.bundle.scope, version.bundle.name):
+        if run.options.names(version.bundle.scope, version.bundle.name):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     report = BundleReport(already_here=len(present))
-    with bundles.incoming() as incoming, thread_pool(upstream.connections) as threads:
-        _update_versions(database, bundles, incoming, present, {}, report)
+    with bundles.incoming() as incoming, thread_pool() as threads:
+        _update_versions(run.database, bundles, incoming, present, {}, report)
         done = 0
         for batch in batched(absent):
             failures: dict[str, str] = {}
-            results = threads.map(partial(_download_group, upstream, incoming), batch)
+            results = threads.map(partial(_download_group, run.upstream, incoming), batch)
             for group, failure in zip(batch, results, strict=True):
                 if failure is not None:
                     failures[group[0].bundle.sha256] = failure
                 done += 1
                 on_progress(done, len(absent))
             report.fetched += len(batch) - len(failures)
-            _update_versions(database, bundles, incoming, batch, failures, report)
+            _update_versions(run.database, bundles, incoming, batch, failures, report)
     return report
 
 
@@ -119,14 +108,12 @@ def _update_versions(
             bundle = version.bundle
             if incoming.holds(bundle.sha256):
                 bundles.accept(incoming, bundle.sha256)
-            if bundles.holds(bundle.sha256, bundle.size):
-                if not version.is_held:
-                    new.append(bundle)
-                continue
-            wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
-            report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
-            if version.is_held:
-                lost.append(bundle.sha256)
+            if not bundles.holds(bundle.sha256, bundle.size):
+                wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
+                report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
+                lost += [bundle.sha256] if version.is_held else []
+            elif not version.is_held:
+                new.append(bundle)
         if not new and not lost:
             return
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from http.client import HTTPException
-from threading import Lock, Timer
+from threading import Timer, get_ident
 from time import monotonic
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, Rea
 from urllib3.util import parse_url
 
 from ..text import quoted
+from ..tls import describe_refusal
 from ..validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
@@ -50,6 +51,8 @@ def transfer_errors() -> Iterator[None]:
         yield
     except (TimeoutError, ReadTimeoutError) as error:
         raise TransferError(TOO_SLOW) from error
+    except ssl.SSLCertVerificationError as error:
+        raise TransferError(describe_refusal(error), is_temporary=False) from error
     except ssl.SSLError as error:
         raise TransferError(f"the TLS handshake failed: {error}", is_temporary=False) from error
     except (OSError, HTTPException, ProtocolError) as error:
@@ -84,12 +87,18 @@ class Origin(NamedTuple):
             return []
         return [str(address[0]) for *_, address in found]
 
-    def connect(self, address: str, timeout: float) -> HTTPConnection:
+    def connect(
+        self, address: str, timeout: float, context: ssl.SSLContext | None
+    ) -> HTTPConnection:
         """Return a new connection to this address of the host."""
         connection = HTTPConnection(address, self.port, timeout=timeout)
         if self.scheme == "https":
             connection = HTTPSConnection(
-                address, self.port, timeout=timeout, server_hostname=self.host
+                address,
+                self.port,
+                timeout=timeout,
+                server_hostname=self.host,
+                ssl_context=context,
             )
         try:
             connection.connect()
@@ -101,14 +110,14 @@ class Origin(NamedTuple):
 
 
 class Connections:
-    """Connections that are used again, at most `size` of them at rest. Thread-safe."""
+    """Connections that are used again: each thread keeps its last one. Thread-safe."""
 
-    def __init__(self, base_url: str, size: int) -> None:
+    def __init__(self, base_url: str, context: ssl.SSLContext | None) -> None:
+        """Trust the certificates that the context trusts, without one those of the system."""
+        self._context = context
         self._upstream = Origin.of(base_url)
-        self._size = size
-        # Those at rest; the one that was used last is the last.
-        self._idle: list[tuple[Origin, HTTPConnection]] = []
-        self._lock = Lock()
+        # By the threads that used them.
+        self._idle: dict[int, tuple[Origin, HTTPConnection]] = {}
         # When a connection to a host failed first.
         self._unreachable_since: dict[Origin, float] = {}
 
@@ -144,34 +153,23 @@ class Connections:
         finally:
             timer.cancel()
             if is_complete:
-                self._keep(origin, connection)
+                self._idle[get_ident()] = origin, connection
             else:
                 connection.close()
 
     def close(self) -> None:
         """Close the connections at rest."""
-        while self._idle:
-            self._idle.pop()[1].close()
+        for _, connection in self._idle.values():
+            connection.close()
 
     def _take(self, origin: Origin) -> HTTPConnection | None:
-        """Return a connection at rest that the server has not closed."""
-        with self._lock:
-            same = [each for each in self._idle if each[0] == origin]
-            if not same:
-                return None
-            self._idle.remove(same[-1])
-        connection = same[-1][1]
-        if connection.is_connected:
+        """Return this thread's last connection, if it leads there and the server has kept it."""
+        last, connection = self._idle.pop(get_ident(), (None, None))
+        if connection and last == origin and connection.is_connected:
             return connection
-        connection.close()
-        return self._take(origin)
-
-    def _keep(self, origin: Origin, connection: HTTPConnection) -> None:
-        with self._lock:
-            self._idle.append((origin, connection))
-            oldest = self._idle.pop(0)[1] if len(self._idle) > self._size else None
-        if oldest:
-            oldest.close()
+        if connection:
+            connection.close()
+        return None
 
     def _connect(self, origin: Origin, deadline: float) -> HTTPConnection:
         """Return a connection to the first address that accepts."""
@@ -183,7 +181,7 @@ class Connections:
             if (remaining := end - monotonic()) <= 0:
                 break
             with suppress(HTTPError):
-                connection = origin.connect(address, remaining)
+                connection = origin.connect(address, remaining, self._context)
                 self._unreachable_since.pop(origin, None)
                 return connection
         self._unreachable_since[origin] = since

@@ -1,5 +1,6 @@
 """Reads an upstream: the list of its widgets, its changes, and widgets, ahead of their use."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from ..validators import (
 from .upstream import Upstream, UpstreamError
 
 MAX_WIDGETS = 1_000_000
+# Requests at the same time.
+WORKERS = 4
 # Results in one transaction: enough that fsync costs little, few enough to lose in a crash.
 BATCH_SIZE = 64
 
@@ -70,39 +73,19 @@ def _read_list(upstream: Upstream, query: Query) -> tuple[dict[WidgetName, ListE
     page, received, has_more = 0, 0, True
     while has_more:
         page += 1
-        entries, total = _read_list_page(upstream, query, page)
+        parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
+        result = upstream.get(f"{V1_PREFIX}search?{parameters}").json()
+        with _format_errors("the search response is not that of a widget catalog"):
+            entries = {_check_key(each): _check_entry(each, query) for each in result["widgets"]}
+            total = check_whole_number(result["total"])
+        if total > MAX_WIDGETS:
+            raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
         received += len(entries)
         has_new = not entries.keys() <= widgets.keys()
         widgets |= entries
         # A server may cap the limit, but not below the default of the API.
         has_more = has_new and received < total and len(entries) >= DEFAULT_LIMIT
     return widgets, total
-
-
-def _read_list_page(
-    upstream: Upstream, query: Query, page: int
-) -> tuple[dict[WidgetName, ListEntry], int]:
-    """Return the widgets of one page, and the total that it states."""
-    parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
-    result = upstream.get(f"{V1_PREFIX}search?{parameters}").json()
-    with _format_errors("the search response is not that of a widget catalog"):
-        widgets = {
-            _check_key(each): ListEntry(
-                _check_count(each),
-                "compatSdk" not in query or each["latestCompatibleVersion"] is not None,
-            )
-            for each in result["widgets"]
-        }
-        total = check_whole_number(result["total"])
-    if total > MAX_WIDGETS:
-        raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
-    return widgets, total
-
-
-def is_empty(upstream: Upstream) -> bool:
-    """Return whether the upstream lists no widget at all."""
-    _, total = _read_list_page(upstream, {}, 1)
-    return total == 0
 
 
 @contextmanager
@@ -117,9 +100,10 @@ def _check_key(entry: Any) -> WidgetName:
     return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
 
 
-def _check_count(entry: Any) -> int | None:
+def _check_entry(entry: Any, query: Query) -> ListEntry:
     count = entry.get("downloadCount")
-    return None if count is None else check_whole_number(count)
+    is_compatible = "compatSdk" not in query or entry["latestCompatibleVersion"] is not None
+    return ListEntry(None if count is None else check_whole_number(count), is_compatible)
 
 
 class UpstreamChanges(NamedTuple):
@@ -218,18 +202,15 @@ def fetch_widget(upstream: Upstream, key: WidgetName, etag: str | None) -> Fetch
 
 
 @contextmanager
-def thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+def thread_pool() -> Iterator[ThreadPoolExecutor]:
     """Provide a pool; work that has not started when the block ends is cancelled."""
-    threads = ThreadPoolExecutor(workers)
-    wait = True
+    threads = ThreadPoolExecutor(WORKERS)
     try:
         yield threads
-    except KeyboardInterrupt:
-        # An interrupted command must end now, not when the pending responses arrive.
-        wait = False
-        raise
     finally:
-        threads.shutdown(wait, cancel_futures=True)
+        # An interrupted command must end now, not when the pending responses arrive.
+        is_interrupted = isinstance(sys.exception(), KeyboardInterrupt)
+        threads.shutdown(wait=not is_interrupted, cancel_futures=True)
 
 
 def batched(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -1,10 +1,12 @@
 """What a mirror remembers of its upstreams, so that the next refresh needs no options."""
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
 from ..store.read.selection import Selection
 from ..validators import is_loopback
 from .connections import Origin
@@ -16,14 +18,20 @@ class MirrorOptions(Selection):
 
     bundles: bool = False
     keep_removed: bool = False
+    # In hours or days, such as 7d.
+    min_age: str | None = None
+    # The path of a PEM file.
+    ca: str | None = None
 
     def arguments(self) -> list[str]:
         """Return the options of the command line."""
-        return [
-            *super().arguments(),
-            *(["--bundles"] if self.bundles else []),
-            *(["--keep-removed"] if self.keep_removed else []),
-        ]
+        others = {
+            "--bundles": self.bundles,
+            "--keep-removed": self.keep_removed,
+            f"--min-age {self.min_age}": self.min_age,
+            shlex.join(["--ca", self.ca or ""]): self.ca,
+        }
+        return [*super().arguments(), *(option for option, value in others.items() if value)]
 
     def json(self) -> str:
         """Return the options as they are stored."""
@@ -63,6 +71,19 @@ def find_remembered(database: Database) -> list[Remembered]:
         Remembered(source, MirrorOptions(**json.loads(options)), *others)
         for source, options, *others in rows
     ]
+
+
+PUT_REMEMBERED = """
+INSERT INTO upstream SELECT :source, :options, :token, :refreshed_at WHERE true
+ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
+    = (excluded.options, excluded.token, excluded.refreshed_at)
+"""
+
+
+def put_remembered(transaction: Transaction, upstream: Remembered) -> None:
+    """Remember an upstream, and how far it was read."""
+    values = {**upstream._asdict(), "options": upstream.options.json()}
+    transaction.execute(PUT_REMEMBERED, values)
 
 
 SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER BY source"

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from ..documents import Document
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction, now
+from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from ..store.write.lookup import WidgetName
+from ..store.write.lookup import WidgetName, find_versions
 from ..store.write.mirrored import (
     MirroredWidget,
-    put_upstream,
     put_upstream_counts,
     put_upstream_documents,
     unlist_gone,
@@ -29,19 +29,20 @@ from .fetch import (
     OnProgress,
     batched,
     fetch_widget,
-    is_empty,
     list_widgets,
     read_changes,
     thread_pool,
 )
-from .remembered import MirrorOptions, Remembered, find_remembered
-from .upstream import Upstream
+from .remembered import (
+    MirrorOptions,
+    Remembered,
+    find_remembered,
+    find_source,
+    put_remembered,
+)
+from .upstream import Upstream, UpstreamError
 
 MAX_FAILURES_IN_A_ROW = 25
-
-
-class MirrorError(Exception):
-    """The run cannot continue; the message says why, without a full stop."""
 
 
 @dataclass
@@ -57,6 +58,8 @@ class MirrorReport:
     failures: dict[str, str] = field(default_factory=dict)
     # Widgets and versions here that the upstream does not show, or no longer.
     gone: list[WidgetName] = field(default_factory=list)
+    # When versions were published that are too new to be copied.
+    held_back: dict[WidgetName, str] = field(default_factory=dict)
 
 
 class LocalWidget(NamedTuple):
@@ -83,18 +86,21 @@ def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
 
 @dataclass
 class MirrorRun:
-    """One refresh of the copies of an upstream, which are known by the URL source.
+    """One refresh of the copies of an upstream.
 
     Each batch is one transaction, so an interrupted run loses at most one batch.
     """
 
     database: Database
     upstream: Upstream
-    source: str
     options: MirrorOptions
     on_progress: OnProgress
     adopt: bool = False
     dry_run: bool = False
+    # Versions that were published later are held back, if this is given.
+    published_before: str | None = None
+    # The URL by which the copies are known.
+    source: str = field(init=False)
     local: dict[WidgetName, LocalWidget] = field(default_factory=dict)
     not_found: list[WidgetName] = field(default_factory=list)
     report: MirrorReport = field(default_factory=MirrorReport)
@@ -102,6 +108,7 @@ class MirrorRun:
     def run(self) -> MirrorReport:
         """Copy every selected widget of the upstream, and unlist copies that are gone there."""
         options = self.options
+        self.source = find_source(self.database, self.upstream.base_url)
         known = [each for each in find_remembered(self.database) if each.source == self.source]
         remembered = known[0] if known else Remembered(self.source, options)
         changes = read_changes(self.upstream, remembered.token)
@@ -113,11 +120,14 @@ class MirrorRun:
             # Already now, so that an interrupted run can be continued without options.
             self.remember(remembered.token, remembered.refreshed_at)
         self.local = find_local(self.database)
-        copies = [key for key, widget in self.local.items() if self.is_listed_copy(widget)]
-        if copies and not listed and not options.keep_removed and is_empty(self.upstream):
-            raise MirrorError(
-                "it lists no widget, so all copies would be unlisted; --keep-removed keeps them"
-            )
+        copies = [
+            key for key, each in self.local.items() if each.listed and each.source == self.source
+        ]
+        if copies and not listed and not options.keep_removed:
+            everything, _ = list_widgets(self.upstream, Selection())
+            if not everything:
+                reason = "it lists no widget, so all copies would be unlisted"
+                raise UpstreamError(f"{reason}; --keep-removed keeps them")
         counts = {
             key: listed[key]
             for key in copies
@@ -141,12 +151,8 @@ class MirrorRun:
     def remember(self, token: str | None, refreshed_at: str | None) -> None:
         """Store the options, how far the changes were read, and the time."""
         if not self.dry_run:
-            values = self.source, self.options.json(), token, refreshed_at
-            self.database.transact(lambda transaction: put_upstream(transaction, *values))
-
-    def is_listed_copy(self, widget: LocalWidget) -> bool:
-        """Return whether the widget is a copy from this upstream that is listed."""
-        return widget.listed and widget.source == self.source
+            upstream = Remembered(self.source, self.options, token, refreshed_at)
+            self.database.transact(partial(put_remembered, upstream=upstream))
 
     def write_counts(self, counts: Mapping[WidgetName, int | None]) -> None:
         """Write the upstream's counts of copies that are current otherwise."""
@@ -166,7 +172,7 @@ class MirrorRun:
         total = done + len(keys)
         self.on_progress(done, total)
         failures = 0
-        with thread_pool(self.upstream.connections) as threads:
+        with thread_pool() as threads:
             for batch in batched(keys):
                 results: list[FetchResult] = []
                 try:
@@ -176,7 +182,7 @@ class MirrorRun:
                         self.on_progress(done, total)
                         failures = failures + 1 if result.is_unavailable else 0
                         if failures == MAX_FAILURES_IN_A_ROW:
-                            raise MirrorError(
+                            raise UpstreamError(
                                 f"{failures} requests in a row failed, the last one because "
                                 f"{result.failure}"
                             )
@@ -209,10 +215,12 @@ class MirrorRun:
                 self.not_found.append(key)
             elif document is None:
                 self.report.unchanged += 1
-            else:
+            elif rest := self.hold_back(key, document):
+                # Without an ETag, the next run compares the versions again.
+                etag = etag if rest is document else None
                 upstream_count = document.widget["download_count"]
                 mirrored = MirroredWidget(*key[:2], self.source, etag, upstream_count)
-                widgets.append((document, mirrored))
+                widgets.append((rest, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
             removes_versions = not self.options.keep_removed
@@ -235,6 +243,23 @@ class MirrorRun:
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
         self.report.gone += result.others
+
+    def hold_back(self, key: WidgetName, document: Document) -> Document | None:
+        """Return the document without versions that are too new; None for a widget with no other.
+
+        What is here already stays.
+        """
+        limit = self.published_before
+        new = {row["version"]: row["published_at"] for row in document.versions}
+        new = {number: time for number, time in new.items() if limit and time > limit}
+        if new and self.database.exists():
+            for row in find_versions(self.database.fetch, key):
+                new.pop(row["version"], None)
+        if not new:
+            return document
+        self.report.held_back |= {key._replace(version=each): time for each, time in new.items()}
+        rest = [row for row in document.versions if row["version"] not in new]
+        return document._replace(versions=rest) if rest or key in self.local else None
 
     def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
         """Unlist the copies that are gone, and optimize the search."""

@@ -11,6 +11,7 @@ from urllib3.exceptions import HTTPError
 from .. import __version__
 from ..documents import parse_json
 from ..text import quoted
+from ..tls import create_context
 from ..validators import check_base_url
 from .connections import TOO_SLOW, Connections, TransferError, transfer_errors
 
@@ -61,12 +62,12 @@ class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
     def __init__(
-        self, base_url: str, connections: int, max_seconds: float = MAX_REQUEST_SECONDS
+        self, base_url: str, ca: str | None = None, max_seconds: float = MAX_REQUEST_SECONDS
     ) -> None:
+        """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
-        self.connections = connections
         self._max_seconds = max_seconds
-        self._connections = Connections(self.base_url, connections)
+        self._connections = Connections(self.base_url, create_context(ca) if ca else None)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""

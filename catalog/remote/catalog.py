@@ -158,6 +158,10 @@ class RemoteCatalog:
         detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
         return {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
 
+    def read_installs(self, widget: WidgetName, days: int) -> Json:
+        """Return the installs of a listed widget, in the last days and by version."""
+        return self.service.get(f"{V1_PREFIX}{_path(widget.widget)}/installs", {"days": days})
+
     def find_updates(self, query: UpdatesQuery) -> list[Json]:
         """Return the updates of installed versions."""
         parameters = {"compatSdk": query.sdk, "installed": list(map(str, query.installed))}

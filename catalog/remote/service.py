@@ -18,6 +18,7 @@ from ..documents import Json, parse_json
 from ..rights import NEEDS_SESSION
 from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
+from ..tls import create_context
 from ..validators import is_loopback
 from .token_file import VARIABLE, find_token
 
@@ -126,7 +127,7 @@ class Service:
     def _pool(self) -> PoolManager:
         """Connections to the service."""
         try:
-            context = ssl.create_default_context(cafile=self._ca) if self._ca else None
+            context = create_context(self._ca)
         except OSError:
             raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
         return PoolManager(ssl_context=context)

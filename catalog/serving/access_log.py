@@ -174,9 +174,11 @@ class ErrorHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def logging_to_standard_streams(level: str, log_format: str) -> Iterator[AccessLog]:
-    """Log requests to standard output, and what any module logs to standard error."""
-    out, err = _descriptor(sys.stdout), _descriptor(sys.stderr)
+def logging_to_standard_streams(
+    level: str, log_format: str, requests_stream: TextIO | None
+) -> Iterator[AccessLog]:
+    """Log requests to the stream, and what any module logs to standard error."""
+    out, err = _descriptor(requests_stream), _descriptor(sys.stderr)
     requests = LogWriter(out)
     # One writer for one pipe: the rest of a line must not be separated from its beginning.
     errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)

@@ -16,6 +16,7 @@ import click
 from ..server_option import named_ca, named_server, server_options
 from ..settings import SettingError, parse_base_url, read_setting
 from ..text import error_reason, escape_unprintable, plural, quoted
+from ..tls import create_context, describe_refusal
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
@@ -99,6 +100,9 @@ def check_service(url: str, timeout: float, ca: str | None) -> None:
     except TimeoutError:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
+    except ssl.SSLCertVerificationError as error:
+        reason = describe_refusal(error)
+        raise click.ClickException(f"{url} cannot be reached: {reason}.") from None
     except (OSError, UnicodeError) as error:
         raise click.ClickException(f"{url} cannot be reached: {error_reason(error)}.") from None
     except http.client.HTTPException:
@@ -127,7 +131,7 @@ def fetch_health(url: str, timeout: float, ca: str | None) -> tuple[int, bytes]:
                 parts.hostname or "",
                 parts.port,
                 timeout=timeout,
-                context=ssl.create_default_context(cafile=ca),
+                context=create_context(ca),
             )
         else:
             connection = http.client.HTTPConnection(

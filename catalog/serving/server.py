@@ -53,6 +53,10 @@ THREADS = 4
 
 # The application refuses bodies that are only a little too large, with its own message.
 BODY_TOLERANCE = 16 * 1024  # bytes
+# A control request of a test may contain a bundle or a whole catalog. Delayed requests wait on the
+# quick threads.
+TESTING_BODY = 64 * 1024 * 1024  # bytes
+TESTING_THREADS = 16
 # From glibc's malloc.h.
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 1024 * 1024  # bytes
@@ -65,7 +69,7 @@ def serve(
     *,
     unix_path: Path | None = None,
     print_json: bool = False,
-    quick_threads: int = 1,
+    testing: bool = False,
 ) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start.
 
@@ -73,7 +77,8 @@ def serve(
     again. No other process may find a file that this one still writes.
 
     Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
-    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object.
+    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object. With
+    testing, requests may wait on purpose, have large bodies, and are logged to standard error.
     """
     database = app.extensions["database"]
     release_large_blocks()
@@ -91,8 +96,10 @@ def serve(
             socket_file.remove()
         raise ClickException(str(error)) from error
     loop = EventLoop()
-    with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
-        loop.context = create_context(app, loop, log, quick_threads)
+    log_options = app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]
+    stream = sys.stderr if testing else sys.stdout
+    with logging_to_standard_streams(*log_options, stream) as log:
+        loop.context = create_context(app, loop, log, testing)
         handle_signals(loop)
         warn_of_ignored_settings(passed)
         metrics_url = start_metrics(app, loop.context)
@@ -144,10 +151,12 @@ def bind_address(app: Flask) -> list[socket.socket]:
         ) from error
 
 
-def create_context(app: Flask, loop: EventLoop, log: AccessLog, quick_threads: int) -> Context:
+def create_context(app: Flask, loop: EventLoop, log: AccessLog, testing: bool) -> Context:
     """Return what all connections share, and start the threads."""
     config, database = app.config, app.extensions["database"]
+    quick_threads = TESTING_THREADS if testing else 1
     dispatcher = Dispatcher(app, database, loop.wake, quick_threads)
+    max_body = TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE
     proxies = Proxies(config["TRUSTED_PROXY"])
     return Context(
         dispatcher=dispatcher,
@@ -159,7 +168,7 @@ def create_context(app: Flask, loop: EventLoop, log: AccessLog, quick_threads: i
         access_log=log,
         request_timeout=config["REQUEST_TIMEOUT"],
         idle_timeout=config["IDLE_TIMEOUT"],
-        max_body=config["MAX_BODY_BYTES"] + BODY_TOLERANCE,
+        max_body=max_body,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 
 from ..documents import DocumentError, Row, check_document, version_warnings
@@ -13,6 +13,7 @@ from .connection.database import Database
 from .connection.sqlite import result_code
 from .connection.transaction import Transaction
 from .read.export import EXPORT_WIDGETS, read_document
+from .read.selection import IS_SELECTED
 from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
 from .schema.sdk_intervals import sdk_intervals
 from .write.held_bundles import HeldBundle, bundle_path
@@ -198,6 +199,25 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
                 f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
                 f"{bundles.name}."
             )
+
+
+ELSEWHERE = f"""
+SELECT scope || '/' || name || '@' || version, sha256_hash
+FROM version JOIN widget ON widget.id = widget_id
+WHERE listed AND bundle_path IS NULL AND {IS_SELECTED}
+ORDER BY scope, name, precedence
+"""
+
+
+def find_elsewhere(
+    database: Database, paths: str | None = None, packed: Collection[str] = ()
+) -> list[str]:
+    """Return the versions of listed widgets whose bundleUrl points elsewhere.
+
+    Of a pack: of selected widgets, whose bundles are not among the packed ones.
+    """
+    rows = database.fetch(ELSEWHERE, {"paths": paths})
+    return [version for version, sha256 in rows if sha256 not in packed]
 
 
 def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:

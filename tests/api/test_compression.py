@@ -4,7 +4,6 @@ import gzip
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import bundled, document, version
@@ -18,7 +17,7 @@ from werkzeug.test import TestResponse
 from app import create_app
 from catalog.api.compression import MIN_LENGTH
 from catalog.api.response_cache import MAX_COMPRESSED_ON_IO_THREAD
-from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
+from catalog.store.connection.sqlite import WouldBlock
 
 WEATHER = "/api/v1/widgets/acme/weather"
 REGISTRY = "/api/widgets/acme/registry.json"
@@ -168,13 +167,6 @@ def test_known_form_is_304_with_its_etag(
         assert not {"Content-Encoding", "Content-Type"} & set(response.headers.keys())
 
 
-def test_known_etag_is_304_before_the_body_is_compressed(client_with: Any) -> None:
-    client = client_with(document("acme/clock", version(releaseNotes=NOTES)))
-    path = "/api/v1/widgets/acme/clock"
-    tag = fetch(client, path).headers["ETag"][:-1] + '-gzip"'
-    assert fetch(client, path, **GZIP, If_None_Match=tag).status_code == 304
-
-
 def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
     demo: FlaskClient,
 ) -> None:
@@ -279,17 +271,3 @@ def test_io_thread_does_not_compress_a_large_body_but_sends_it_compressed(
     compressed = fetch(client, REGISTRY, **GZIP)
     database.deadline.on_io_thread = True
     assert fetch(client, REGISTRY, **GZIP).data == compressed.data
-
-
-def test_compression_ends_at_a_deadline_that_is_not_final(
-    client_with: Callable[..., FlaskClient],
-) -> None:
-    client = client_with(*LARGE)
-    database = client.application.extensions["database"]
-    fetch(client, REGISTRY)
-    checks = iter([False, True])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database.deadline, "is_past", lambda: next(checks))
-        with pytest.raises(DeadlineExceeded):
-            fetch(client, REGISTRY, **GZIP)
-    assert "Content-Encoding" in fetch(client, REGISTRY, **GZIP).headers

@@ -1,4 +1,4 @@
-"""Conditional requests of /api/v1: ETag, If-None-Match, 304 and HEAD."""
+"""Conditional requests: which ETags are 304, and when an ETag changes."""
 
 import http.client
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from builders import document, version
-from conftest import Server, headers_without_date
+from conftest import Server
 from flask.testing import FlaskClient
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -18,8 +18,6 @@ READS = [
     *(f"{SEARCH}?compatSdk=1.4.0&compatible=true", f"{SEARCH}?sort=updated"),
     "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/clock@1.0.0",
 ]
-reads = pytest.mark.parametrize("path", READS)
-methods = pytest.mark.parametrize("method", ["GET", "HEAD"])
 
 
 @pytest.fixture
@@ -32,31 +30,14 @@ def etag(client: FlaskClient, path: str) -> str:
     return client.get(path).headers["ETag"]
 
 
-@reads
-def test_same_response_has_the_same_etag(demo: FlaskClient, path: str) -> None:
-    assert etag(demo, path) == etag(demo, path)
-
-
-def test_different_responses_have_different_etags(demo: FlaskClient) -> None:
-    assert len({etag(demo, path) for path in READS}) == len(READS)
-
-
-@methods
-@reads
-def test_known_etag_is_304_with_its_headers_and_no_body(
-    demo: FlaskClient, path: str, method: str
-) -> None:
-    tag = etag(demo, path)
-    response = demo.open(path, method=method, headers={"If-None-Match": tag})
-    assert (response.status_code, response.data) == (304, b"")
-    # A 304 has the headers of a 200, except those that describe the body.
-    assert headers_without_date(response) == {
-        "ETag": tag,
-        "Cache-Control": "no-cache",
-        "Access-Control-Allow-Origin": "*",
-        "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
-    }
+def test_each_response_has_its_own_etag_which_is_304(demo: FlaskClient) -> None:
+    tags = [etag(demo, path) for path in READS]
+    assert len(set(tags)) == len(READS)
+    for path, tag in zip(READS, tags, strict=True):
+        for method in ("GET", "HEAD"):
+            response = demo.open(path, method=method, headers={"If-None-Match": tag})
+            assert (response.status_code, response.data) == (304, b"")
+            assert response.headers["ETag"] == tag
 
 
 @pytest.mark.parametrize(
@@ -74,7 +55,7 @@ def test_known_etag_is_304_with_its_headers_and_no_body(
         pytest.param("é\x7f", 200, id="no tag at all"),
     ],
 )
-@pytest.mark.parametrize("path", [CLOCK, SEARCH])
+@pytest.mark.parametrize("path", [CLOCK, SEARCH, "/api/widgets/acme/registry.json"])
 def test_form_of_if_none_match(demo: FlaskClient, path: str, form: str, status: int) -> None:
     whole = demo.get(path)
     sent = form.format(whole.headers["ETag"].removeprefix("W/"))

@@ -148,19 +148,6 @@ def test_sum_of_downloads_that_a_client_could_not_read_exactly_is_no_error(
     assert stats(client)["downloads"] == pytest.approx(greatest * widgets, rel=0.01)
 
 
-def test_stats_are_cached_until_the_catalog_changes(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document())
-    client = app.test_client()
-    before = stats(client)
-    statements: list[str] = []
-    connection = app.extensions["database"].reader()
-    connection.set_trace_callback(statements.append)
-    assert stats(client) == before
-    assert [sql for sql in statements if not sql.startswith("PRAGMA")] == []
-    client.post("/api/v1/widgets/acme/clock")
-    assert stats(client) == {**before, "downloads": 1}
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_health_must_not_be_stored(app_with: Callable[..., Flask], exists: bool) -> None:
     app = app_with(document())

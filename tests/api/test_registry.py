@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from builders import document, version
@@ -104,16 +105,14 @@ def test_scope_without_a_listed_widget_is_404(client_with: Catalog, path: str) -
     client = client_with(document(), document("hidden/clock", listed=False))
     response = client.get(f"/api/widgets/{path}/registry.json")
     assert response.status_code == 404
-    assert list(response.json) == ["error"]
-    assert "Access-Control-Allow-Origin" not in response.headers
-    assert "ETag" not in response.headers
 
 
 @pytest.mark.parametrize(
-    ("scope", "path"), [("天 気", "%E5%A4%A9%20%E6%B0%97"), ("a%2Fb", "a%252Fb"), ("cli", "cli")]
+    "scope", ["cli-version", "health", "v1", "registry.json", "a b", "天 気", "a%2Fb"]
 )
-def test_scope_is_percent_encoded(client_with: Catalog, scope: str, path: str) -> None:
-    response = client_with(document(f"{scope}/clock")).get(f"/api/widgets/{path}/registry.json")
+def test_scope_may_be_any_percent_encoded_text(client_with: Catalog, scope: str) -> None:
+    client = client_with(document(f"{scope}/clock"))
+    response = client.get(f"/api/widgets/{quote(scope)}/registry.json")
     assert response.json["scope"] == response.json["widgets"][0]["scope"] == scope
 
 

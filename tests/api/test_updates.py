@@ -86,14 +86,25 @@ def test_incompatible_and_yanked_versions_are_skipped_with_a_reason(
         document(
             "acme/clock",
             dated("1.4.0", 1),
-            dated("1.4.1", 2, yanked=True, yankedReason="It loses\nan hour."),
+            dated("1.4.1", 2, yanked=True),
             dated("1.4.2", 3, yanked=True),
             dated("2.0.0", 4, sdkVersion="^2.0.0"),
+            dated("1.5.0-beta.1", 5),
         )
     )
     assert clock_update(client, "1.4.0")["reason"] == (
-        "1.4.0 has no update for SDK 1.4.0; 2.0.0 needs SDK ^2.0.0; 1.4.2 was yanked; "
-        "1.4.1 was yanked: It loses an hour."
+        "1.4.0 has no update for SDK 1.4.0; 1.5.0-beta.1 is a prerelease; "
+        "2.0.0 needs SDK ^2.0.0; 1.4.2 was yanked; and 1 more."
+    )
+    client = client_with(
+        document(
+            "acme/clock",
+            dated("1.4.0", 1),
+            dated("1.4.1", 2, yanked=True, yankedReason="It loses\nan hour."),
+        )
+    )
+    assert clock_update(client, "1.4.0")["reason"] == (
+        "1.4.0 has no update for SDK 1.4.0; 1.4.1 was yanked: It loses an hour."
     )
 
 

@@ -26,8 +26,8 @@ AppWith = Callable[..., Flask]
 COMMANDS = commands.cli.commands
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
 NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster", "login", "logout")
-DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}
-COMMANDS_WITHOUT_STATUS = {"show", "export", "log"}
+DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log", "stats"}
+COMMANDS_WITHOUT_STATUS = {"show", "export", "log", "stats"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
 BYTE = "\udcff"
 

@@ -56,14 +56,14 @@ def test_show_prints_all_fields_and_versions(app_with: AppWith) -> None:
         "  icon:        mdi:clock",
         "  official:    yes",
         "  listed:      yes",
-        "  installs:    12",
+        "  installs:    12, 0 in the last 7 days",
         "  created:     2025-01-01T00:00:00.000Z",
         "",
-        "VERSION     PUBLISHED                 BYTES  SDK     MARKS",
-        "2.0.0       2025-03-01T00:00:00.000Z  1234   ^1.0.0  yanked: Too slow",
-        "2.0.0-rc.1  2025-02-15T00:00:00.000Z  1234   ^1.0.0  latest, deprecated: Update",
-        '1.0.0       2025-02-01T00:00:00.000Z  1234   ""',
-        "0.9.0       2025-01-01T00:00:00.000Z  1234   ^1.0.0  yanked, deprecated: Old",
+        "VERSION     PUBLISHED                 INSTALLS  BYTES  SDK     MARKS",
+        "2.0.0       2025-03-01T00:00:00.000Z  0         1234   ^1.0.0  yanked: Too slow",
+        "2.0.0-rc.1  2025-02-15T00:00:00.000Z  0         1234   ^1.0.0  latest, deprecated: Update",
+        '1.0.0       2025-02-01T00:00:00.000Z  0         1234   ""',
+        "0.9.0       2025-01-01T00:00:00.000Z  0         1234   ^1.0.0  yanked, deprecated: Old",
     ]
 
 
@@ -83,6 +83,7 @@ def test_show_of_a_version_prints_all_its_fields(app_with: AppWith) -> None:
         "acme/clock@3.0.0",
         "  marks:       latest",
         "  published:   2025-01-02T03:04:05.000Z",
+        "  installs:    0",
         "  sdk:         ^1.0.0",
         "  url:         https://cdn.example.com/bundles/3.0.0.js",
         "  bytes:       1234",
@@ -98,10 +99,11 @@ def test_show_of_a_version_prints_all_its_fields(app_with: AppWith) -> None:
 
 def test_show_of_a_version_prints_words_for_null_fields(app_with: AppWith) -> None:
     lines = run(app_with(CLOCK), "show", "acme/clock@1.0.0").stdout.splitlines()[8:]
-    assert lines[:4] == [
+    assert lines[:5] == [
         "acme/clock@1.0.0",
         "  marks:       none",
         "  published:   2025-02-01T00:00:00.000Z",
+        "  installs:    0",
         '  sdk:         ""',
     ]
     assert lines[-3:] == [

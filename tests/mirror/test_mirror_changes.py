@@ -296,7 +296,7 @@ def test_mirror_equals_its_upstream_after_changes_while_it_runs(
 ) -> None:
     rng = random.Random(seed)  # noqa: S311
     # One request at a time, so that the changes are the same in every run.
-    monkeypatch.setattr("catalog.commands.mirror.WORKERS", 1)
+    monkeypatch.setattr("catalog.mirror.fetch.WORKERS", 1)
     mirror_summary(mirror_app, original.url)
     for _ in range(4):
         original.on_request = lambda path: edit_at_random(original.app, rng)

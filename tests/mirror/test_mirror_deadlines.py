@@ -50,7 +50,7 @@ def server() -> Iterator[FakeUpstream]:
 def assert_too_slow(url: str) -> None:
     """Assert that a request for the clock fails at the deadline."""
     with (
-        closing(Upstream(url, 1, SECONDS)) as client,
+        closing(Upstream(url, max_seconds=SECONDS)) as client,
         pytest.raises(UpstreamError, match=f"^{TOO_SLOW}$"),
     ):
         client.get(CLOCK)
@@ -70,7 +70,7 @@ def test_trickling_response_over_tls_ends_at_the_deadline(
     server: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     server.encrypt(tmp_path, monkeypatch)
-    with closing(Upstream(server.url, 1)) as client:
+    with closing(Upstream(server.url)) as client:
         assert client.get(CLOCK).status == 200
     server.fail(CLOCK, trickle(*TRICKLES[part]))
     assert_too_slow(server.url)
@@ -110,7 +110,7 @@ def test_next_address_is_tried_if_one_refuses(
 ) -> None:
     # The server listens on the second one only.
     give_addresses(monkeypatch, "two.example", ["127.0.0.2", "127.0.0.1"])
-    with closing(Upstream(f"http://two.example:{server.port}", 1)) as client:
+    with closing(Upstream(f"http://two.example:{server.port}")) as client:
         assert client.get(CLOCK).status == 200
 
 

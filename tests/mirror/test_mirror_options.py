@@ -108,7 +108,13 @@ def test_quiet_prints_only_failures(mirror_app: Flask, upstream: FakeUpstream) -
     assert len(run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()) == 2
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "file:///x", "http://u:p@a.example", "x\ud800"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "127.0.0.1:8080", "file:///x", "http://", "http://u:p@a.example", "x\ud800"),
+        *("http://a.example/?x=1", "http://a.example/#x", "http://a b"),
+    ],
+)
 def test_invalid_url_is_wrong_usage(mirror_app: Flask, url: str) -> None:
     result = run_mirror(mirror_app, url)
     assert (result.exit_code, result.stdout) == (2, "")

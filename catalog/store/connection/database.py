@@ -17,7 +17,7 @@ from typing import TypeVar
 from ...atomic_files import atomic_replace
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ...text import path_text
-from ..schema.migrations import replace_content
+from ..schema.migrations import replace_content, set_new_revision
 from ..schema.schema import schema_statements
 from .database_file import file_exists, missing_permission
 from .deadlines import Deadline
@@ -64,7 +64,7 @@ class Database:
     Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
                 faults
     The file:   path, real_path, name, scratch_parent, create(), migrate(), replace_content(),
-                close()
+                replace_pages(), close()
 
     Nothing outside this class needs the connection that writes.
     """
@@ -168,9 +168,9 @@ class Database:
         return results
 
     def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
-        """Count one install, of a version if it is given; return False if there is no such thing.
+        """Count one install on the day, as today() returns it; return False if it has no widget.
 
-        The day is the number of days since 1970-01-01 in UTC.
+        With a version, also False if the widget does not have it.
         """
         values = {"scope": scope, "name": name, "day": day, "version": version}
 
@@ -307,6 +307,13 @@ class Database:
                 keeps_history=keeps_history,
                 on_wait=self.on_wait,
             )
+
+    def replace_pages(self, source: sqlite3.Connection) -> None:
+        """Replace everything in the file by a database of the same schema."""
+        with self._writer() as connection:
+            source.backup(connection)
+            # A cached response is valid for its revision, which must not be used again.
+            set_new_revision(connection)
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""

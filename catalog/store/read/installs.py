@@ -1,11 +1,8 @@
 """The installs of a widget by day and by version."""
 
-import json
 import sqlite3
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from ...documents import Json
 from ..connection.sqlite import DAY, today
 from . import json_sql
 from .search_params import parse_positive
@@ -20,13 +17,8 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-class InstallsRevision(NamedTuple):
-    """What the installs of a widget depend on: the catalog, those counted here, and the day."""
-
-    content: int
-    counted: int
-    today: int
-
+# What the installs of a widget depend on: the content, the installs counted here, and the day.
+InstallsRevision = tuple[int, int, int]
 
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
@@ -49,20 +41,25 @@ FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unl
 
 
 def find_installs(
-    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
+    connection: sqlite3.Connection,
+    scope: str,
+    name: str,
+    days: int,
+    today: int,
+    *,
+    unlisted: bool = False,
 ) -> tuple[InstallsRevision, bytes] | None:
     """Return the JSON of the installs up to today, and what it depends on; None if not listed."""
-    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": False}
+    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
     row = connection.execute(INSTALLS, values).fetchone()
     if row is None:
         return None
     content, counted, text = row
-    return InstallsRevision(content, counted, today), f"{text}\n".encode()
+    return (content, counted, today), f"{text}\n".encode()
 
 
-REVALIDATE_INSTALLS = """
-SELECT 1 FROM revision JOIN widget ON scope = :scope AND name = :name
-WHERE content = :content AND counted = :counted
+READ_REVISION = """
+SELECT content, counted FROM revision JOIN widget ON scope = :scope AND name = :name
 """
 
 
@@ -70,17 +67,21 @@ def revalidate_installs(
     connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
 ) -> InstallsRevision | None:
     """Return the revision if the installs are still the same, else None."""
-    if revision.today != today():
-        return None
-    values = {"scope": scope, "name": name, **revision._asdict()}
-    return revision if connection.execute(REVALIDATE_INSTALLS, values).fetchone() else None
+    row = connection.execute(READ_REVISION, {"scope": scope, "name": name}).fetchone()
+    return revision if row and (*row, today()) == revision else None
 
 
-def load_installs(
-    connection: sqlite3.Connection, scope: str, name: str, days: int, today: int
-) -> Json:
-    """Return the installs of a widget that exists, unlisted or not, as the API does."""
-    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": True}
-    _, _, text = connection.execute(INSTALLS, values).fetchone()
-    value: Json = json.loads(text)
-    return value
+CHANGES = """
+SELECT scope, name, sum(iif(day > :today - :days, installs, 0)) AS recent,
+    sum(iif(day <= :today - :days, installs, 0)) AS before
+FROM widget CROSS JOIN install ON widget_id = widget.id AND day > :today - 2 * :days
+GROUP BY widget.id ORDER BY abs(recent - before) DESC, scope, name
+"""
+
+
+def find_changes(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
+    """Return the installs of each widget in the last days and as many before, if it has any.
+
+    The widget with the largest change is the first.
+    """
+    return connection.execute(CHANGES, {"days": days, "today": today}).fetchall()

@@ -141,22 +141,3 @@ def remove_gone(transaction: Transaction) -> int:
     if rows:
         remove_widgets(transaction, "gc", rows)
     return len(rows)
-
-
-PUT_UPSTREAM = """
-INSERT INTO upstream SELECT :source, :options, :token, :refreshed_at WHERE true
-ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
-    = (excluded.options, excluded.token, excluded.refreshed_at)
-"""
-
-
-def put_upstream(
-    transaction: Transaction,
-    source: str,
-    options: str,
-    token: str | None,
-    refreshed_at: str | None,
-) -> None:
-    """Remember an upstream, and how far it was read."""
-    values = {"source": source, "options": options, "token": token, "refreshed_at": refreshed_at}
-    transaction.execute(PUT_UPSTREAM, values)

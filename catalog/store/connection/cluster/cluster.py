@@ -149,10 +149,7 @@ class Cluster(Database):
         return results
 
     def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
-        """Count one install, of a version if it is given; return False if there is no such thing.
-
-        The day is the number of days since 1970-01-01 in UTC.
-        """
+        """Count one install on the day, as today() returns it; return False if it has no widget."""
         values = {"scope": scope, "name": name, "day": day, "version": version}
         with self.write_counts.count():
             first, *_ = self._send([(COUNT_INSTALL, values)])

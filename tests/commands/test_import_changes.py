@@ -78,13 +78,6 @@ def test_any_changed_field_of_a_version_is_counted_once(app_with: AppWith) -> No
         assert printed == [status.format(1, 0), status.format(0, 1), status.format(1, 0)], key
 
 
-def test_widget_with_a_new_version_is_counted_as_changed(app_with: AppWith) -> None:
-    app = app_with(CLOCK)
-    printed = import_(app, document("acme/clock", version("3.0.0"), downloadCount=7, createdAt=AT))
-    assert printed == ["Imported 1 widget and 1 version: 0 added, 1 changed, 0 unchanged."]
-    assert versions_by_widget(app) == {"acme/clock": ["3.0.0", "2.0.0", "1.0.0"]}
-
-
 def test_added_changed_and_unchanged_widgets_are_counted(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES, document("lab/left-alone"))
     changed = {**NOTES, "widget": {**NOTES["widget"], "icon": "mdi:note"}}

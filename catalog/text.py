@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 MAX_QUOTED_LENGTH = 80  # characters
 
+_SEPARATORS = str.maketrans("", "", "-_. ")
 _REPLACEMENT = re.compile(r"((?:.* )?Replaced by )([^/]+)/([^/]+)\.", re.DOTALL)
 
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -56,6 +57,20 @@ def shorten(text: str, length: int) -> str:
     cut = text[:length]
     words = cut.rsplit(None, 1) if " " in cut[length // 2 :] else []
     return (words[0] if words else cut) + "…"
+
+
+def is_mistakable(name: str, other: str) -> bool:
+    """Return whether two names differ only by case, separators or one character."""
+    short, long = (fold(each).translate(_SEPARATORS) for each in (name, other))
+    if len(short) > len(long):
+        short, long = long, short
+    if name == other or len(long) - len(short) > 1:
+        return False
+    pairs = enumerate(zip(short, long, strict=False))
+    same = next((place for place, (one, two) in pairs if one != two), len(short))
+    rest = short[same + 1 :] if len(short) == len(long) else short[same:]
+    # Most names of three letters are one character from another.
+    return short == long or (len(short) > 3 and rest == long[same + 1 :])
 
 
 class Replacement(NamedTuple):

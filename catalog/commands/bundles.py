@@ -109,7 +109,8 @@ def pack(file: str | None, directory: Path | None, keep: int | None, **selected:
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
-    changes. Options select some of the widgets. With --dir, it is also read back from the disk before older ones are removed.
+    changes. Options select some of the widgets. With --dir, it is also read back from the disk
+    before older ones are removed.
     """
     check_target(file, directory, keep)
     selection = Selection(**selected)

@@ -84,7 +84,8 @@ def updates_from(url: str | None, ca: str | None) -> Iterator[FindUpdates]:
     if url is None:
         yield find_local_updates
         return
-    from ..mirror.upstream import Upstream, UpstreamError
+    from ..mirror.connections import UpstreamError
+    from ..mirror.upstream import Upstream
 
     try:
         with closing(Upstream(url, ca)) as upstream:
@@ -102,7 +103,7 @@ def find_local_updates(query: UpdatesQuery) -> list[Json]:
 
 def request_updates(upstream: "Upstream", query: UpdatesQuery) -> list[Json]:
     """Return the updates that the service has; raise UpstreamError."""
-    from ..mirror.upstream import UpstreamError
+    from ..mirror.connections import UpstreamError
 
     parameters = [("compatSdk", query.sdk), *(("installed", str(each)) for each in query.installed)]
     response = upstream.get(f"{V1_PREFIX}updates?{urlencode(parameters)}")

@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 from flask import current_app, request
 
-from ..routing import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
 from ..store.read.suggestions import Suggestion, suggest_widgets
-from .queries import load_results
 
 MAX_SUGGESTIONS = 5
 MAX_WORDS_LENGTH = 100  # characters
@@ -65,9 +63,5 @@ def suggest_for_path(path: str) -> Suggestions:
 
 
 def find_suggestions(connection: Connection, subject: PathSubject) -> list[Suggestion]:
-    """Return the widgets with a similar name, then those that a search for the words finds."""
-    near = suggest_widgets(connection, subject.name, scope=subject.scope, limit=MAX_SUGGESTIONS)
-    query = {"q": subject.words, "limit": str(MAX_SUGGESTIONS)}
-    results = load_results(connection, query, public_url())["widgets"]
-    found = [Suggestion(each["scope"], each["name"], each["displayName"]) for each in results]
-    return list(dict.fromkeys([*near, *found]))[:MAX_SUGGESTIONS]
+    """Return the widgets with a similar name."""
+    return suggest_widgets(connection, subject.name, scope=subject.scope, limit=MAX_SUGGESTIONS)

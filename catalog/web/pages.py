@@ -6,7 +6,7 @@ They work without JavaScript. The modules widget_pages and scope_pages add their
 from collections.abc import Iterable
 from typing import Any
 
-from flask import Blueprint, Response, current_app, render_template, request
+from flask import Blueprint, Response, current_app, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 
@@ -15,7 +15,7 @@ from ..documents import Json
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection
-from ..text import shorten
+from ..text import find_replacement, shorten
 from . import formatting
 from .browse import render_browse
 from .caching import page_response
@@ -70,6 +70,17 @@ def icon(widget: Json) -> Markup:
     seed = f"{widget['scope']}/{widget['name']}"
     directory = str(current_app.config["ICONS"])
     return Markup(icon_svg(widget["icon"], directory, name=widget["displayName"], seed=seed))  # noqa: S704
+
+
+@pages.app_template_filter()
+def link_replacement(message: str, length: int) -> str:
+    """Return a warning, shortened or with a link to the widget that replaces this one."""
+    replacement = find_replacement(message)
+    if replacement is None or len(message) > length:
+        return shorten(message, length)
+    before, scope, name = replacement
+    url = url_for("pages.widget", scope=scope, name=name)
+    return Markup('{}<a href="{}">{}/{}</a>.').format(before, url, scope, name)
 
 
 @pages.record

@@ -7,10 +7,10 @@ from flask import Blueprint, Response, current_app, render_template, request, ur
 from ..documents import Json
 from ..routing import public_url
 from ..store.connection.database import Database
+from ..store.read.installed_list import read_installed_list
 from ..store.read.updates import CURRENT, MAX_INSTALLED, UPDATE, Installed, UpdatesQuery
 from .caching import page_response
 from .forms import read_sdk
-from .installed_list import read_installed_list
 from .queries import load_updates
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."

@@ -1,4 +1,4 @@
-"""Absolute URLs of this service, for what is read outside a page: link previews, feeds, robots."""
+"""Absolute URLs of this service, for what is read outside a page: link previews, feeds."""
 
 from typing import Any
 

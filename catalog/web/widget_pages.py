@@ -21,6 +21,7 @@ from .caching import page_response
 from .charts import releases_chart
 from .formatting import page_numbers
 from .forms import SdkField, read_sdk
+from .install_chart import load_install_chart
 from .pages import pages, reader
 from .version_differences import compare_versions, permission_changes
 from .widget_queries import VersionsFilter
@@ -78,6 +79,7 @@ def render_widget(scope: str, name: str) -> tuple[str, int]:
         table = load_table(connection, widget_id, found, form)
         months, majors = widget_queries.load_release_months(connection, widget_id)
         numbers = widget_queries.load_numbers(connection, widget_id, MAX_OPTIONS)
+        installs = load_install_chart(connection, found)
     connection.check_deadline()
     page = render_template(
         "widget.html",
@@ -89,6 +91,7 @@ def render_widget(scope: str, name: str) -> tuple[str, int]:
         **table,
         chart=releases_chart(months, majors),
         numbers=numbers,
+        installs=installs,
     )
     return page, 400 if form.errors else 200
 

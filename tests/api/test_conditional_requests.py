@@ -14,6 +14,7 @@ SEARCH = "/api/v1/widgets/search"
 READS = [
     *(CLOCK, SEARCH, f"{SEARCH}?q=clock&compatSdk=1.2.3&limit=5", f"{SEARCH}?q=nothing"),
     *(f"{CLOCK}?compatSdk=1.4.0", f"{CLOCK}/1.0.0", f"{CLOCK}/latest"),
+    f"{CLOCK}/installs",
     *(f"{SEARCH}?compatSdk=1.4.0&compatible=true", f"{SEARCH}?sort=updated"),
     "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/clock@1.0.0",
 ]

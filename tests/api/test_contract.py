@@ -20,7 +20,7 @@ from app import create_app
 V1 = "/api/v1/widgets/"
 CLOCK, REGISTRY = V1 + "acme/clock", "/api/widgets/acme/registry.json"
 BUNDLE = b"export default 1\n" * 100
-JSON, HTML, XML = "application/json", "text/html; charset=utf-8", "application/xml; charset=utf-8"
+JSON, HTML = "application/json", "text/html; charset=utf-8"
 UPDATES = "updates?compatSdk=1.0.0&installed=acme/clock@1.0.0"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "FOO"]
 CHALLENGE = ['Session realm="internal"']
@@ -50,7 +50,9 @@ ROUTES = {
     "v1.updates": Route(V1 + UPDATES),
     "v1.detail": Route(CLOCK, allow="GET, HEAD, POST, OPTIONS"),
     "v1.install": Route(CLOCK, allow="GET, HEAD, POST, OPTIONS"),
-    "v1.one_version": Route(CLOCK + "/1.0.0"),
+    "v1.installs": Route(CLOCK + "/installs"),
+    "v1.one_version": Route(CLOCK + "/1.0.0", allow="GET, HEAD, POST, OPTIONS"),
+    "v1.install_version": Route(CLOCK + "/1.0.0", allow="GET, HEAD, POST, OPTIONS"),
     "v1.bundle": Route(
         CLOCK + "/1.0.0/bundle.js",
         "text/javascript; charset=utf-8",
@@ -71,9 +73,6 @@ ROUTES = {
     "badge.badge_svg": Route(
         "/widgets/acme/clock/badge.svg", "image/svg+xml; charset=utf-8", "max-age=300"
     ),
-    "sitemap.robots": Route("/robots.txt", "text/plain; charset=utf-8"),
-    "sitemap.first_sitemap": Route("/sitemap.xml", XML),
-    "sitemap.numbered_sitemap": Route("/sitemap-1.xml", XML),
     "static_files.static_file": Route("/static/catalog.css", "text/css; charset=utf-8"),
     "docs.openapi_json": Route("/openapi.json"),
     "docs.reference": Route("/docs", HTML),
@@ -115,9 +114,12 @@ ERRORS = [
     (400, "GET", V1 + "updates", b""),
     (400, "GET", V1 + "changes?since=x", b""),
     (400, "GET", CLOCK + "/latest?compatSdk=1", b""),
+    (400, "GET", CLOCK + "/installs?days=x", b""),
     (404, "GET", V1 + "acme/none", b""),
     (404, "GET", V1 + "acme/hidden", b""),
+    (404, "GET", V1 + "acme/hidden/installs", b""),
     (404, "POST", V1 + "acme/none", b""),
+    (404, "POST", CLOCK + "/9.9.9", b""),
     (404, "GET", V1 + "acme/%00", b""),
     (404, "GET", V1 + "%FF/%zz", b""),
     (404, "GET", V1 + "./search", b""),

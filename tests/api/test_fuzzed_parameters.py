@@ -244,7 +244,6 @@ def test_fuzzed_pages_are_a_success_or_an_error_of_the_client(
         f"/widgets/acme/weather/{name}?compatSdk={sdk}",
         f"/widgets/acme/weather/compare?from={name}&to={sdk}",
         f"/widgets/acme/weather?compatSdk={sdk}&page={name}&stable={name}&compatible={sdk}",
-        f"/sitemap-{name}.xml",
         f"/static/{name}",
         f"/none/{installed}/{name}",
     ]

@@ -23,7 +23,7 @@ PATHS = {
     200: [
         *("/", "/?q=clock&compatSdk=1.4.0", "/widgets/acme/clock", "/docs", "/updates"),
         "/updates?compatSdk=1.4.0&installed=acme/clock@1.0.0",
-        *("/widgets/acme/clock/badge.svg", "/sitemap.xml", "/robots.txt", "/feed.atom"),
+        *("/widgets/acme/clock/badge.svg", "/feed.atom"),
         *("/openapi.json", "/static/catalog.css"),
         *(f"{V1}/search", f"{V1}/search?q=none", f"{V1}/changes", f"{V1}/acme/clock"),
         *(f"{V1}/acme/clock/latest", f"{V1}/acme/clock/1.0.0/bundle.js"),

@@ -103,7 +103,7 @@ def test_description_is_valid_openapi() -> None:
 
 def test_description_has_the_paths_and_methods_of_the_routes() -> None:
     routes = {
-        (rule.rule.replace("<", "{").replace(">", "}"), method)
+        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule), method)
         for rule in create_app().url_map.iter_rules()
         if rule.rule.startswith("/api/") and not rule.endpoint.startswith("internal.")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
@@ -183,8 +183,12 @@ def demo(imported_demo: Path) -> Iterator[FlaskClient]:
     app.extensions["database"].close()
 
 
-# An install would change the demo catalog, and it holds no bundle: both have their own tests.
-@pytest.mark.parametrize("operation_id", sorted(OPERATIONS.keys() - {"countInstall", "getBundle"}))
+# Installs would change the demo catalog, and it holds no bundle: they have their own tests.
+VERSION = {"version": "3.1.0"}
+INSTALLS = {"countInstall", "countVersionInstall", "getInstalls"}
+
+
+@pytest.mark.parametrize("operation_id", sorted(OPERATIONS.keys() - INSTALLS - {"getBundle"}))
 def test_example_is_a_response_of_the_demo_catalog(demo: FlaskClient, operation_id: str) -> None:
     operation = OPERATIONS[operation_id]
     response = demo.get(build_target(operation, example_values(operation)))
@@ -198,12 +202,26 @@ def with_example_history(text: str) -> str:
     return re.sub('"[0-9a-f]{16}-([0-9]+)"', r'"5d1c0f9a27e84b36-\1"', text)
 
 
-def test_example_of_an_install_is_a_response(tmp_path: Path) -> None:
+@pytest.mark.parametrize("operation_id", ["countInstall", "countVersionInstall"])
+def test_example_of_an_install_is_a_response(tmp_path: Path, operation_id: str) -> None:
     app = create_app({"DATABASE": create_demo(tmp_path / "catalog.db")})
-    operation = OPERATIONS["countInstall"]
+    operation = OPERATIONS[operation_id]
     response = app.test_client().post(build_target(operation, example_values(operation)))
     app.extensions["database"].close()
     assert response.json == operation.example
+
+
+def test_example_of_installs_is_a_response(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document("acme/weather", bundled("3.1.0", BUNDLE), downloadCount=100))
+    operation = OPERATIONS["getInstalls"]
+    path = build_target(OPERATIONS["countVersionInstall"], example_values(operation) | VERSION)
+    statuses = [app.test_client().post(path).status_code for _ in range(5)]
+    path = build_target(OPERATIONS["countInstall"], example_values(operation))
+    statuses += [app.test_client().post(path).status_code for _ in range(4)]
+    assert statuses == [200] * 9
+    body = app.test_client().get(build_target(operation, example_values(operation))).json
+    body["days"][0]["day"] = "2026-11-16"
+    assert body == operation.example
 
 
 @pytest.mark.parametrize("status", BUNDLE_REQUESTS)
@@ -295,6 +313,7 @@ RESPONSES = {
     ],
     "VersionEntry": [f"{V1}/acme/weather/2.6.1"],
     "Updates": [f"{V1}/updates?{SDK}&installed={path}@1.0.0" for path in DEMO_WIDGETS],
+    "Installs": [f"{V1}/{path}/installs" for path in DEMO_WIDGETS],
     "Changes": [f"{V1}/changes", f"{V1}/changes?limit=100"],
     "Registry": [f"/api/widgets/{scope}/registry.json" for scope in DEMO_SCOPES],
     "SearchResults": [f"{V1}/search?limit=100", f"{V1}/search?limit=100&{SDK}"],

@@ -4,14 +4,14 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count, product
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
 from builders import Json, document, version
-from conftest import exported, run
+from conftest import exported, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
 from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
+from catalog.validators import format_timestamp
 
 AppWith = Callable[..., Flask]
 CHALLENGE = 'Session realm="internal"'
@@ -27,7 +28,7 @@ UNAUTHORIZED = b'{"error":"This path is internal and needs a session."}\n'
 # The permission that each endpoint needs, None for any valid token; method, path, body.
 ENDPOINTS: dict[str, tuple[str | None, str, str, Json | None]] = {
     "session": (None, "GET", "/api/session", None),
-    "audit": ("admin", "GET", "/api/audit", None),
+    "audit": (None, "GET", "/api/audit", None),
     "publish": ("publish", "PUT", "/api/widgets/{scope}/clock/2.0.0", {}),
     "yank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/yank", {"reason": "Bad."}),
     "unyank": ("yank", "POST", "/api/widgets/{scope}/clock/1.0.0/unyank", None),
@@ -39,7 +40,9 @@ ENDPOINTS: dict[str, tuple[str | None, str, str, Json | None]] = {
     "official": ("admin", "PATCH", "/api/widgets/{scope}/clock", {"isOfficial": True}),
 }
 PERMISSIONS = ("publish", "yank", "describe")
-INVALID = ["none", "empty", "malformed", "mistyped", "unknown", "wrong", "expired", "revoked"]
+# Who has the text of a token learns that it has ended.
+ENDED = ["expired", "revoked"]
+INVALID = ["none", "empty", "malformed", "mistyped", "unknown", "wrong", *ENDED]
 ADDRESSES = count()
 VALID = [*PERMISSIONS, "all", "admin"]
 
@@ -122,7 +125,8 @@ def test_every_endpoint_with_every_kind_of_token_in_both_scopes(
         assert status == expected, (endpoint, token, scope, response.data)
         assert "Access-Control-Allow-Origin" not in response.headers
         if expected == 401:
-            assert response.data == UNAUTHORIZED
+            known = f'{{"error":"The token {token} is {token}."}}\n'.encode()
+            assert response.data == (known if token in ENDED else UNAUTHORIZED)
             assert response.headers["WWW-Authenticate"] == CHALLENGE
         else:
             assert response.headers["Cache-Control"] == "no-store"
@@ -135,7 +139,7 @@ def test_every_endpoint_with_every_kind_of_token_in_both_scopes(
     [
         ("yank", "publish", "acme", "The token publish does not have the permission yank."),
         ("publish", "publish", "ops", "The token publish is not for the scope 'ops'."),
-        ("audit", "all", "acme", "The token all does not have the permission admin."),
+        ("official", "all", "acme", "The token all needs the permission admin for isOfficial."),
     ],
 )
 def test_a_refusal_names_what_is_missing(
@@ -192,14 +196,43 @@ def test_another_spelling_of_a_path_needs_the_right_for_what_it_names(
     assert changed == ("acme" if expected == 200 else "nothing")
 
 
-def test_the_head_of_the_record_needs_the_same_right_as_the_record(
-    app: Flask, texts: dict[str, str]
+def test_a_token_reads_the_record_of_its_own_scopes(app: Flask, texts: dict[str, str]) -> None:
+    client, admin = app.test_client(), {"Authorization": texts["admin"]}
+    for scope in ("acme", "ops", "acme"):
+        path = f"/api/widgets/{scope}/clock/1.0.0/deprecate"
+        client.post(path, json={"message": f"{len(entries(app))}"}, headers=admin)
+    own = [entry for entry in entries(app) if entry["scope"] == "acme"]
+    headers = {"Authorization": texts["publish"]}
+    assert len(own) == 2
+    assert client.get("/api/audit", headers=headers).json == {"entries": own}
+    assert client.get("/api/audit?widget=acme/clock", headers=headers).json == {"entries": own}
+    assert client.get("/api/audit?limit=1", headers=headers).json == {"entries": own[:1]}
+    refused = client.get("/api/audit?widget=ops/clock", headers=headers)
+    message = "The token publish is not for the scope 'ops'."
+    assert (refused.status_code, refused.json) == (403, {"error": message})
+
+
+@pytest.mark.parametrize(
+    ("age", "lifetime", "warns"),
+    [(80, 90, True), (70, 90, False), (80, None, False), (1, 10, False)],
+)
+def test_a_publish_with_a_token_that_expires_soon_warns(
+    app: Flask, age: int, lifetime: int | None, warns: bool
 ) -> None:
-    statuses = [
-        app.test_client().head("/api/audit", headers={"Authorization": texts[kind]}).status_code
-        for kind in ("all", "admin")
-    ]
-    assert statuses == [403, 200]
+    text = create_token(app, lifetime=None)
+    created = datetime.now(UTC) - timedelta(days=age)
+    end = format_timestamp(created + timedelta(days=lifetime)) if lifetime else None
+    values = {"created": format_timestamp(created), "end": end}
+    aging = "UPDATE token SET created_at = :created, expires_at = :end"
+    app.extensions["database"].transact(running(aging, values))
+    for _ in range(2):
+        response = app.test_client().put(
+            "/api/widgets/acme/clock/2.0.0", json=manifest_of("acme"), headers=bearer(text)
+        )
+        expected = [f"the token ci expires at {end}"] if warns else []
+        assert response.json["warnings"] == expected
+    listed = run(app, "token", "list").stderr.splitlines()
+    assert listed == [*(f"Warning: {each}." for each in expected), "1 token."]
 
 
 def test_a_manifest_of_another_scope_than_the_path_is_refused(

@@ -44,6 +44,7 @@ from catalog.documents import check_document
 from catalog.store.connection.cluster.rqlite_http import READ_REVISION
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.connection.transaction import Transaction
+from catalog.store.schema.schema import SCHEMA_VERSION
 from tests.torture.clients import (
     CLOCK,
     POST,
@@ -485,7 +486,9 @@ def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[No
     leader, follower = nodes.leader(), nodes.followers()[0]
     app = apps[leader]
     listed = json.loads(run(app, "cluster", "status", "--json").stdout)
-    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {(4, True)}
+    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {
+        (SCHEMA_VERSION, True)
+    }
     assert [each["address"] for each in listed] == [node.url for node in nodes]
     roles = {each["address"]: each["role"] for each in listed}
     assert (roles[leader.url], roles[follower.url]) == ("leader", "follower")
@@ -588,11 +591,15 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         app.extensions["database"].close()
         message = error_message(run(app, "serve"))
         assert message == (
-            f"{nodes[0].url} has schema version 2, and this release needs 4. Stop all services of "
+            f"{nodes[0].url} has schema version 2, and this release needs "
+            f"{SCHEMA_VERSION}. Stop all services of "
             "the cluster, run the command migrate once, and start them again."
         )
         assert "has schema version 2" in error_message(run(app, "list"))
-        assert run(app, "migrate").stderr == f"{nodes[0].database} has schema version 4.\n"
+        assert (
+            run(app, "migrate").stderr
+            == f"{nodes[0].database} has schema version {SCHEMA_VERSION}.\n"
+        )
         assert exported(app) == before
         assert run(app, "check").stdout.count("\n") == 1
     finally:

@@ -22,6 +22,7 @@ CACHED = {
     "by name": "/api/v1/widgets/search?sort=name",
     "updates": "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/widget-1@1.0.0",
     "version": "/api/v1/widgets/acme/widget-1/latest?compatSdk=1.4.0",
+    "installs": "/api/v1/widgets/acme/widget-1/installs",
     "detail": "/api/v1/widgets/acme/widget-1",
     "registry": "/api/widgets/acme/registry.json",
 }

@@ -24,7 +24,7 @@ KEPT_TABLES = ("token", "audit")
 # The tables whose rows are copied, parents before children. The others are derived, and so are the
 # rows of change, except those of widgets that are no longer listed.
 COPIED_TABLES = (
-    *("widget", "version", "mirrored", "mirror_position", "deleted_version", "change"),
+    *("widget", "install", "version", "mirrored", "upstream", "deleted_version", "change"),
     *KEPT_TABLES,
 )
 # Versions refer to sdk_range until they are dropped.
@@ -100,6 +100,18 @@ UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
+# A pack has no days, so those of the replaced catalog stay.
+KEEP_DAYS = (
+    """
+    INSERT INTO install
+    SELECT widget.id, day, version, installs FROM old_install
+    JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
+    """,
+    """
+    UPDATE widget SET counted = old.counted FROM old_widget AS old
+    WHERE old.scope = widget.scope AND old.name = widget.name
+    """,
+)
 # Clients may have the bundles of versions that are gone, so their numbers stay taken.
 KEEP_REMOVED = """
 INSERT INTO deleted_version
@@ -149,7 +161,8 @@ def rebuild_tables(
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
         if keeps_history:
-            connection.execute(KEEP_COUNTS)
+            for statement in (KEEP_COUNTS, *KEEP_DAYS):
+                connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
     for statement in REFRESH:
         connection.execute(statement)

@@ -1,12 +1,12 @@
-"""A list of installed versions that a person pastes: lines of text, or a JSON lockfile."""
+"""A list of installed versions that a person has: lines of text, or a JSON lockfile."""
 
 import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..store.read.search_params import ParameterError
-from ..store.read.updates import Installed, parse_installed
-from ..text import quoted
+from ...text import plural, quoted
+from .search_params import ParameterError
+from .updates import Installed, parse_installed
 
 FORM = "scope/name@version, such as acme/clock@1.0.0"
 # The members of an object that can have its version.
@@ -60,7 +60,7 @@ def _read_json(text: str) -> InstalledList:
     ignored = [each for each, version in zip(candidates, versions, strict=True) if not version]
     notice = ""
     if ignored:
-        entries = "1 entry" if len(ignored) == 1 else f"{len(ignored)} entries"
+        entries = plural(len(ignored), "entry", "entries")
         notice = f"Ignored {entries} without an exact version, such as {quoted(ignored[0])}."
     return InstalledList(installed, notice, "")
 

@@ -46,7 +46,9 @@ def test_unlisted_widget_is_not_suggested(client_with: ClientWith) -> None:
         assert cards(assert_page(client.get(path), 404)) == []
 
 
-@pytest.mark.parametrize("path", ["/xyzzyx", "/%00", "/%F0%9F%98%80", "/" + "a" * 5000, "/nothing/here"])
+@pytest.mark.parametrize(
+    "path", ["/xyzzyx", "/%00", "/%F0%9F%98%80", "/" + "a" * 5000, "/nothing/here"]
+)
 def test_page_without_a_similar_name_suggests_nothing(demo: FlaskClient, path: str) -> None:
     assert cards(assert_page(demo.get(path), 404)) == []
 

@@ -130,7 +130,7 @@ CREATE TABLE upstream (
     -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
     -- least as recent.
     token        TEXT,
-    -- When the last run without a failure ended.
+    -- When the last run in which no widget failed ended.
     refreshed_at TEXT
 ) STRICT, WITHOUT ROWID;
 

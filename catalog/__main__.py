@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,7 +97,9 @@ class CatalogGroup(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, self.commands))
-        for title, names in self._sections():
+        named = {name for names in SECTIONS.values() for name in names}
+        others = [name for name in self.commands if name not in named]
+        for title, names in {**SECTIONS, "Other": others}.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
@@ -109,11 +110,6 @@ class CatalogGroup(click.Group):
 
     def _visible(self, names: list[str]) -> list[str]:
         return [name for name in names if not self.commands[name].hidden]
-
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
-        yield from SECTIONS.items()
-        named = {name for names in SECTIONS.values() for name in names}
-        yield "Other", [name for name in self.commands if name not in named]
 
 
 def _store_database(context: click.Context, option: click.Parameter, path: str | None) -> None:

@@ -99,11 +99,12 @@ def gc(release: bool, dry_run: bool) -> None:
 @directory_option
 @keep_option
 def pack(file: str | None, directory: Path | None, keep: int | None, **selected: Any) -> None:
-    """Write the catalog and its bundles to one file, or a selection of its widgets.
+    """Write the catalog and its bundles to one file.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
-    changes. With --dir, it is also read back from the disk before older ones are removed.
+    changes. Options select some of the widgets. With --dir, it is also read back from the disk
+    before older ones are removed.
     """
     check_target(file, directory, keep)
     selection = Selection(**selected)

@@ -133,9 +133,10 @@ FROM widget WHERE {IS_SELECTED}
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @selection_options
 def export(file: str, **selected: Any) -> None:
-    """Write the catalog to a file, or a selection of its widgets.
+    """Write the catalog to a file.
 
-    Without FILE it goes to standard output; the command import reads it back.
+    Without FILE it goes to standard output; the command import reads it back. Options select some
+    of the widgets.
     """
     with database().read() as connection:
         paths = select_widgets(connection, Selection(**selected))

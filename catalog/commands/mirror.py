@@ -108,8 +108,9 @@ def mirror_command(
 def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> None:
     """Mirror one upstream, and print the results; raise CommandError if anything failed."""
     from ..mirror.bundles import download_bundles
+    from ..mirror.connections import UpstreamError
     from ..mirror.sync import MirrorRun
-    from ..mirror.upstream import Upstream, UpstreamError
+    from ..mirror.upstream import Upstream
 
     bundle_report = None
     age = lifetime(options.min_age) if options.min_age else None

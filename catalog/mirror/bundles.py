@@ -10,9 +10,10 @@ from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
+from .connections import UpstreamError
 from .fetch import OnProgress, batched, thread_pool
 from .sync import MirrorRun
-from .upstream import Upstream, UpstreamError
+from .upstream import Upstream
 
 
 class MirroredVersion(NamedTuple):

@@ -34,10 +34,10 @@ MAX_UNREACHABLE_SECONDS = 10
 TOO_SLOW = "the server does not respond in time"
 
 
-class TransferError(Exception):
-    """A request failed; the message says why."""
+class UpstreamError(Exception):
+    """A request failed; the message says why, without a full stop."""
 
-    def __init__(self, message: str, *, is_temporary: bool = True, retry_after: float = 0) -> None:
+    def __init__(self, message: str, *, is_temporary: bool = False, retry_after: float = 0) -> None:
         super().__init__(message)
         self.is_temporary = is_temporary
         # Seconds.
@@ -46,19 +46,20 @@ class TransferError(Exception):
 
 @contextmanager
 def transfer_errors() -> Iterator[None]:
-    """Raise TransferError for everything that the network and the server can do wrong."""
+    """Raise UpstreamError for everything that the network and the server can do wrong."""
     try:
         yield
     except (TimeoutError, ReadTimeoutError) as error:
-        raise TransferError(TOO_SLOW) from error
+        raise UpstreamError(TOO_SLOW, is_temporary=True) from error
     except ssl.SSLCertVerificationError as error:
-        raise TransferError(describe_refusal(error), is_temporary=False) from error
+        raise UpstreamError(describe_refusal(error)) from error
     except ssl.SSLError as error:
-        raise TransferError(f"the TLS handshake failed: {error}", is_temporary=False) from error
+        raise UpstreamError(f"the TLS handshake failed: {error}") from error
     except (OSError, HTTPException, ProtocolError) as error:
-        raise TransferError("the connection ended before the response was complete") from error
+        message = "the connection ended before the response was complete"
+        raise UpstreamError(message, is_temporary=True) from error
     except HTTPError as error:
-        raise TransferError(f"the response is invalid: {error}", is_temporary=False) from error
+        raise UpstreamError(f"the response is invalid: {error}") from error
 
 
 class Origin(NamedTuple):
@@ -70,12 +71,12 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> "Origin":
-        """Return the origin of a URL; raise TransferError if it is not an http or https URL."""
+        """Return the origin of a URL; raise UpstreamError if it is not an http or https URL."""
         try:
             parts = parse_url(check_http_url(url))
         except (ValueError, LocationParseError):
             message = f"{quoted(url)} is not an absolute http or https URL"
-            raise TransferError(message, is_temporary=False) from None
+            raise UpstreamError(message) from None
         scheme, host = parts.scheme or "http", (parts.host or "").strip("[]")
         return cls(scheme, host, parts.port or (443 if scheme == "https" else 80))
 
@@ -125,7 +126,7 @@ class Connections:
     def get(
         self, url: str, headers: Mapping[str, str], deadline: float
     ) -> Iterator[BaseHTTPResponse]:
-        """Send a GET and yield its response; raise TransferError, in any case past the deadline.
+        """Send a GET and yield its response; raise UpstreamError, in any case past the deadline.
 
         The deadline, a time of time.monotonic(), is for everything from connecting to the last byte
         that the block reads. Only the system's resolver has limits of its own.
@@ -148,7 +149,7 @@ class Connections:
                 yield response
                 # A body without a length seems to be complete when the socket was shut down.
                 if monotonic() >= deadline:
-                    raise TransferError(TOO_SLOW)
+                    raise UpstreamError(TOO_SLOW)
                 is_complete = response.closed and connection.sock is not None
         finally:
             timer.cancel()
@@ -185,10 +186,10 @@ class Connections:
                 self._unreachable_since.pop(origin, None)
                 return connection
         self._unreachable_since[origin] = since
-        raise TransferError(f"{origin.host} cannot be reached", is_temporary=is_temporary)
+        raise UpstreamError(f"{origin.host} cannot be reached", is_temporary=is_temporary)
 
     def _allowed_addresses(self, origin: Origin) -> list[str]:
-        """Return the addresses of the host; raise TransferError if it may not be asked.
+        """Return the addresses of the host; raise UpstreamError if it may not be asked.
 
         A publisher at the upstream could have a mirror request something from its own network. The
         connection is made to an address that was checked: a name could have another one later.
@@ -198,10 +199,9 @@ class Connections:
             return addresses
         allowed = [address for address in addresses if _is_public(address)]
         if addresses and not allowed:
-            raise TransferError(
+            raise UpstreamError(
                 f"{origin.host} is at {addresses[0]}, an address of the local network, which only "
-                "an upstream that is there itself may refer to",
-                is_temporary=False,
+                "an upstream that is there itself may refer to"
             )
         return allowed
 

@@ -21,7 +21,8 @@ from ..validators import (
     check_text,
     check_whole_number,
 )
-from .upstream import Upstream, UpstreamError
+from .connections import UpstreamError
+from .upstream import Upstream
 
 MAX_WIDGETS = 1_000_000
 # Requests at the same time.

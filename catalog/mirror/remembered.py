@@ -43,7 +43,7 @@ class Remembered(NamedTuple):
 
     source: str
     options: MirrorOptions
-    # How far its changes were read, and when a run ended without a failure.
+    # How far its changes were read, and when the last run in which no widget failed ended.
     token: str | None = None
     refreshed_at: str | None = None
     widgets: int = 0

@@ -24,6 +24,7 @@ from ..store.write.mirrored import (
     put_upstream_documents,
     unlist_gone,
 )
+from .connections import UpstreamError
 from .fetch import (
     FetchResult,
     OnProgress,
@@ -40,7 +41,7 @@ from .remembered import (
     find_source,
     put_remembered,
 )
-from .upstream import Upstream, UpstreamError
+from .upstream import Upstream
 
 MAX_FAILURES_IN_A_ROW = 25
 

@@ -13,7 +13,7 @@ from ..documents import parse_json
 from ..text import quoted
 from ..tls import create_context
 from ..validators import check_base_url
-from .connections import TOO_SLOW, Connections, TransferError, transfer_errors
+from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
 
 # For one request with its whole response.
 MAX_REQUEST_SECONDS = 120
@@ -35,10 +35,6 @@ MAX_ETAG_LENGTH = 1024
 READ_SIZE = 64 * 1024  # bytes
 
 T = TypeVar("T")
-
-
-class UpstreamError(Exception):
-    """A request failed; the message says why, without a full stop."""
 
 
 class UpstreamResponse(NamedTuple):
@@ -108,7 +104,7 @@ class Upstream:
             deadline = min(time.monotonic() + max_seconds, last_deadline)
             try:
                 return self._follow(url, headers, read, deadline)
-            except TransferError as failure:
+            except UpstreamError as failure:
                 error = failure
             if time.monotonic() >= deadline:
                 # The connection was shut down.
@@ -116,7 +112,7 @@ class Upstream:
             if wait is None or not error.is_temporary:
                 break
             time.sleep(max(error.retry_after, wait))
-        raise UpstreamError(str(error))
+        raise error
 
     def _follow(
         self,
@@ -148,7 +144,7 @@ def _redirect_target(url: str, location: str) -> str:
 
 
 def _check_status(response: BaseHTTPResponse) -> None:
-    """Raise TransferError if the request is to be repeated later."""
+    """Raise UpstreamError if the request is to be repeated later."""
     if response.status not in RETRIED_STATUSES:
         return
     try:
@@ -156,7 +152,7 @@ def _check_status(response: BaseHTTPResponse) -> None:
     except (HTTPError, ValueError, OverflowError):
         # Not a valid time.
         seconds = 0
-    raise TransferError(
+    raise UpstreamError(
         f"the response status is {response.status}, not 200",
         is_temporary=seconds <= MAX_RETRY_AFTER,
         retry_after=seconds,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import Json, document, version
+from builders import Json, document
 from flask.testing import FlaskClient
 
 SEARCH = "/api/v1/widgets/search"
@@ -86,47 +86,10 @@ def test_response_has_every_field_in_the_order_of_the_specification(
     assert json_text(search(client_with(FULL))) == json_text(expected)
 
 
-def test_missing_fields_of_a_widget_are_null(client_with: ClientWith) -> None:
-    (summary,) = search(client_with(document("acme/bare", displayName="Bare")))["widgets"]
-    assert json_text(summary) == json_text(
-        {
-            "scope": "acme",
-            "name": "bare",
-            "displayName": "Bare",
-            "description": None,
-            "icon": None,
-            "isOfficial": None,
-            "downloadCount": None,
-            "latestVersion": None,
-        }
-    )
-
-
 def test_false_zero_and_empty_text_are_not_null(client_with: ClientWith) -> None:
     fields = {"description": "", "icon": "", "isOfficial": False, "downloadCount": 0}
     (summary,) = search(client_with(document(**fields)))["widgets"]
     assert json_text({key: summary[key] for key in fields}) == json_text(fields)
-
-
-def test_missing_fields_of_a_version_are_null_or_the_default(client_with: ClientWith) -> None:
-    (summary,) = search(client_with(document("acme/bare", version())))["widgets"]
-    nulls = ("deprecationMessage", "releaseNotes", "description", "icon", "configVersion")
-    expected = (
-        FULL_ENTRY
-        | dict.fromkeys((*nulls, "license"))
-        | {
-            "name": "bare",
-            "version": "1.0.0",
-            "bundleUrl": "https://cdn.example.com/bundles/1.0.0.js",
-            "bundleSize": 1234,
-            "publishedAt": "2025-01-02T03:04:05.000Z",
-            "displayName": "Bare",
-            "minSize": {"w": 1, "h": 1},
-            "maxSize": {"w": 12, "h": 12},
-            "permissions": [],
-        }
-    )
-    assert json_text(summary["latestVersion"]) == json_text(expected)
 
 
 EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"

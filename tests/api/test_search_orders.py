@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import putting, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-from catalog.documents import check_document
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -131,24 +128,6 @@ def test_compatible_is_the_whole_result_filtered(client_with: ClientWith, widget
         assert (page["widgets"], page["total"]) == (expected[3:6], len(expected))
 
 
-def test_total_of_compatible_widgets_follows_the_catalog(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document("a/a", version()), document("a/b", version(sdkVersion="^2.0.0")))
-    client = app.test_client()
-    query = {"compatSdk": "2.0.0", "compatible": "true"}
-    assert search(client, **query)["total"] == 1
-    for command, total in (
-        (["yank", "a/b@1.0.0"], 0),
-        (["unyank", "a/b@1.0.0"], 1),
-        (["unlist", "a/b"], 0),
-        (["relist", "a/b"], 1),
-        (["delete", "a/b", "--yes"], 0),
-    ):
-        assert run(app, *command).exit_code == 0
-        assert search(client, **query)["total"] == total
-        # The first page may be cached as a whole response.
-        assert search(client, **query, page=2)["total"] == total
-
-
 def test_compatible_widgets_are_counted_once_for_all_pages(
     app_with: Callable[..., Flask],
 ) -> None:
@@ -220,19 +199,6 @@ def test_sort_comes_before_the_rank_of_words(client_with: ClientWith) -> None:
     assert names(client, q="clock") == ["a", "c", "b"]
     assert names(client, q="clock", sort="updated") == ["c", "b", "a"]
     assert names(client, q="cl", sort="name") == ["a", "c", "b"]
-
-
-def test_later_release_moves_a_widget_to_the_front(app_with: Callable[..., Flask]) -> None:
-    app = app_with(*SORTED_WIDGETS)
-    client = app.test_client()
-    assert names(client, sort="updated")[0] == "two"
-    newer = document("a/four", version(publishedAt=on(20)), displayName="eclair")
-    app.extensions["database"].transact(putting([check_document(newer)]))
-    assert names(client, sort="updated")[0] == "four"
-    app.extensions["database"].transact(
-        running("UPDATE version SET yanked = 1 WHERE version = '1.0.0'")
-    )
-    assert names(client, sort="updated") == ["three", "four", "two", "one"]
 
 
 @pytest.mark.parametrize("sort", ["updated", "created", "name"])

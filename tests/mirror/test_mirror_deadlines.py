@@ -13,7 +13,8 @@ from flask import Flask
 from mirrors import run_mirror
 from upstreams import SEARCH, FakeUpstream, status, trickle
 
-from catalog.mirror.upstream import Upstream, UpstreamError
+from catalog.mirror.connections import UpstreamError
+from catalog.mirror.upstream import Upstream
 
 CLOCK = "/api/v1/widgets/acme/clock"
 BUNDLE = "/bundles/1.0.0.js"

@@ -21,7 +21,8 @@ from upstreams import (
 )
 
 from catalog.mirror import upstream as upstream_module
-from catalog.mirror.upstream import Upstream, UpstreamError
+from catalog.mirror.connections import UpstreamError
+from catalog.mirror.upstream import Upstream
 
 CLOCK = "/api/v1/widgets/acme/clock"
 

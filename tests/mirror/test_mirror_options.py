@@ -108,6 +108,14 @@ def test_quiet_prints_only_failures(mirror_app: Flask, upstream: FakeUpstream) -
     assert len(run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()) == 2
 
 
+def test_invalid_port_is_an_error(mirror_app: Flask, tmp_path: Path) -> None:
+    url = "http://127.0.0.1:99999"
+    result = run_mirror(mirror_app, url)
+    reason = f"cannot be mirrored: '{url}' is not an absolute http or https URL."
+    assert (result.exit_code, result.stderr) == (1, f"Error: {url} {reason}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "url",
     [

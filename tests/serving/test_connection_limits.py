@@ -241,6 +241,15 @@ def test_connections_are_closed_when_unread_bodies_take_too_much_memory(
         assert read_rest(download) == CONTENT
 
 
+def test_no_thread_waits_for_clients_that_leave_registries_unread(catalog: Path) -> None:
+    with serving(catalog) as (server, send):
+        unread = [leave_unread(send(registry, OTHER)) for registry in REGISTRIES[1:]]
+        # Pages and registries need the threads that have rendered these.
+        for path in ("/docs", REGISTRIES[0], CLOCK):
+            assert server.request("GET", path)[0].status == 200
+        assert [len(read_rest(each) or b"") >> 20 for each in unread] == [2] * len(unread)
+
+
 def test_a_body_that_many_connections_send_counts_once(
     catalog: Path, little_memory: dict[str, str]
 ) -> None:

@@ -188,7 +188,8 @@ def test_health_past_the_last_deadline_has_its_own_shape(late_server: Server) ->
 # lock on the long thread; one for "quick" waits on the quick thread. The log has a line for each
 # attempt.
 MAKE_SLOW = """
-import fcntl, flask, catalog.api.v1
+import fcntl, flask, gc, catalog.api.v1
+gc.disable()
 find_widgets = catalog.api.v1.find_widgets
 def find_slowly(connection, query):
     if query.q.startswith(("slow", "quick")):
@@ -196,6 +197,8 @@ def find_slowly(connection, query):
         thread = "io" if deadline.on_io_thread else "long" if deadline.is_final else "quick"
         with open({log!r}, "a") as log:
             log.write(thread + " " + query.q + "\\n")
+        rows = connection.execute("SELECT scope FROM widget")
+        rows.fetchone()
         if thread == "io" or (thread == "quick" and query.q.startswith("slow")):
             deadline.set_budget(-1)
             connection.check_deadline()
@@ -355,6 +358,18 @@ def test_an_install_with_two_slashes_is_counted_by_the_thread_for_installs(
         assert count(server) == before + 1
         slow_search.release()
         assert statuses(waiting) == [200, 200]
+
+
+def test_after_a_read_was_aborted_the_thread_reads_new_data(
+    database: Path, slow_search: SlowSearch
+) -> None:
+    slow_search.release()
+    with serving(database, **slow_search.settings()) as server:
+        before = count(server)
+        for number in range(3):
+            assert server.request("GET", f"{SLOW_SEARCH}-{number}")[0].status == 200
+            assert server.request("POST", CLOCK)[0].status == 200
+            assert count(server) == before + number + 1
 
 
 IN_ONE_TURN = b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n"

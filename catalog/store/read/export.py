@@ -13,7 +13,7 @@ SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE {IS_SELECTED} ORDER BY sco
 """
 
 
-def catalog_lines(connection: sqlite3.Connection, paths: str | None) -> Iterator[str]:
+def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[str]:
     """Yield the lines of a catalog file, one widget document each; see IS_SELECTED for paths."""
     for row in connection.execute(EXPORT_WIDGETS, {"paths": paths}):
         yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"

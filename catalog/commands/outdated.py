@@ -5,7 +5,7 @@ from typing import BinaryIO
 import click
 
 from ..documents import Json
-from ..server_option import ServerUrl, store_option
+from ..server_option import store_server
 from ..store.read.search_params import ParameterError
 from ..store.read.updates import CURRENT, UpdatesQuery, parse_installed_lines
 from ..text import plural
@@ -21,9 +21,7 @@ BATCH = 20
 @click.argument("file", type=click.File("rb"))
 @click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
 # The name of --server before.
-@click.option(
-    "--url", "server", type=ServerUrl(), expose_value=False, callback=store_option, hidden=True
-)
+@click.option("--url", expose_value=False, callback=store_server, hidden=True)
 @json_option
 def outdated(file: BinaryIO, sdk: str, json_output: bool) -> None:
     """List the updates of installed versions.

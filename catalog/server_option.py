@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -33,25 +33,19 @@ def check_server_url(url: str) -> str:
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
 
-class ServerUrl(click.ParamType):  # type: ignore[type-arg]
-    """The base URL of a service."""
-
-    name = "url"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        try:
-            return check_server_url(value)
-        except ValueError as allowed:
-            self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
+# The options may stand before or after the name of the command, so their values are in meta.
+def store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
+    """Keep the URL of a service for named_server(); raise BadParameter if it is invalid."""
+    try:
+        if url is not None:
+            context.meta["server"] = check_server_url(url)
+    except ValueError as allowed:
+        raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
 
 
-def store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Keep the value of an option for named_server()."""
-    # The option may stand before or after the name of the command.
-    if value is not None:
-        context.meta[str(option.name)] = value
+def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        context.meta["ca"] = path
 
 
 def check_certificates(
@@ -79,10 +73,9 @@ def server_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["--server"],
-            type=ServerUrl(),
             metavar="URL",
             expose_value=False,
-            callback=store_option,
+            callback=store_server,
             help=f"Work on the catalog of this service. Default: {SERVER_VARIABLE}.",
         ),
         click.Option(
@@ -90,7 +83,7 @@ def server_options() -> list[click.Parameter]:
             type=click.Path(exists=True, dir_okay=False),
             metavar="FILE",
             expose_value=False,
-            callback=store_option,
+            callback=_store_ca,
             help=f"Trust the certificates in this PEM file. Default: {CA_VARIABLE}.",
         ),
     ]

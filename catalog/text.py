@@ -5,7 +5,6 @@ import os
 import re
 import unicodedata
 from pathlib import Path
-from typing import NamedTuple
 
 MAX_QUOTED_LENGTH = 80  # characters
 
@@ -73,23 +72,15 @@ def is_mistakable(name: str, other: str) -> bool:
     return short == long or (len(short) > 3 and rest == long[same + 1 :])
 
 
-class Replacement(NamedTuple):
-    """The widget that the last sentence of a warning names, and the text before its name."""
-
-    before: str
-    scope: str
-    name: str
-
-
 def add_replacement(message: str, widget: object) -> str:
     """Return the warning with a last sentence that names the widget to use instead."""
     return f"{message} Replaced by {widget}.".lstrip()
 
 
-def find_replacement(message: str) -> Replacement | None:
-    """Return what add_replacement() has added to a warning, if anything."""
+def find_replacement(message: str) -> tuple[str, str, str] | None:
+    """Return scope and name of what replaces a widget, after the text before them; else None."""
     match = _REPLACEMENT.fullmatch(message)
-    return Replacement(*match.groups()) if match else None
+    return (match[1], match[2], match[3]) if match else None
 
 
 def path_text(path: Path) -> str:

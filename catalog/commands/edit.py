@@ -56,7 +56,7 @@ def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) ->
     version or an npm range of them, such as acme/clock@1.x; a range matches prereleases only where
     it names one.
     """
-    set_yanked(versions, True, reason, YANKED, dry_run)
+    set_yanked(versions, True, reason, dry_run)
 
 
 @command("unyank", remote=True)
@@ -67,19 +67,15 @@ def unyank(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 
     Each VERSION is one version or an npm range of them.
     """
-    set_yanked(versions, False, "", UNYANKED, dry_run)
+    set_yanked(versions, False, "", dry_run)
 
 
 def set_yanked(
-    targets: tuple[WidgetName, ...],
-    yanked: bool,
-    reason: str | None,
-    outcome: Outcome,
-    dry_run: bool,
+    targets: tuple[WidgetName, ...], yanked: bool, reason: str | None, dry_run: bool
 ) -> None:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
     changes, latest = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
-    print_changes(changes, outcome, dry_run)
+    print_changes(changes, YANKED if yanked else UNYANKED, dry_run)
     for widget, before, after in latest:
         print_latest(widget, before, after, dry_run=dry_run)
 

@@ -150,31 +150,24 @@ def export(file: str, **selected: Any) -> None:
 
 
 @contextmanager
-def open_file(file: Path) -> Iterator[BinaryIO]:
-    """Open a file to write to; raise CommandError if it is the catalog."""
-    if database().is_same_file(file):
-        raise CommandError(f"{file} is the catalog itself.")
-    if file.exists() and not file.is_file():
-        with file.open("wb") as device:
-            yield device
-    else:
-        with atomic_replace(file) as new, new.open("wb") as output:
-            yield output
-
-
-@contextmanager
 def open_output(file: str) -> Iterator[BinaryIO]:
     """Open a file, or standard output for -, to write to.
 
     A regular file is replaced when the block ends without an error; a device is written directly.
     """
+    path = Path(file)
     try:
         if file == "-" and sys.stdout is None:
             raise CommandError("Standard output is closed; name a FILE.")
         if file == "-":
             yield sys.stdout.buffer
+        elif database().is_same_file(path):
+            raise CommandError(f"{file} is the catalog itself.")
+        elif path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                yield device
         else:
-            with open_file(Path(file)) as output:
+            with atomic_replace(path) as new, new.open("wb") as output:
                 yield output
     except BrokenPipeError:
         raise

@@ -28,14 +28,9 @@ def format_table(
 
 
 def _shrink(widths: list[int], available: int, shrink_first: int) -> None:
-    excess = max(sum(widths) - available, 0)
-    widths[shrink_first] -= min(excess, max(widths[shrink_first] - READABLE_WIDTH, 0))
     while sum(widths) > available and max(widths) > MIN_WIDTH:
-        widest = widths.index(max(widths))
-        # Shrink to the width of the next widest column, or by as much as is needed.
-        others = max(width for column, width in enumerate(widths) if column != widest)
-        excess = sum(widths) - available
-        widths[widest] -= max(1, min(excess, widths[widest] - others))
+        is_readable = widths[shrink_first] > READABLE_WIDTH
+        widths[shrink_first if is_readable else widths.index(max(widths))] -= 1
 
 
 def replace_unprintable(text: str) -> str:

@@ -140,6 +140,13 @@ def server(app: Flask) -> Iterator[AppServer]:
         yield running
 
 
+@pytest.fixture
+def token(app: Flask, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A token in the variable."""
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+    return os.environ["CATALOG_TOKEN"]
+
+
 def run_program(*arguments: str, stdin: str | None = None) -> Result:
     """Run widget-catalog in this process."""
     return CliRunner().invoke(cli, arguments, input=stdin)
@@ -190,10 +197,8 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
     assert {line.split()[0] for line in LINES} | others == remote
 
 
-def test_the_bundle_is_sent_and_stored_without_an_option(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+@pytest.mark.usefixtures("token")
+def test_the_bundle_is_sent_and_stored_without_an_option(app: Flask, server: AppServer) -> None:
     result = run_remotely(server.url, "publish new.json new.js")
     assert result.stderr.splitlines() == [
         "Published acme/new@1.0.0.",
@@ -204,10 +209,8 @@ def test_the_bundle_is_sent_and_stored_without_an_option(
         assert bundle.data == b"export default 1\n"
 
 
-def test_the_bundle_is_not_sent_with_a_url_of_another_host(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+@pytest.mark.usefixtures("token")
+def test_the_bundle_is_not_sent_with_a_url_of_another_host(app: Flask, server: AppServer) -> None:
     url = "https://cdn.example.com/new.js"
     result = run_remotely(server.url, f"publish new.json new.js --bundle-url {url}")
     shown = app.test_client().get("/api/v1/widgets/acme/new").json
@@ -252,10 +255,8 @@ def test_the_log_has_the_changes_in_the_scopes_of_the_token(
     assert run_remotely(server.url, "log").stdout.splitlines() == here[:2]
 
 
-def test_a_mistake_in_one_of_several_widgets_changes_none(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+@pytest.mark.usefixtures("token")
+def test_a_mistake_in_one_of_several_widgets_changes_none(app: Flask, server: AppServer) -> None:
     before = exported(app)
     result = run_remotely(server.url, "yank acme/clock@1.0.0 acme/weather@7.0.0")
     assert failure(result) == "There is no version acme/weather@7.0.0."
@@ -265,69 +266,72 @@ def test_a_mistake_in_one_of_several_widgets_changes_none(
 # Tokens.
 
 
-def test_login_stores_the_token_in_a_private_file_for_later_commands(
+def log_in(app: Flask, url: str, name: str = "ci") -> str:
+    """Log in to the service with a new token; return the token."""
+    token = create_token(app, name)
+    assert run_remotely(url, "login", stdin=f"{token}\n").exit_code == 0
+    return token
+
+
+def test_login_stores_the_token_in_a_private_file_until_logout(
     app: Flask, server: AppServer, tmp_path: Path
 ) -> None:
-    token = create_token(app, "ci")
+    token = create_token(app)
     result = run_remotely(server.url, "login", stdin=f"{token}\n")
     path = tmp_path / "config" / "widget-catalog" / "tokens.json"
-    assert result.exit_code == 0
     assert f"Logged in to {server.url} with the token ci, valid until 20" in result.stderr
     assert f"It is stored in {path}." in result.stderr
     assert token not in result.output
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert run_remotely(server.url, "unlist acme/clock").exit_code == 0
-
-
-def test_a_token_belongs_to_one_service(app: Flask, server: AppServer) -> None:
-    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
-    other = server.url.replace("127.0.0.1", "localhost")
-    assert failure(run_remotely(other, "unlist acme/clock")) == (
-        f"There is no token for {other}: run widget-catalog login --server {other}, "
-        "or set CATALOG_TOKEN."
-    )
-
-
-@pytest.mark.parametrize("suffix", ["", "/"])
-def test_a_token_is_found_for_another_spelling_of_the_url(
-    app: Flask, server: AppServer, suffix: str
-) -> None:
-    url = server.url.replace("127.0.0.1", "localhost")
-    assert run_remotely(url, "login", stdin=create_token(app)).exit_code == 0
-    assert run_remotely(f"{url.upper()}{suffix}", "unlist acme/clock").exit_code == 0
-
-
-def test_logout_removes_the_token(app: Flask, server: AppServer) -> None:
-    run_remotely(server.url, "login", stdin=create_token(app))
-    results = [run_remotely(server.url, "logout") for _ in range(2)]
-    assert [each.stderr for each in results] == [
+    assert [run_remotely(server.url, "logout").stderr for _ in range(2)] == [
         f"Removed the token for {server.url}; to end it, revoke it at the service.\n",
         f"There is no stored token for {server.url}.\n",
     ]
     assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
 
 
-def test_a_refused_token_of_the_variable_is_named(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+def test_a_token_belongs_to_one_service_in_any_spelling_of_its_url(
+    app: Flask, server: AppServer
 ) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci"))
-    run_program("--database", str(app.config["DATABASE"]), "token", "revoke", "ci")
+    url = server.url.replace("127.0.0.1", "localhost")
+    log_in(app, url)
+    for spelling in (url.upper(), f"{url}/"):
+        assert run_remotely(spelling, "unlist acme/clock").exit_code == 0
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{server.url} refused the token in CATALOG_TOKEN. The token ci is revoked."
-    )
-    monkeypatch.setenv("CATALOG_TOKEN", generate_token()[1])
-    assert failure(run_remotely(server.url, "unlist acme/clock")) == (
-        f"{server.url} refused the token in CATALOG_TOKEN. It is unknown."
+        f"There is no token for {server.url}: run widget-catalog login --server {server.url}, "
+        "or set CATALOG_TOKEN."
     )
 
 
-def test_login_says_that_the_variable_has_precedence(
+def test_a_refused_token_is_named_and_not_stored(
     app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other"))
+    token = create_token(app)
+    run_line(app, "token revoke ci")
+    assert failure(run_remotely(server.url, "login", stdin=token)) == (
+        f"{server.url} refused the token. The token ci is revoked."
+    )
+    assert "There is no token" in failure(run_remotely(server.url, "unlist acme/clock"))
+    for text, reason in (
+        (token, "The token ci is revoked."),
+        (generate_token()[1], "It is unknown."),
+    ):
+        monkeypatch.setenv("CATALOG_TOKEN", text)
+        assert failure(run_remotely(server.url, "unlist acme/clock")) == (
+            f"{server.url} refused the token in CATALOG_TOKEN. {reason}"
+        )
+
+
+def test_the_variable_has_precedence_over_the_stored_token(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
     result = run_remotely(server.url, "login", stdin=create_token(app, "stored"))
     assert "with the token stored, valid until" in result.stderr
     assert "CATALOG_TOKEN is set, and has precedence over it." in result.stderr
+    result = run_remotely(server.url, "unlist acme/clock")
+    assert failure(result) == "The token other is not for the scope 'acme'."
 
 
 def test_login_without_standard_input_needs_a_token(server: AppServer) -> None:
@@ -373,7 +377,7 @@ def test_a_relative_directory_of_configuration_is_ignored(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
+    log_in(app, server.url)
     assert (tmp_path / ".config" / "widget-catalog" / "tokens.json").exists()
 
 
@@ -402,19 +406,10 @@ def test_a_mistyped_token_is_found_before_anything_is_sent(
     assert server.responses == []
 
 
-def test_the_variable_has_precedence_over_the_stored_token(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run_remotely(server.url, "login", stdin=create_token(app, "stored")).exit_code == 0
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "other", ("ops",)))
-    result = run_remotely(server.url, "unlist acme/clock")
-    assert failure(result) == "The token other is not for the scope 'acme'."
-
-
 def test_a_token_file_that_others_may_read_is_not_used(
     app: Flask, server: AppServer, tmp_path: Path
 ) -> None:
-    assert run_remotely(server.url, "login", stdin=create_token(app)).exit_code == 0
+    log_in(app, server.url)
     path = tmp_path / "config" / "widget-catalog" / "tokens.json"
     path.chmod(0o640)
     assert failure(run_remotely(server.url, "unlist acme/clock")) == (
@@ -434,13 +429,6 @@ def test_a_damaged_token_file_is_reported(server: AppServer, tmp_path: Path, con
 
 
 # The place of the options, and the variables.
-
-
-@pytest.fixture
-def token(app: Flask, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A token in the variable."""
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
-    return os.environ["CATALOG_TOKEN"]
 
 
 def test_the_server_may_stand_before_or_after_the_command_or_in_a_variable(
@@ -630,8 +618,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def faulty(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyService]:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+def faulty(token: str) -> Iterator[FaultyService]:
     with running_service() as running:
         yield running
 
@@ -725,18 +712,14 @@ def test_requests_share_a_connection(faulty: FaultyService) -> None:
     assert faulty.connections == 1
 
 
-def test_a_service_that_is_no_catalog_is_named(
-    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+@pytest.mark.usefixtures("token")
+def test_a_service_that_is_no_catalog_is_named(app: Flask, server: AppServer) -> None:
     url = f"{server.url}/elsewhere"
     assert failure(run_remotely(url, "unlist acme/clock")) == (f"{url} is not a widget catalog.")
 
 
-def test_a_service_that_cannot_be_reached_is_named(
-    app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
+@pytest.mark.usefixtures("token")
+def test_a_service_that_cannot_be_reached_is_named() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     result = run_remotely(url, "unlist acme/clock")
     assert result.stderr.splitlines() == [

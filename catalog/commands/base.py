@@ -80,9 +80,17 @@ class Command(click.Command):
         except MissingWidgetError as error:
             raise CommandError(f"{error}{_suggest(error.widget)}") from error
         except EXPECTED_ERRORS as error:
-            is_missing = isinstance(error, DatabaseError) and not database().exists()
+            is_missing = isinstance(error, DatabaseError) and _has_no_file()
             advice = REMOTE_ADVICE if is_missing and self.remote else ""
             raise CommandError(f"{error}{advice}") from error
+
+
+def _has_no_file() -> bool:
+    """Return whether there is nothing at the path of the database, not even a directory."""
+    try:
+        return not database().exists()
+    except DatabaseError:
+        return False
 
 
 def _suggest(widget: WidgetName) -> str:

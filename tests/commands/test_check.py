@@ -83,25 +83,6 @@ def test_json_has_the_problems_and_the_warnings(tmp_path: Path) -> None:
     )
 
 
-def test_every_kind_of_change_leaves_the_catalog_in_order(app_with: AppWith) -> None:
-    count = {"downloadCount": 3}
-    app = app_with(document("acme/clock", version(), version("2.0.0"), **count), document("a/b"))
-    for command in (
-        *(["yank", "acme/clock@2.0.0"], ["deprecate", "acme/clock@1.0.0", "Old"]),
-        *(["describe", "acme/clock", "--display-name", "Été", "--description", "天気"],),
-        *(["unlist", "acme/clock"], ["describe", "acme/clock", "--description", ""]),
-        *(
-            ["relist", "acme/clock"],
-            ["official", "acme/clock"],
-            ["official", "--off", "acme/clock"],
-        ),
-        *(["delete", "acme/clock@2.0.0", "--yes"], ["delete", "a/b", "--yes"]),
-    ):
-        assert app.test_cli_runner().invoke(args=command).exit_code == 0
-        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
-        assert app.test_cli_runner().invoke(args=["check"]).stdout == ""
-
-
 NO_URL = "acme/clock: version 1.10.0: bundleUrl must be an absolute http or https URL, not"
 WRONG_LISTING = "its listing for search differs from the widget."
 SUMMARY = "acme/clock: its summary in search results differs from the widget."

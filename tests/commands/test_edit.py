@@ -20,7 +20,7 @@ from flask import Flask
 
 AppWith = Callable[..., Flask]
 LATEST = "The latest version of acme/clock is now"
-SEARCH, REGISTRY = "v1/widgets/search?scope=acme", "widgets/acme/registry.json"
+SEARCH = "v1/widgets/search?scope=acme"
 DETAIL = "v1/widgets/acme/clock"
 # In the order of publication, which is not the order of the numbers.
 NUMBERS = ["1.0.0", "1.0.0+b", "2.0.0-rc.1", "2.0.0", "1.1.0"]

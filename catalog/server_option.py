@@ -43,11 +43,6 @@ def store_server(context: click.Context, option: click.Parameter, url: str | Non
         raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
 
 
-def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        context.meta["ca"] = path
-
-
 def check_certificates(
     context: click.Context, option: click.Parameter, path: str | None
 ) -> str | None:
@@ -66,6 +61,11 @@ ca_option = click.option(
     callback=check_certificates,
     help="Trust the certificates in this PEM file too.",
 )
+
+
+def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        context.meta["ca"] = check_certificates(context, option, path)
 
 
 def server_options() -> list[click.Parameter]:

@@ -18,7 +18,7 @@ from ..documents import Json, parse_json
 from ..rights import NEEDS_SESSION
 from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
-from ..tls import create_context
+from ..tls import create_context, describe_refusal
 from ..validators import is_loopback
 from .token_file import VARIABLE, find_token
 
@@ -194,11 +194,7 @@ class Service:
             case NewConnectionError(__cause__=OSError() as reason):
                 return f"{self.url} cannot be reached: {error_reason(reason)}."
             case SSLError(args=(ssl.SSLCertVerificationError() as reason, *_)):
-                cause = reason.verify_message.rstrip(".")
-                return (
-                    f"The certificate of {self.url} is not valid: {cause}; --ca is for a private "
-                    "authority."
-                )
+                return f"{self.url} cannot be reached: {describe_refusal(reason)}."
             case SSLError():
                 return f"{self.url} failed the TLS handshake; is this its https port?"
         return f"{self.url} did not respond, so it may have made the change; {SAFE_AGAIN}."

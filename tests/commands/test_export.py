@@ -179,16 +179,6 @@ def test_widgets_are_ordered_by_scope_and_name(app_with: AppWith) -> None:
     ]
 
 
-def test_versions_are_newest_first(app_with: AppWith) -> None:
-    same = {"publishedAt": "2025-06-01T00:00:00.000Z"}
-    ties = [version(number, **same) for number in ("1.9.0", "1.10.0", "1.10.0+b", "1.10.0-rc.1")]
-    old = version("9.0.0", publishedAt="2025-05-31T23:59:59.999Z")
-    (line,) = exported(app_with(document("acme/clock", old, *ties))).decode().splitlines()
-    assert [entry["version"] for entry in json.loads(line)["versions"]] == [
-        *("1.10.0+b", "1.10.0", "1.10.0-rc.1", "1.9.0", "9.0.0")
-    ]
-
-
 def test_file_and_standard_output_have_the_same_content(app_with: AppWith, tmp_path: Path) -> None:
     app, file = app_with(*AWKWARD[:20]), tmp_path / "out.jsonl"
     file.write_bytes(b"x" * 1_000_000)

@@ -1,11 +1,8 @@
 """widget-catalog gc: removes the bundles that no version names, and no others."""
 
 import hashlib
-import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import bundled, document
@@ -111,31 +108,6 @@ def test_release_gives_a_version_without_its_bundle_its_original_url(
     ]
     assert bundle_url(app) == "https://cdn.example.com/bundles/2.0.0.js"
     assert run(app, "check").exit_code == 0
-
-
-def test_release_reads_the_versions_once_for_all_missing_bundles(
-    app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for sha256 in HASHES.values():
-        app.extensions["bundles"].remove(sha256)
-    app.extensions["database"].close()
-    executed: list[str] = []
-    connect = sqlite3.connect
-
-    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **keywords)
-        connection.set_trace_callback(executed.append)
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", connect_traced)
-    result = run(app, "gc", "--release")
-    assert result.stderr.splitlines()[-1].startswith("Released 3 versions ")
-    # SQLite repeats a statement for each trigger that it fires.
-    assert len({sql for sql in executed if sql.lstrip().startswith("UPDATE version")}) == 1
-    monkeypatch.undo()
-    log = json.loads(run(app, "log", "--json").stdout)
-    released = [entry["name"] for entry in log if entry["action"] == "release"]
-    assert sorted(released) == ["clock", "clock", "notes"]
 
 
 def test_directory_of_another_catalog_is_not_changed(app: Flask, app_with: AppWith) -> None:

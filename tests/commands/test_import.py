@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import Json, document, version
 from click.testing import Result
-from conftest import DEMO, error_message, exported, run
+from conftest import error_message, exported, run
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -44,20 +44,6 @@ def test_import_adds_widgets_and_prints_how_many(app_with: AppWith, tmp_path: Pa
         "Imported 2 widgets and 2 versions: 2 added, 0 changed, 0 unchanged.\n",
     )
     assert names(app) == ["acme/clock", "acme/notes", "b/c"]
-
-
-def test_import_updates_widgets_in_the_file_and_keeps_the_others(app_with: AppWith) -> None:
-    old = [version("1.0.0", license="MIT"), version("2.0.0", license="MIT")]
-    app = app_with(document("acme/clock", *old, icon="mdi:clock"), document("acme/notes"))
-    untouched = documents(app)[1]
-    update = document("acme/clock", version("2.0.0", yanked=True), displayName="World Clock")
-    assert import_(app, lines(update)).exit_code == 0
-    clock, notes = documents(app)
-    assert (clock["widget"]["displayName"], clock["widget"]["icon"]) == ("World Clock", None)
-    keys = ("version", "yanked", "license")
-    versions = [tuple(entry[key] for key in keys) for entry in clock["versions"]]
-    assert versions == [("2.0.0", True, None), ("1.0.0", False, "MIT")]
-    assert notes == untouched
 
 
 def test_several_files_and_standard_input_are_one_import(app_with: AppWith, tmp_path: Path) -> None:
@@ -149,40 +135,6 @@ def test_invalid_sdk_range_is_imported_with_a_warning(app_with: AppWith) -> None
     assert documents(app)[0]["versions"][0]["sdkVersion"] == "any, please"
 
 
-STORED = {"downloadCount": 12, "createdAt": "2020-01-01T00:00:00.000Z", "listed": False}
-
-
-@pytest.mark.parametrize(
-    "fields", [{}, {"createdAt": None, "listed": None}], ids=["absent", "null"]
-)
-def test_absent_count_creation_time_and_listing_are_kept(app_with: AppWith, fields: Json) -> None:
-    app = app_with(document("acme/clock", **STORED))
-    import_(app, lines(document("acme/clock", version(), icon="mdi:clock", **fields)))
-    (clock,) = documents(app)
-    assert {key: clock["widget"][key] for key in (*STORED, "icon")} == {
-        **STORED,
-        "icon": "mdi:clock",
-    }
-
-
-@pytest.mark.parametrize("count", [None, 0, 5])
-def test_download_count_in_the_file_is_stored(app_with: AppWith, count: int | None) -> None:
-    app = app_with(document("acme/clock", downloadCount=12))
-    import_(app, lines(document("acme/clock", downloadCount=count)))
-    assert documents(app)[0]["widget"]["downloadCount"] == count
-
-
-def test_new_widget_is_listed_and_created_with_its_oldest_version(app_with: AppWith) -> None:
-    app = app_with()
-    old = version("1.0.0", publishedAt="2024-02-29T23:30:00-01:00")
-    import_(app, lines(document("acme/clock", version("2.0.0"), old)))
-    (clock,) = documents(app)
-    assert (clock["widget"]["createdAt"], clock["widget"]["listed"]) == (
-        "2024-03-01T00:30:00.000Z",
-        True,
-    )
-
-
 BROKEN = {
     "truncated": A[:-20],
     "invalid UTF-8": A.replace(b"acme", b"ac\xffme"),
@@ -215,18 +167,6 @@ def test_problem_is_one_short_line_for_any_widget_name(app_with: AppWith, name: 
     message = error_message(import_(app_with(), lines(document(f"acme/{name}"))))
     assert message.isprintable()
     assert len(message) < 600
-
-
-def test_import_of_the_same_file_changes_no_response(app_with: AppWith) -> None:
-    app = app_with()
-    run(app, "import", DEMO)
-    client = app.test_client()
-    paths = ["/api/v1/widgets/search", "/api/v1/widgets/acme/weather"]
-    before = [client.get(path).headers["ETag"] for path in paths]
-    result = run(app, "import", DEMO)
-    status = "Imported 34 widgets and 205 versions: 0 added, 0 changed, 34 unchanged."
-    assert result.stderr.splitlines()[-1] == status
-    assert [client.get(path).headers["ETag"] for path in paths] == before
 
 
 def test_problems_in_standard_input_name_it(app_with: AppWith) -> None:

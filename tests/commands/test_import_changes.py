@@ -149,32 +149,6 @@ def test_prune_with_an_empty_file_is_an_error(app_with: AppWith) -> None:
     assert exported(app) == before
 
 
-ODD_NAMES = [
-    "a/🕰",
-    "a/'",
-    'a/"\\',
-    "a/%",
-    "a/NULL",
-    "a/é",
-    "a/e\u0301",
-    "A/é",
-    "1/2",
-    "a/1.0",
-    "@a/@b",
-]
-NUMBERS = ["1.0.0", "1.0.0+build", "1.0.0+Build", "1.0.0-0", "1.0.0-00a", "10.0.0"]
-
-
-def test_prune_with_the_exported_catalog_removes_nothing(app_with: AppWith) -> None:
-    app = app_with(*(document(path, *map(version, NUMBERS)) for path in ODD_NAMES))
-    before = exported(app)
-    assert import_(app, *map(json.loads, before.splitlines()), "--prune") == [
-        "Imported 11 widgets and 66 versions: 0 added, 0 changed, 11 unchanged.",
-        "Removed 0 widgets and 0 versions of the others.",
-    ]
-    assert exported(app) == before
-
-
 @pytest.mark.parametrize("similar", ["acme/Clock", "acme/clóck", "acme/cloc", "clock/acme"])
 def test_prune_removes_widgets_with_similar_names(app_with: AppWith, similar: str) -> None:
     app = app_with(document(similar))

@@ -1,8 +1,6 @@
 """widget-catalog init: creates a catalog, and never changes an existing file."""
 
-import os
 import sqlite3
-import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import document, version
 from click.testing import Result
-from conftest import DEMO, putting, run_here
+from conftest import DEMO, putting
 
 from app import create_app
 from catalog.documents import check_document
@@ -98,19 +96,6 @@ def test_init_does_not_change_a_file_that_is_not_a_catalog(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
-    path = tmp_path / "new.db"
-    umask = os.umask(0)
-    try:
-        Database(path).create()
-    finally:
-        os.umask(umask)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE widget SET listed = 1")
-        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), 0o600)
-
-
 def test_init_in_a_missing_directory_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "none" / "new.db"
     result = init(path)
@@ -118,17 +103,3 @@ def test_init_in_a_missing_directory_is_refused_in_one_sentence(tmp_path: Path) 
         1,
         f"Error: {path} cannot be created: No such file or directory.\n",
     )
-
-
-def test_init_with_a_name_that_is_too_long_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    result = init(tmp_path / ("x" * 300))
-    assert isinstance(result.exception, SystemExit)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-
-
-def test_init_creates_the_file_that_the_setting_names(tmp_path: Path) -> None:
-    path = tmp_path / "a b#c.db"
-    process = run_here(path, "-m", "flask", "init")
-    assert (process.returncode, process.stdout) == (0, "")
-    assert process.stderr == f"Created {path} with 0 widgets and 0 versions.\n"
-    assert list(tmp_path.iterdir()) == [path]

@@ -50,6 +50,7 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
             (catalog, ["init", "--demo"]),
             (catalog, ["backup", tmp_path / "backup.db"]),
             (catalog, ["export", tmp_path / "export.jsonl"]),
+            (catalog, ["pack", tmp_path / "all.pack"]),
             (tmp_path / "new.db", ["restore", tmp_path / "backup.db"]),
             (old, ["migrate"]),
         ):
@@ -60,7 +61,8 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
     finally:
         os.umask(umask)
     served = ("catalog.db", "catalog.db-wal", "catalog.db-shm")
-    created = (*served, "backup.db", "export.jsonl", "new.db", "old.db", "old.db.schema-1")
+    written = ("backup.db", "export.jsonl", "all.pack", "new.db", "old.db", "old.db.schema-1")
+    created = (*served, *written)
     assert modes == {**dict.fromkeys(created, 0o600), "catalog.db-bundles": 0o700}
 
 

@@ -121,14 +121,6 @@ def test_appearance_in_a_later_manifest_belongs_to_that_version_only(app: Flask)
     assert [get(app, f"v1/widgets/search?q={q}")["total"] for q in ("world", "tower")] == [1, 0]
 
 
-def test_later_version_without_appearance_has_that_of_the_widget(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", icon="mdi:old"), BUNDLE_URL=URL)
-    assert publish(app, {**NAMES, "sdkVersion": "*"}).exit_code == 0
-    run(app, "describe", "acme/clock", "--display-name", "Renamed")
-    (entry,) = detail(app)["versions"]
-    assert (entry["displayName"], entry["icon"]) == ("Renamed", "mdi:old")
-
-
 @pytest.mark.parametrize("key", MINIMAL)
 def test_missing_key_is_an_error_that_names_it(app: Flask, key: str) -> None:
     manifest = {name: value for name, value in MINIMAL.items() if name != key}

@@ -21,7 +21,6 @@ from mirrors import AppServer, serve
 from ports import free_port
 from publishers import bearer, create_token, manifest
 from reverse_proxies import Origin
-from upstreams import FakeUpstream
 
 from catalog import __version__
 from catalog.__main__ import cli
@@ -539,8 +538,8 @@ def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> No
         (["login"], "Name the service: --server URL."),
         (["logout"], "Name the service: --server URL."),
         (["--server", "https://w.example", "--database", "a.db", "log"], "Use either --server or"),
-        (["--ca", "new.js", "log"], "--ca is for --server."),
         (["--server", "https://w.example", "--ca", "none.pem", "log"], "'none.pem' does not exist"),
+        (["log", "--server", "https://w.example", "--ca", "new.js"], "new.js is not a PEM file of"),
     ],
 )
 def test_contradicting_options_are_refused(arguments: list[str], message: str) -> None:
@@ -726,20 +725,6 @@ def test_a_service_that_cannot_be_reached_is_named() -> None:
         f"{url} did not respond; trying again for 0 seconds.",
         f"Error: {url} cannot be reached: Connection refused; run it again, it is safe.",
     ]
-
-
-def test_a_certificate_that_is_not_trusted_is_refused(
-    app: Flask, upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", create_token(app))
-    upstream.encrypt(tmp_path, monkeypatch)
-    monkeypatch.delenv("SSL_CERT_FILE")
-    assert failure(run_remotely(upstream.url, "unlist acme/clock")) == (
-        f"The certificate of {upstream.url} is not valid: self-signed certificate; "
-        "--ca is for a private authority."
-    )
-    result = run_program("--server", upstream.url, "--ca", "new.js", "unlist", "acme/clock")
-    assert failure(result) == "new.js is not a PEM file of certificates."
 
 
 def test_a_port_that_does_not_speak_tls_is_named(faulty: FaultyService) -> None:

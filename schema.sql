@@ -20,6 +20,12 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    -- The installs that were counted here, those of the table install. download_count may be higher, or be set
+    -- by an import.
+    counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
+    -- Of the last one: its day and version, as in the table install.
+    installed_day     INTEGER,
+    installed_version TEXT,
     -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
     folded_name    TEXT    NOT NULL,
     folded_text    TEXT    NOT NULL,
@@ -110,17 +116,22 @@ CREATE TABLE mirrored (
     -- The ETag of the widget's detail at the upstream.
     etag           TEXT,
     -- The downloadCount at the upstream, at the last refresh.
-    upstream_count INTEGER CHECK (upstream_count >= 0)
+    upstream_count INTEGER CHECK (upstream_count >= 0),
+    -- 1 if the mirror has unlisted the copy because the upstream no longer shows the widget.
+    gone           INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1))
 ) STRICT;
 
--- How far the changes of an upstream were read: the token for its /api/v1/widgets/changes. Every copy from
--- there is at least as recent.
-CREATE TABLE mirror_position (
-    source TEXT NOT NULL,
-    -- The scopes that are mirrored, sorted, as a JSON array; empty for all of them.
-    scopes TEXT NOT NULL CHECK (json_valid(scopes)),
-    token  TEXT NOT NULL,
-    PRIMARY KEY (source, scopes)
+-- The upstreams of a mirror, for the next refresh.
+CREATE TABLE upstream (
+    -- The base URL.
+    source       TEXT PRIMARY KEY,
+    -- What is copied: the fields of MirrorOptions in catalog/mirror/remembered.py.
+    options      TEXT NOT NULL CHECK (json_valid(options)),
+    -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
+    -- least as recent.
+    token        TEXT,
+    -- When the last run in which no widget failed ended.
+    refreshed_at TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
@@ -330,6 +341,35 @@ CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
         WHERE slot = r.downloads % 100;
 END;
 
+-- The installs of each widget by day and version. Days are in UTC, as numbers from 1970-01-01. Those more than
+-- 400 days before the last install of the widget are added up to months, on the first day of the month.
+CREATE TABLE install (
+    widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    day       INTEGER NOT NULL,
+    -- Its number, even if it was deleted since; empty if the client did not name one.
+    version   TEXT    NOT NULL,
+    installs  INTEGER NOT NULL CHECK (installs > 0),
+    PRIMARY KEY (widget_id, day, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
+    INSERT INTO install VALUES (new.id, new.installed_day, new.installed_version, 1)
+        ON CONFLICT DO UPDATE SET installs = installs + 1;
+END;
+
+-- With the first install of a day, so that it is little work, and none for widgets that are not installed.
+CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
+WHEN new.installed_day IS NOT old.installed_day BEGIN
+    INSERT INTO install
+        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, version,
+            sum(installs)
+        FROM install WHERE widget_id = new.id AND day < new.installed_day - 400 AND day <> month
+        GROUP BY month, version
+        ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
+    DELETE FROM install WHERE widget_id = new.id AND day < new.installed_day - 400
+        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400;
+END;
+
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
 -- A revoked token stays, so that its name in audit never means another one.
 CREATE TABLE token (
@@ -381,4 +421,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;

@@ -1,1 +1,1 @@
-"""Benchmark: the service against a constant response, another commit and other servers."""
+"""Benchmark: the service against a constant response and another commit."""

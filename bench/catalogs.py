@@ -5,11 +5,10 @@ import inspect
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from bench import generate, words
 from bench.generate import LONG_HISTORY_VERSIONS, USUAL_VERSIONS, write_catalog
@@ -22,6 +21,7 @@ from bench.processes import (
     run_flask,
     start_service,
 )
+from bench.rounds import log
 
 
 @dataclass(frozen=True)
@@ -72,22 +72,14 @@ class Catalog:
             yield server
             self.memory = max(self.memory, server.memory())
 
-    def facts(self) -> dict[str, object]:
-        return {
-            "checkout": self.checkout.name,
-            "widgets": self.widgets,
-            "versions": (self.widgets - 1) * USUAL_VERSIONS + LONG_HISTORY_VERSIONS,
-            "import_seconds": self.import_seconds,
-            "database_bytes": self.database.stat().st_size,
-            "start_seconds": median(self.start_seconds),
-            "slowest_start_seconds": max(self.start_seconds),
-            "memory": self.memory,
-        }
+    @property
+    def versions(self) -> int:
+        return (self.widgets - 1) * USUAL_VERSIONS + LONG_HISTORY_VERSIONS
 
 
-def build(checkout: Checkout, widgets: int, log: Callable[[str], None]) -> Catalog:
+def build(checkout: Checkout, widgets: int) -> Catalog:
     """Import generated widgets into a new database."""
-    file = _catalog_file(widgets, log)
+    file = _catalog_file(widgets)
     database = WORK / f"{checkout.name}-{widgets}.db"
     create_database(checkout.directory, database)
     started = time.perf_counter()
@@ -97,7 +89,7 @@ def build(checkout: Checkout, widgets: int, log: Callable[[str], None]) -> Catal
     return Catalog(checkout, widgets, database, seconds)
 
 
-def _catalog_file(widgets: int, log: Callable[[str], None]) -> Path:
+def _catalog_file(widgets: int) -> Path:
     """The catalog as JSON Lines; generated again only if the generator has changed."""
     sources = inspect.getsource(generate) + inspect.getsource(words)
     fingerprint = hashlib.sha256(sources.encode()).hexdigest()[:8]

@@ -1,34 +1,35 @@
-"""Measure CPU time per request and rate of the service, and compare them with a constant response.
+"""Measure rate and CPU time per request of the service, and compare them with a constant response.
 
-Without options: every row, growth, compression and other servers; the results are written to
-bench/. With options: only the rows; the results are written to bench/.work/.
+Without options: every row, the flood and the growth; the results are written to bench/RESULTS.md.
+With options: only the rows; the results are written to bench/.work/RESULTS.md.
 """
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from datetime import UTC, datetime
 
-from bench import machine, report, workload
-from bench.catalogs import CURRENT, Catalog, build, extract
+from bench import machine, workload
+from bench.catalogs import CURRENT, build, extract
 from bench.comparison import Comparison
-from bench.compression import measure_compression
+from bench.flood import measure_flood
 from bench.growth import measure_growth
-from bench.load import Client, LoadError
-from bench.peers import measure_peers
+from bench.load import LoadError
 from bench.processes import ROOT, WORK, StartError
-from bench.rounds import Rounds, elapsed
+from bench.report import LARGE, USUAL, Results, page
+from bench.rounds import Rounds, elapsed, log
 from bench.workload import Row
 
-SMALL, USUAL, LARGE = 1_000, 10_000, 100_000
+SMALL = 1_000
 # When each part ends, in seconds from the start: the last round is the last that fits.
-ROWS_END, COMPRESSION_END, GROWTH_END = 300, 360, 840
+QUICK_END, ROWS_END, FLOOD_END, GROWTH_END = 45, 200, 225, 540
 # The large catalog needs the time of this many imports of the usual one: to be generated and
 # imported, and for a round.
 LARGE_IMPORTS = 18
 # In seconds, in case something hangs; every part ends long before.
-TIMEOUT = 20 * 60
+TIMEOUT = 15 * 60
 
 
 def main() -> None:
@@ -52,7 +53,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="1,000 widgets and few rows")
     parser.add_argument("--rows", metavar="KEY,…", type=lambda keys: keys.split(","))
     parser.add_argument("--against", metavar="COMMIT", help="measure another commit in turn")
-    parser.add_argument("--no-wrk", action="store_true", help="use the built-in client")
     options = parser.parse_args(arguments)
     known = [row.key for row in workload.rows(SMALL)]
     if unknown := set(options.rows or ()) - set(known):
@@ -70,50 +70,35 @@ def selected_rows(options: argparse.Namespace, size: int) -> list[Row]:
 
 def run(options: argparse.Namespace) -> None:
     WORK.mkdir(exist_ok=True)
-    client = Client(WORK, use_wrk=not options.no_wrk)
-    log(f"Load from {client.name}.")
-    results: dict[str, Any] = {**machine.facts(), "client": client.name}
+    commit, load_average = machine.commit(), os.getloadavg()[0]
+    for doubt in machine.find_doubts(commit, load_average):
+        log(doubt)
     size = SMALL if options.quick else USUAL
-    catalogs = [build(CURRENT, size, log)]
-    others = [build(extract(options.against), size, log)] if options.against else []
-    comparison = Comparison(selected_rows(options, size), [*catalogs, *others], client)
-    end = ROWS_END if options.is_full else GROWTH_END
-    comparison.run(Rounds(3 if options.quick else 9, end), log)
-    results |= {
-        "widgets": size,
-        "rounds": comparison.rounds,
-        "connections": workload.CONNECTIONS,
-        "rows": comparison.results(),
-        "against": others[0].checkout.name if others else None,
-    }
+    usual = build(CURRENT, size)
+    others = [build(extract(options.against), size)] if options.against else []
+    comparison = Comparison(selected_rows(options, size), [usual, *others])
+    results = Results(
+        command=options.command,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        commit=commit,
+        load_average=load_average,
+        machine=machine.describe(),
+        comparison=comparison,
+        catalogs=[usual, *others],
+    )
+    end = QUICK_END if options.quick else ROWS_END if options.is_full else GROWTH_END
+    comparison.run(Rounds("Rows", 2 if options.quick else 9, end))
     if options.is_full:
-        results["compression"] = measure_compression(client, Rounds(5, COMPRESSION_END), log)
-        results["peers"], results["skipped"] = measure_peers(size, client, log)
-        if elapsed() + LARGE_IMPORTS * catalogs[0].import_seconds < GROWTH_END:
-            catalogs = with_other_sizes(catalogs[0])
-            results["growth"] = measure_growth(catalogs, client, Rounds(4, GROWTH_END), log)
-        else:
-            results["skipped"].append(f"Growth is skipped: {LARGE:,} widgets would take too long.")
-    results |= {
-        "catalogs": [catalog.facts() for catalog in (*catalogs, *others)],
-        "command": options.command,
-        "minutes": round(elapsed() / 60, 1),
-    }
-    report.write(results, ROOT / "bench" if options.is_full else WORK)
-    print(report.summary(results))
-
-
-def with_other_sizes(usual: Catalog) -> list[Catalog]:
-    return [build(CURRENT, SMALL, log), usual, build(CURRENT, LARGE, log)]
-
-
-def log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        results.flooded = measure_flood(usual, Rounds("Flood", 3, FLOOD_END))
+        if elapsed() + LARGE_IMPORTS * usual.import_seconds < GROWTH_END:
+            results.catalogs = [build(CURRENT, SMALL), usual, build(CURRENT, LARGE)]
+            results.growth = measure_growth(results.catalogs, Rounds("Growth", 4, GROWTH_END))
+    results.minutes = elapsed() / 60
+    text = page(results)
+    file = (ROOT / "bench" if options.is_full else WORK) / "RESULTS.md"
+    file.write_text(text, encoding="utf-8")
+    print(text)
 
 
 def _stop(number: int, _: object) -> None:
     raise SystemExit(f"Stopped by {signal.Signals(number).name}.")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import sys
 import unicodedata
 from bisect import bisect
 from collections.abc import Iterator
@@ -154,7 +153,3 @@ def _version(
 def _moment(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-if __name__ == "__main__":
-    write_catalog(Path(sys.argv[2]), int(sys.argv[1]))

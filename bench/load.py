@@ -1,141 +1,152 @@
-"""Load on a server of this machine: from wrk if it is installed, else from a built-in client."""
+"""Load on a server of this machine: requests over several connections at once, in one thread."""
 
-import asyncio
-import json
-import shutil
-import subprocess
+import selectors
+import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from bench.processes import Server
 from bench.workload import Request
 
-SCRIPT = Path(__file__).parent / "wrk.lua"
 TIMEOUT = 60  # seconds for all requests of one load
-
-# CPU time of the server in µs per request ("cpu"), and requests per second ("rate").
-Sample = dict[str, float]
+RECEIVE_BYTES = 256 * 1024
+# Another address of the loopback interface: a client that the server tells from the usual one.
+OTHER_CLIENT = "127.0.0.2"
 
 
 class LoadError(Exception):
     """Not every request succeeded, so the measurement is worthless."""
 
 
-class Client:
-    """Sends requests over several connections at once, each request exactly once."""
+class Sample(NamedTuple):
+    """CPU time of the server in µs per request, and requests per second."""
 
-    def __init__(self, directory: Path, use_wrk: bool = True) -> None:
-        self._list = directory / "requests.txt"
-        self._wrk = (use_wrk and shutil.which("wrk")) or ""
-        self.name = "the built-in client"
-        if self._wrk:
-            result = subprocess.run([self._wrk, "-v"], capture_output=True, text=True, timeout=10)
-            self.name = " ".join(result.stdout.split()[:2])
-
-    def measure(
-        self,
-        server: Server,
-        requests: Sequence[Request],
-        connections: int,
-        headers: Mapping[str, str] | None = None,
-    ) -> Sample:
-        """Send the requests and wait until the server is idle."""
-        cpu_before = server.cpu_seconds()
-        seconds = self.send(server.url, requests, connections, headers)
-        server.settle()
-        cpu = server.cpu_seconds() - cpu_before
-        return {"cpu": cpu / len(requests) * 1e6, "rate": len(requests) / seconds}
-
-    def send(
-        self,
-        url: str,
-        requests: Sequence[Request],
-        connections: int,
-        headers: Mapping[str, str] | None = None,
-    ) -> float:
-        """Seconds from the first request to the last response; LoadError if any request failed."""
-        if urlsplit(url).hostname != "127.0.0.1":
-            raise LoadError(f"{url} is not on the loopback interface.")
-        send = self._send_by_wrk if self._wrk else _send
-        try:
-            seconds, succeeded = send(url, requests, connections, headers or {})
-        except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise LoadError(f"{url} took more than {TIMEOUT} seconds.") from error
-        if succeeded != len(requests):
-            raise LoadError(
-                f"{len(requests) - succeeded} of {len(requests)} requests to {url} failed; "
-                f"the first request was {' '.join(requests[0])}"
-            )
-        return seconds
-
-    def _send_by_wrk(
-        self, url: str, requests: Sequence[Request], connections: int, headers: Mapping[str, str]
-    ) -> tuple[float, int]:
-        self._list.write_text("".join(f"{method} {path}\n" for method, path in requests))
-        options = [f"-c{connections}", f"-d{TIMEOUT}s", "-t1", f"--timeout={TIMEOUT}s"]
-        options += [f"-H{name}: {value}" for name, value in headers.items()]
-        result = subprocess.run(
-            [self._wrk, *options, "-s", SCRIPT, url, "--", self._list],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT + 10,
-        )
-        lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
-        if result.returncode or not lines:
-            raise LoadError(f"wrk failed: {result.stdout}{result.stderr}")
-        outcome = json.loads(lines[0])
-        return outcome["seconds"], outcome["succeeded"]
+    cpu: float
+    rate: float
 
 
-def _send(
-    url: str, requests: Sequence[Request], connections: int, headers: Mapping[str, str]
-) -> tuple[float, int]:
-    return asyncio.run(_send_all(url, requests, connections, headers))
-
-
-async def _send_all(
-    url: str, requests: Sequence[Request], connections: int, headers: Mapping[str, str]
-) -> tuple[float, int]:
-    queue = iter(list(_encoded(url, requests, headers)))
+def measure(
+    server: Server,
+    requests: Sequence[Request],
+    connections: int,
+    headers: Mapping[str, str] | None = None,
+) -> Sample:
+    """Send each request once, and wait until the server is idle."""
+    cpu_before = server.cpu_seconds()
+    queue = iter(list(_encoded(requests, headers or {})))
+    opened = [Connection(server.url, queue) for _ in range(connections)]
     started = time.perf_counter()
-    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_connection(url, queue)) for _ in range(connections)]
-    return time.perf_counter() - started, sum(task.result() for task in tasks)
+    _exchange(opened, opened)
+    seconds = time.perf_counter() - started
+    server.settle()
+    cpu = server.cpu_seconds() - cpu_before
+    return Sample(cpu / len(requests) * 1e6, len(requests) / seconds)
 
 
-def _encoded(url: str, requests: Sequence[Request], headers: Mapping[str, str]) -> Iterator[bytes]:
-    host = f"Host: {urlsplit(url).netloc}\r\n"
-    fixed = host + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+def measure_under_flood(
+    server: Server, requests: Sequence[Request], flood: Iterable[Request], connections: int
+) -> list[float]:
+    """Seconds that each request of one client takes, while another one floods the server."""
+    waves = _encoded(flood, {})
+    flooding = [Connection(server.url, waves, may_fail=True) for _ in range(connections)]
+    judge = Connection(server.url, _encoded(requests, {}), OTHER_CLIENT)
+    _exchange([*flooding, judge], [judge])
+    return judge.latencies
+
+
+def _encoded(requests: Iterable[Request], headers: Mapping[str, str]) -> Iterator[bytes]:
+    fixed = "Host: bench\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     for method, path in requests:
         length = "Content-Length: 0\r\n" if method == "POST" else ""
         yield f"{method} {path} HTTP/1.1\r\n{fixed}{length}\r\n".encode()
 
 
-async def _connection(url: str, queue: Iterator[bytes]) -> int:
-    """Send requests from the queue until it is empty; the number of successful ones."""
-    address = urlsplit(url)
-    succeeded = 0
-    with suppress(OSError, EOFError):
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        with closing(writer):
-            for request in queue:
-                writer.write(request)
-                succeeded += await _read_status(reader) < 400
-    return succeeded
+class Connection:
+    """Sends requests from a queue, which it may share, one after the other."""
+
+    def __init__(
+        self, url: str, queue: Iterator[bytes], source: str = "", *, may_fail: bool = False
+    ) -> None:
+        self._address, self._queue, self._source = urlsplit(url), queue, source
+        self._may_fail = may_fail
+        self.is_finished = self.is_closed = False
+        self.latencies: list[float] = []
+        self.open()
+
+    def open(self) -> None:
+        """Connect, or connect again."""
+        address = (self._address.hostname or "", self._address.port or 0)
+        self.socket = socket.create_connection(address, TIMEOUT, (self._source, 0))
+
+    def send_next(self) -> None:
+        """Send the next request of the queue; finish if there is none."""
+        self._request, self._head, self._missing = next(self._queue, b""), b"", 0
+        self.is_finished = not self._request
+        self._sent_at = time.perf_counter()
+        if self._request:
+            self.socket.sendall(self._request)
+
+    def receive(self) -> bool:
+        """Read what has arrived; whether the response is complete."""
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except ConnectionError:
+            data = b""
+        self.is_closed = not data
+        if self.is_closed:
+            return self._may_fail or self._fail("has no response")
+        if self._missing:
+            self._missing -= len(data)
+        else:
+            self._head += data
+            if b"\r\n\r\n" not in self._head:
+                return False
+            head, _, body = self._head.partition(b"\r\n\r\n")
+            self._missing = self._length(head.lower()) - len(body)
+        if self._missing:
+            return False
+        self.latencies.append(time.perf_counter() - self._sent_at)
+        return True
+
+    def _length(self, head: bytes) -> int:
+        status = int(head[9:12])
+        if status >= 400 and not self._may_fail:
+            self._fail(f"has the status {status}")
+        if status == 304:
+            return 0
+        return int(head.split(b"\r\ncontent-length:", 1)[1].split(b"\r\n", 1)[0])
+
+    def _fail(self, problem: str) -> NoReturn:
+        request = self._request.partition(b" HTTP/")[0].decode()
+        raise LoadError(f"{request[:200]} at {self._address.netloc} {problem}.")
 
 
-async def _read_status(reader: asyncio.StreamReader) -> int:
-    """Read a response to its end; its status."""
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    status = int(head[9:12])
-    if b"\r\ntransfer-encoding: chunked\r\n" in head:
-        while length := int(await reader.readline(), 16):
-            await reader.readexactly(length + 2)
-        await reader.readline()
-    elif status != 304:
-        length = int(head.split(b"\r\ncontent-length:", 1)[1].split(b"\r\n", 1)[0])
-        await reader.readexactly(length)
-    return status
+def _exchange(connections: Sequence[Connection], awaited: Sequence[Connection]) -> None:
+    """Send and receive until the awaited connections are finished; close all."""
+    deadline = time.perf_counter() + TIMEOUT
+    try:
+        with selectors.DefaultSelector() as selector:
+            for each in connections:
+                selector.register(each.socket, selectors.EVENT_READ, each)
+                each.send_next()
+            while not all(each.is_finished for each in awaited):
+                if time.perf_counter() > deadline:
+                    raise LoadError(f"The requests took more than {TIMEOUT} seconds.")
+                for key, _ in selector.select(1):
+                    _continue(key.data, selector)
+    finally:
+        for each in connections:
+            each.socket.close()
+
+
+def _continue(connection: Connection, selector: selectors.BaseSelector) -> None:
+    if not connection.receive():
+        return
+    if connection.is_closed:
+        selector.unregister(connection.socket)
+        connection.socket.close()
+        connection.open()
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+    connection.send_next()

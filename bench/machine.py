@@ -1,48 +1,42 @@
-"""Date, commit, machine and software versions of a run."""
+"""Commit, machine and software versions of a run."""
 
-import json
 import os
 import platform
-import shutil
 import sqlite3
 import subprocess
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
-from bench.peers import JSON_SERVER, VENV
 from bench.processes import ROOT
 
-
-def facts() -> dict[str, Any]:
-    """The facts that a reader needs to judge the figures."""
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": _output(["git", "describe", "--always", "--dirty", "--exclude=*"]),
-        "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "system": platform.platform(terse=True),
-            "load_average": round(os.getloadavg()[0], 2),
-        },
-        "versions": _versions(),
-    }
+# Above this load average at the start, other processes disturb the measurement.
+IDLE_LOAD = 0.5
 
 
-def _versions() -> dict[str, str]:
-    runtime = {name: version(name) for name in ("flask", "flask-cors", "waitress", "werkzeug")}
-    known = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version, **runtime}
-    if shutil.which("node") and JSON_SERVER.exists():
-        known["Node.js"] = _output(["node", "--version"])
-        manifest = JSON_SERVER.parent.parent / "json-server" / "package.json"
-        known["json-server"] = json.loads(manifest.read_text())["version"]
-    if (VENV / "datasette").exists():
-        for name in ("datasette", "sqlite-utils"):
-            known[name] = _output([VENV / name, "--version"]).split()[-1]
-    return known
+def commit() -> str:
+    """The commit, with "-dirty" if files differ from it; "unknown" without git."""
+    return _output(["git", "describe", "--always", "--dirty", "--exclude=*"]) or "unknown"
+
+
+def describe() -> str:
+    """Processor, cores, memory, system and versions."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = " ".join(f"{name} {version(name)}," for name in ("flask", "waitress", "werkzeug"))
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "
+        f"{platform.platform(terse=True)}, Python {platform.python_version()}, {packages} "
+        f"SQLite {sqlite3.sqlite_version}"
+    )
+
+
+def find_doubts(commit: str, load: float) -> list[str]:
+    """Why the figures of this commit, measured at this load average, should not be published."""
+    doubts = []
+    if commit.endswith("-dirty") or commit == "unknown":
+        doubts.append("**The commit is not clean**: other files were measured than it has.")
+    if load > IDLE_LOAD:
+        doubts.append(f"**The machine was busy**: load average {load:.2f} at the start.")
+    return doubts
 
 
 def _processor() -> str:
@@ -51,7 +45,7 @@ def _processor() -> str:
     return f"{names[0]} ({platform.machine()})" if names else platform.machine()
 
 
-def _output(command: Sequence[str | Path]) -> str:
+def _output(command: Sequence[str]) -> str:
     """Standard output of a command; empty if the command does not exist."""
     try:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20)

@@ -1,28 +1,42 @@
-"""The results as Markdown, as a chart and as JSON, with the targets that are met or missed."""
+"""The results as one page of Markdown, with the targets that are met or missed."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
 
-from bench import chart
+from bench import flood
+from bench.catalogs import CURRENT, Catalog
+from bench.comparison import BASELINE, SLICES, Comparison
+from bench.growth import Growth
 from bench.load import Sample
-from bench.workload import EARLIER_QUERIES
+from bench.machine import find_doubts
+from bench.workload import CONNECTIONS, EARLIER_QUERIES
 
-Json = dict[str, Any]
-
-# Targets that are not a ratio to the baseline; bench/workload.py has those. A growth of 1.2 is no
-# growth, with some noise.
+# Targets that do not belong to a row of bench/workload.py. A growth of 1.2 is no growth, with some
+# noise.
 MAX_GROWTH = {"cold": 4.0, "detail": 1.2, "post": 1.2, "registry": 1.2}
 MAX_MILLISECONDS = {"everywhere": 250.0}
+MAX_FLOODED_MILLISECONDS = 100.0
 MAX_MEMORY = 150e6
 MAX_START_SECONDS = 1.5
 MAX_IMPORT_SECONDS = 10.0
-SMALLER, LARGER = "10000", "100000"
-# Written by hand: where the time goes.
-NOTES = Path(__file__).parent / "NOTES.md"
+USUAL, LARGE = 10_000, 100_000
+
+
+@dataclass
+class Results:
+    """What one run has measured."""
+
+    command: str
+    date: str
+    commit: str
+    load_average: float
+    machine: str
+    comparison: Comparison
+    catalogs: list[Catalog]
+    minutes: float = 0
+    flooded: list[float] = field(default_factory=list)
+    growth: list[Growth] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -39,276 +53,185 @@ class Line:
         return (self.title, *self.figures, self.target, verdict)
 
 
-def write(results: Json, directory: Path) -> None:
-    """Write results.json, RESULTS.md and results.svg to the directory."""
-    data = json.dumps(results, indent=1, ensure_ascii=False)
-    (directory / "results.json").write_text(data + "\n", encoding="utf-8")
-    (directory / "RESULTS.md").write_text(page(results), encoding="utf-8")
-    (directory / "results.svg").write_text(draw_chart(results), encoding="utf-8")
+def cpu(samples: Sequence[Sample]) -> float:
+    return median(sample.cpu for sample in samples)
 
 
-def typical(samples: Sequence[Sample], figure: str) -> float:
-    return median(sample[figure] for sample in samples)
+def rate(samples: Sequence[Sample]) -> float:
+    return median(sample.rate for sample in samples)
 
 
-def ratio(samples: Sequence[Sample], others: Sequence[Sample], figure: str) -> float:
+def rate_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
     """The median of the ratios of each turn: a disturbance affects both sides of a turn."""
-    pairs = zip(samples, others, strict=True)
-    return median(sample[figure] / other[figure] for sample, other in pairs)
+    return median(each.rate / other.rate for each, other in zip(samples, others, strict=True))
 
 
-def row_lines(results: Json) -> list[Line]:
-    rows = results["rows"]
+def cpu_ratio(samples: Sequence[Sample], others: Sequence[Sample]) -> float:
+    """How many times the CPU time of the samples the others take; above 1, they are slower."""
+    return median(other.cpu / each.cpu for each, other in zip(samples, others, strict=True))
+
+
+def row_lines(comparison: Comparison, other: str = BASELINE) -> list[Line]:
+    """The rows compared with the baseline, or without targets with another commit."""
+    lines = []
+    for row in comparison.rows:
+        current, others = (comparison.samples[row.key][name] for name in (CURRENT.name, other))
+        ratio, goal, met, limit = rate_ratio(current, others), "", None, row.max_milliseconds
+        if row.target and other == BASELINE:
+            goal, met = f"≥ {row.target:.2f}", ratio >= row.target
+        elif row.min_rate and other == BASELINE:
+            goal, met = f"≥ {row.min_rate}/s", rate(current) >= row.min_rate
+        elif limit and other == BASELINE:
+            goal, met = f"< {limit} ms CPU", cpu(current) < limit * 1e3
+        figures = (f"{ratio:.2f}", f"{cpu_ratio(current, others):.2f}")
+        lines.append(Line(row.title, (*_cpu_and_rate(current), *figures), goal, met))
+    return lines
+
+
+def constant_lines(comparison: Comparison) -> list[Line]:
+    """The baselines, by their size."""
     baselines: dict[int, list[Sample]] = {}
-    for row in rows:
-        if row["baseline_bytes"]:
-            baselines.setdefault(row["baseline_bytes"], []).extend(row["samples"]["baseline"])
-    lines = [
+    for row in comparison.rows:
+        samples = comparison.samples[row.key][BASELINE]
+        baselines.setdefault(row.baseline_bytes, []).extend(samples)
+    return [
         Line(f"constant response, {size / 1e3:.0f} kB", (*_cpu_and_rate(samples), "", ""))
         for size, samples in baselines.items()
     ]
-    for row in rows:
-        current, baseline = row["samples"]["current"], row["samples"]["baseline"]
-        value, target = ratio(baseline, current, "cpu"), row["target"]
-        figures = (f"{value:.2f}", f"{ratio(current, baseline, 'rate'):.2f}")
-        goal, met = (f"≥ {target:.2f}", value >= target) if target else ("", None)
-        if maximum := row.get("max_milliseconds"):
-            goal, met = f"< {maximum:.0f} ms", typical(current, "cpu") < maximum * 1e3
-        if min_rate := row.get("min_rate"):
-            goal, met = f"≥ {min_rate:.0f}/s", typical(current, "rate") >= min_rate
-        lines.append(Line(row["title"], (*_cpu_and_rate(current), *figures), goal, met))
-    return lines
 
 
 def _cpu_and_rate(samples: Sequence[Sample]) -> tuple[str, str]:
-    return f"{typical(samples, 'cpu'):,.0f}", f"{typical(samples, 'rate'):,.0f}"
+    return f"{cpu(samples):,.0f}", f"{rate(samples):,.0f}"
 
 
-def commit_rows(results: Json, commit: str) -> list[tuple[str, ...]]:
-    """The head and the rows of a table that compares this version with another commit."""
-    rows: list[tuple[str, ...]] = [
-        ("", "CPU µs", commit, "CPU ratio", "requests/s", commit, "rate ratio")
-    ]
-    for row in results["rows"]:
-        current, other = row["samples"]["current"], row["samples"][commit]
-        cpu, rate = _cpu_and_rate(current)
-        other_cpu, other_rate = _cpu_and_rate(other)
-        cpu_ratio = f"{ratio(other, current, 'cpu'):.2f}"
-        rate_ratio = f"{ratio(current, other, 'rate'):.2f}"
-        rows.append((row["title"], cpu, other_cpu, cpu_ratio, rate, other_rate, rate_ratio))
-    return rows
+def flood_lines(seconds: Sequence[float]) -> list[Line]:
+    if not seconds:
+        return []
+    milliseconds = [each * 1e3 for each in seconds]
+    p99 = quantiles(milliseconds, n=100, method="inclusive")[-1]
+    figures = tuple(f"{each:.1f}" for each in (median(milliseconds), p99, max(milliseconds)))
+    title = f"hot search while {flood.CONNECTIONS} connections send distinct slow requests"
+    goal = f"p99 ≤ {MAX_FLOODED_MILLISECONDS:.0f} ms"
+    return [Line(title, figures, goal, p99 <= MAX_FLOODED_MILLISECONDS)]
 
 
-def compression_rows(results: Json) -> list[tuple[str, ...]]:
-    """The head and the rows of the table of registries with gzip and without."""
-    rows: list[tuple[str, ...]] = [("", "kB", "CPU µs", "requests/s")]
-    for each in results["compression"]:
-        suffix = ", gzip" if each["encoding"] == "gzip" else ""
-        title = f"registry, {each['widgets']:,} widgets{suffix}"
-        rows.append((title, f"{each['bytes'] / 1e3:,.0f}", *_cpu_and_rate(each["samples"])))
-    return rows
-
-
-def growth_lines(results: Json) -> list[Line]:
+def growth_lines(table: Sequence[Growth]) -> list[Line]:
     lines = []
-    for row in results.get("growth", ()):
-        sizes, key = row["sizes"], row["key"]
-        growth = ratio(sizes[SMALLER], sizes[LARGER], "rate")
+    for row, sizes in table:
+        growth = rate_ratio(sizes[USUAL], sizes[LARGE])
         figures = tuple(
-            f"{1e3 / typical(samples, 'rate'):.2f} ({typical(samples, 'cpu') / 1e3:.2f})"
-            for samples in sizes.values()
+            f"{1e3 / rate(samples):.2f} ({cpu(samples) / 1e3:.2f})" for samples in sizes.values()
         )
-        if key in MAX_GROWTH:
-            target, met = f"growth ≤ {MAX_GROWTH[key]:.1f}", growth <= MAX_GROWTH[key]
+        if row.key in MAX_GROWTH:
+            goal, met = f"growth ≤ {MAX_GROWTH[row.key]:.1f}", growth <= MAX_GROWTH[row.key]
         else:
-            maximum = MAX_MILLISECONDS[key]
-            target = f"< {maximum:.0f} ms"
-            met = 1e3 / typical(sizes[LARGER], "rate") < maximum
-        lines.append(Line(row["title"], (*figures, f"{growth:.2f}"), target, met))
+            maximum = MAX_MILLISECONDS[row.key]
+            goal, met = f"< {maximum:.0f} ms", 1e3 / rate(sizes[LARGE]) < maximum
+        lines.append(Line(row.title, (*figures, f"{growth:.2f}"), goal, met))
     return lines
 
 
-def catalog_lines(results: Json) -> list[Line]:
+def catalog_lines(catalogs: Sequence[Catalog]) -> list[Line]:
     """One line for each property, with one figure for each catalog."""
-    catalogs = results["catalogs"]
-    by_size = {each["widgets"]: each for each in catalogs if each["checkout"] == "current"}
-    slowest = max(each["slowest_start_seconds"] for each in by_size.values())
+    by_size = {each.widgets: each for each in catalogs if each.checkout == CURRENT}
 
-    def is_below(widgets: int, key: str, maximum: float) -> bool | None:
-        return by_size[widgets][key] < maximum if widgets in by_size else None
+    def figures(text: Callable[[Catalog], str]) -> tuple[str, ...]:
+        return tuple(map(text, catalogs))
 
+    usual, large = by_size.get(USUAL), by_size.get(LARGE)
     return [
-        Line("versions", tuple(f"{each['versions']:,}" for each in catalogs)),
-        Line("database, MB", tuple(f"{each['database_bytes'] / 1e6:,.1f}" for each in catalogs)),
+        Line("versions", figures(lambda each: f"{each.versions:,}")),
+        Line("database, MB", figures(lambda each: f"{each.database.stat().st_size / 1e6:,.1f}")),
         Line(
             "import, s",
-            tuple(f"{each['import_seconds']:.1f}" for each in catalogs),
-            f"10,000: < {MAX_IMPORT_SECONDS:.0f}",
-            is_below(10_000, "import_seconds", MAX_IMPORT_SECONDS),
+            figures(lambda each: f"{each.import_seconds:.1f}"),
+            f"{USUAL:,}: < {MAX_IMPORT_SECONDS:.0f}",
+            usual and usual.import_seconds < MAX_IMPORT_SECONDS,
         ),
         Line(
             "start to first response, s (slowest)",
-            tuple(
-                f"{each['start_seconds']:.2f} ({each['slowest_start_seconds']:.2f})"
-                for each in catalogs
-            ),
+            figures(lambda e: f"{median(e.start_seconds):.2f} ({max(e.start_seconds):.2f})"),
             f"≤ {MAX_START_SECONDS}",
-            slowest <= MAX_START_SECONDS,
+            max(max(each.start_seconds) for each in by_size.values()) <= MAX_START_SECONDS,
         ),
         Line(
             "memory after the run, MB",
-            tuple(f"{each['memory'] / 1e6:.0f}" for each in catalogs),
-            f"100,000: < {MAX_MEMORY / 1e6:.0f}",
-            is_below(100_000, "memory", MAX_MEMORY),
+            figures(lambda each: f"{each.memory / 1e6:.0f}"),
+            f"{LARGE:,}: < {MAX_MEMORY / 1e6:.0f}",
+            large and large.memory < MAX_MEMORY,
         ),
     ]
 
 
-def peer_lines(results: Json) -> list[Line]:
-    lines = []
-    for peer in results.get("peers", ()):
-        (ours,) = [row["samples"]["current"] for row in results["rows"] if row["key"] == "cold"]
-        times, target = typical(ours, "rate") / typical(peer["samples"], "rate"), peer["target"]
-        figures = (*_cpu_and_rate(peer["samples"]), f"{times:,.1f} times")
-        lines.append(
-            Line(
-                peer["name"],
-                (*figures, f"{peer['memory'] / 1e6:.0f}"),
-                f"≥ {target:.0f} times" if target else "",
-                times >= target if target else None,
-            )
-        )
-    return lines
-
-
-def draw_chart(results: Json) -> str:
-    ratios = [
-        chart.Ratio(
-            row["title"],
-            ratio(row["samples"]["baseline"], row["samples"]["current"], "cpu"),
-            row["target"],
-        )
-        for row in results["rows"]
-    ]
-    return chart.draw(
-        ratios,
-        f"CPU time of a constant response / CPU time of the row, at {results['widgets']:,} widgets",
-        "A bar at 1.0 would cost no more than a constant response; a mark is a target",
-        f"{results['date']}, {results['machine']['processor']}, {results['client']}",
-    )
-
-
-def page(results: Json) -> str:
+def page(results: Results) -> str:
     """The results as Markdown."""
-    parts = [
-        "# Results of the benchmark",
-        _introduction(results),
-        f"## Compared with a constant response, at {results['widgets']:,} widgets",
+    comparison, catalogs = results.comparison, results.catalogs
+    columns = ("CPU µs", "requests/s", "ratio", "CPU ratio")
+    parts = ["# Results of the benchmark", _introduction(results)]
+    parts += [
+        f"## Compared with a constant response, at {comparison.catalogs[0].widgets:,} widgets",
         "CPU time of the server process per request, and requests per second. The baseline is a "
         "constant response from the same Flask app on the same I/O thread: 20 kB, as a page of "
-        "search results, or 800 kB for the registry. Servers take turns after at most 80 "
-        "requests. The CPU ratio is the CPU time of the baseline divided by that of the row, the "
-        "rate ratio is the rate of the row divided by that of the baseline; both are medians of "
-        "all turns. Targets are for the CPU ratio, which varies less, or for the CPU time of a "
-        "page. A cold row sends each query "
-        f"once, to a new process that has served {EARLIER_QUERIES:,} other searches; “just "
-        "started” to a process that has not. The baseline of the row with metrics is the same "
-        "service without them, and that of the rows with compatible=true the same searches "
-        "without it.",
-        "![CPU ratio of each row](results.svg)",
-        *_row_tables(results),
+        "search results, or 800 kB for the registry. Ratio: the rate of the row / that of the "
+        "baseline; CPU ratio: the CPU time of the baseline / that of the row. Above 1, the row is "
+        f"faster. A cold row sends each query once, to a new process that has served "
+        f"{EARLIER_QUERIES:,} other searches. The servers take turns, {SLICES} in each round, and "
+        "figures are medians of all turns.",
+        _table(columns, [*constant_lines(comparison), *row_lines(comparison)]),
     ]
-    if "growth" in results:
+    for other in (each.checkout.name for each in catalogs if each.checkout != CURRENT):
+        text = f"The same with {other} as the baseline. Above 1, this version is faster."
+        parts += [f"## Compared with {other}", text, _table(columns, row_lines(comparison, other))]
+    if results.flooded:
+        parts += [
+            "## Under a flood",
+            f"Milliseconds of {len(results.flooded)} searches of another client.",
+            _table(("median", "p99", "worst"), flood_lines(results.flooded)),
+        ]
+    sizes = [
+        f"{each.widgets:,}" + ("" if each.checkout == CURRENT else f", {each.checkout.name}")
+        for each in catalogs
+    ]
+    if results.growth:
         parts += [
             "## Growth of the catalog",
-            "Milliseconds per request with one connection, in parentheses the CPU time. Growth is "
-            "from 10,000 to 100,000 widgets.",
-            _line_table(("", *_sizes(results), "growth", "target", "met"), growth_lines(results)),
+            "Milliseconds per request with one connection, in parentheses the CPU time, by the "
+            f"number of widgets. Growth is from {USUAL:,} to {LARGE:,} widgets.",
+            _table((*sizes, "growth"), growth_lines(results.growth)),
         ]
-    if "compression" in results:
-        parts += [
-            "## Compression",
-            "Registries for clients that accept gzip and for others, in turn: the size of the "
-            "body, CPU time of the server process per request, and requests per second.",
-            table(compression_rows(results)),
-        ]
-    parts += ["## Catalogs", _catalog_table(results)]
-    if results.get("peers"):
-        parts += [
-            f"## Compared with other servers, at {results['widgets']:,} widgets",
-            "The first searches of the row “search, q, cold”, sent to servers with the same "
-            "widgets and their latest version, most installs first, configured as in their own "
-            "documentation.",
-            _line_table(
-                ("", "CPU µs", "requests/s", "ours is", "memory, MB", "target", "met"),
-                peer_lines(results),
-            ),
-        ]
-    parts += results.get("skipped", ())
-    versions = ", ".join(f"{name} {value}" for name, value in results["versions"].items())
-    parts += ["## Versions", f"{versions}.", NOTES.read_text(encoding="utf-8").strip()]
+    else:
+        parts.append("Growth is not measured: only a full run does, if it has enough time.")
+    parts += ["## Catalogs", _table(tuple(sizes), catalog_lines(catalogs), "widgets")]
     return "\n\n".join(parts) + "\n"
 
 
-def _row_tables(results: Json) -> list[str]:
-    """The table of the rows, and one that compares them with another commit."""
-    head = ("", "CPU µs", "requests/s", "CPU ratio", "rate ratio", "target", "met")
-    parts = [_line_table(head, row_lines(results))]
-    if commit := results["against"]:
-        parts += [
-            f"## Compared with {commit}",
-            f"CPU ratio: CPU time at {commit} / CPU time now. Rate ratio: rate now / rate at "
-            f"{commit}. Above 1, this version is faster.",
-            table(commit_rows(results, commit)),
-        ]
-    return parts
-
-
-def _catalog_table(results: Json) -> str:
-    return _line_table(("widgets", *_sizes(results), "target", "met"), catalog_lines(results))
-
-
-def _sizes(results: Json) -> list[str]:
-    return [
-        f"{each['widgets']:,}" + ("" if each["checkout"] == "current" else f", {each['checkout']}")
-        for each in results["catalogs"]
-    ]
-
-
-def _introduction(results: Json) -> str:
-    machine = results["machine"]
+def _introduction(results: Results) -> str:
     missed = missed_targets(results)
-    verdict = f"Not met: {'; '.join(missed)}." if missed else "Every target is met."
-    return (
-        f"Written by `{results['command']}` on {results['date']} in {results['minutes']} minutes, "
-        f"at commit {results['commit'] or 'unknown'}. The machine: {machine['processor']}, "
-        f"{machine['cores']} cores, {machine['memory'] / 2**30:.0f} GiB, {machine['system']}, "
-        f"load average {machine['load_average']} at the start. {results['rounds']} rounds, "
-        f"{results['connections']} connections, load from {results['client']}. Absolute figures "
-        f"depend on the machine; ratios are comparable between machines.\n\n{verdict}"
+    names = "; ".join(f"“{title}”" for title in missed)
+    verdict = f"Not met: {names}." if missed else "Every target is met."
+    facts = (
+        f"Written by `{results.command}` on {results.date} in {results.minutes:.1f} minutes, at "
+        f"commit {results.commit}, load average {results.load_average:.2f} at the start. The "
+        f"machine: {results.machine}. {results.comparison.rounds} rounds, {CONNECTIONS} "
+        "connections. Absolute figures depend on the machine; ratios are comparable between "
+        "machines."
     )
+    return "\n\n".join([*find_doubts(results.commit, results.load_average), facts, verdict])
 
 
-def missed_targets(results: Json) -> list[str]:
-    sections = (
-        ("compared with a constant response", row_lines(results)),
-        ("growth", growth_lines(results)),
-        ("catalogs", catalog_lines(results)),
-        ("compared with other servers", peer_lines(results)),
+def missed_targets(results: Results) -> list[str]:
+    lines = (
+        *row_lines(results.comparison),
+        *flood_lines(results.flooded),
+        *growth_lines(results.growth),
+        *catalog_lines(results.catalogs),
     )
-    return [
-        f"{section}: {', '.join(f'“{title}”' for title in titles)}"
-        for section, lines in sections
-        if (titles := [line.title for line in lines if line.met is False])
-    ]
+    return list(dict.fromkeys(line.title for line in lines if line.met is False))
 
 
-def _line_table(head: tuple[str, ...], lines: Sequence[Line]) -> str:
-    return table([head, *(line.cells() for line in lines)])
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """A Markdown table with aligned columns; the first row is its head."""
+def _table(head: tuple[str, ...], lines: Sequence[Line], corner: str = "") -> str:
+    """A Markdown table with aligned columns."""
+    rows = [(corner, *head, "target", "met"), *(line.cells() for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = [f"{'-' * (width - 1)}{':' if at else '-'}" for at, width in enumerate(widths)]
     padded = [
@@ -316,8 +239,3 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
         for row in (enumerate(zip(row, widths, strict=True)) for row in rows)
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in [padded[0], rule, *padded[1:]])
-
-
-def summary(results: Json) -> str:
-    """The part of the page that is printed at the end."""
-    return "\n\n".join([*_row_tables(results), _catalog_table(results), _introduction(results)])

@@ -1,5 +1,6 @@
 """The number of rounds: as many as fit into the time of a part, but at least one."""
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,16 +13,21 @@ def elapsed() -> float:
     return time.perf_counter() - STARTED
 
 
+def log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True)
 class Rounds:
     """Round numbers from 1, while another round as long as the last one ends in time."""
 
+    part: str
     maximum: int
-    # From the start of the run.
-    seconds: float
+    seconds: float  # from the start of the run
 
     def __iter__(self) -> Iterator[int]:
         for number in range(1, self.maximum + 1):
+            log(f"{self.part}, round {number}.")
             started = elapsed()
             yield number
             if 2 * elapsed() - started > self.seconds:

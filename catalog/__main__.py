@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +10,9 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 
 from . import __version__
 from .data_files import DataFileError
+from .server_option import server_options
 from .serving.health_client import health
 from .settings import SettingError
-from .text import quoted
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -42,7 +41,7 @@ SECTIONS = {
         "describe",
         "delete",
     ],
-    "Look": ["list", "show", "outdated", "log"],
+    "Look": ["list", "show", "outdated", "stats", "log"],
     "Data": [
         "init",
         "import",
@@ -59,13 +58,6 @@ SECTIONS = {
     "Mirror": ["mirror"],
     "Publish over HTTP": ["token", "login", "logout"],
 }
-# What --server can be used with.
-LOGIN_COMMANDS = ["login", "logout"]
-REMOTE_COMMANDS = [
-    *[name for name in SECTIONS["Publish and moderate"] if name != "delete"],
-    "log",
-    *LOGIN_COMMANDS,
-]
 HELP_OPTIONS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -98,37 +90,16 @@ class CatalogGroup(click.Group):
         from flask.cli import ScriptInfo
 
         from .commands import commands
-        from .commands.login import login, logout
 
-        self.commands.update({**commands.cli.commands, "login": login, "logout": logout})
+        self.commands.update(commands.cli.commands)
         script = ScriptInfo(create_app=lambda: load_application(script.data), set_debug_flag=False)
         return super().make_context(*arguments, **{"obj": script, **keywords})
 
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; raise UsageError if --server contradicts it."""
-        name, command, rest = super().resolve_command(context, arguments)
-        options = context.obj.data
-        if set(rest) & set(HELP_OPTIONS["help_option_names"]):
-            return name, command, rest
-        if "SERVER" in options:
-            if name not in REMOTE_COMMANDS:
-                raise click.UsageError(
-                    f"{name} works on the machine of the catalog only. --server is for "
-                    f"{', '.join(self._visible(REMOTE_COMMANDS))}."
-                )
-            if "DATABASE" in options:
-                raise click.UsageError("Use either --server or --database.")
-        elif name in LOGIN_COMMANDS:
-            raise click.UsageError(f"Name the service: widget-catalog --server URL {name}")
-        elif "CA" in options:
-            raise click.UsageError("--ca is for --server.")
-        return name, command, rest
-
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, self.commands))
-        for title, names in self._sections():
+        named = {name for names in SECTIONS.values() for name in names}
+        others = [name for name in self.commands if name not in named]
+        for title, names in {**SECTIONS, "Other": others}.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
@@ -140,54 +111,20 @@ class CatalogGroup(click.Group):
     def _visible(self, names: list[str]) -> list[str]:
         return [name for name in names if not self.commands[name].hidden]
 
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
-        yield from SECTIONS.items()
-        named = {name for names in SECTIONS.values() for name in names}
-        yield "Other", [name for name in self.commands if name not in named]
+
+def _store_database(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        context.obj.data["DATABASE"] = path
 
 
-def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.obj.data[str(option.name).upper()] = value
-
-
-def _store_server(context: click.Context, option: click.Parameter, url: str | None) -> None:
-    if url is not None:
-        # Only --server needs urllib3, which the imported module needs.
-        from .remote.service import check_server_url
-
-        try:
-            _store_option(context, option, check_server_url(url))
-        except ValueError as allowed:
-            raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
-
-
-@click.group(
-    cls=CatalogGroup,
-    context_settings=HELP_OPTIONS,
-)
+@click.group(cls=CatalogGroup, context_settings=HELP_OPTIONS, params=server_options())
 @click.option(
     "--database",
     type=click.Path(),
     metavar="PATH",
     expose_value=False,
-    callback=_store_option,
+    callback=_store_database,
     help="The SQLite file. Default: the variable CATALOG_DATABASE, else catalog.db.",
-)
-@click.option(
-    "--server",
-    metavar="URL",
-    expose_value=False,
-    callback=_store_server,
-    help="Change the catalog of this service, with a token.",
-)
-@click.option(
-    "--ca",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    expose_value=False,
-    callback=_store_option,
-    help="Trust the certificates in this PEM file, for --server.",
 )
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 def cli() -> None:
@@ -213,14 +150,7 @@ def completion(shell: str) -> None:
 
 
 def load_application(settings: dict[str, Any]) -> "Flask":
-    """Return the service; raise ClickException if the installation or a setting is invalid.
-
-    With SERVER, return an application for commands that change the catalog of that service.
-    """
-    if "SERVER" in settings:
-        from .commands.catalogs import create_remote_app
-
-        return create_remote_app(settings["SERVER"], settings.get("CA"))
+    """Return the service; raise ClickException if the installation or a setting is invalid."""
     try:
         # Help and completion of commands do not need it.
         from .application import create_app

@@ -11,7 +11,10 @@ PERMISSIONS = (PUBLISH, YANK, DESCRIBE, ADMIN)
 
 # In the WSGI environment: why the server did not accept the body of a request.
 REFUSED_BODY = "catalog.refused_body"
-TOO_LARGE, TOO_MANY = "too large", "too many"
+TOO_LARGE, NOT_ADMITTED = "too large", "not admitted"
+
+# The error of a request without a token that was ever valid.
+NEEDS_SESSION = "This path is internal and needs a session."
 
 # A manifest, a reason, a message or a description.
 MAX_JSON_BYTES = 256 * 1024
@@ -32,8 +35,6 @@ _RIGHTS = (
     ("PUT", re.compile(f"{_WIDGET}/[^/]+"), PUBLISH),
     ("POST", re.compile(f"{_WIDGET}/[^/]+/(?:un)?(?:yank|deprecate)"), YANK),
     ("PATCH", re.compile(_WIDGET), DESCRIBE),
-    ("GET", re.compile("/api/audit()"), ADMIN),
-    ("HEAD", re.compile("/api/audit()"), ADMIN),
 )
 
 

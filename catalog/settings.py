@@ -17,8 +17,8 @@ from .semver_ranges import is_version
 from .text import escape_unprintable, quoted
 from .validators import check_http_url
 
-# CATALOG_TOKEN is for widget-catalog --server, not a setting of the service.
-TOKEN = "TOKEN"  # noqa: S105
+# CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
+COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN"}
 # In CATALOG_TRUSTED_PROXY: the clients of Unix sockets, which have no address.
 UNIX = "unix"
 
@@ -218,7 +218,7 @@ def _parse(setting: Setting, text: str) -> Any:
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
     """Log each variable that has the form of a setting but is none, with the nearest setting."""
     names = (name for name in environment if name.startswith("CATALOG_"))
-    known = {*DEFAULTS, TOKEN}
+    known = DEFAULTS.keys() | COMMAND_VARIABLES
     for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
         is_former = name in FORMER_SETTINGS
         nearest = [] if is_former else get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)

@@ -2,10 +2,15 @@
 
 import json
 import os
+import re
 import unicodedata
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_QUOTED_LENGTH = 80  # characters
+
+_SEPARATORS = str.maketrans("", "", "-_. ")
+_REPLACEMENT = re.compile(r"((?:.* )?Replaced by )([^/]+)/([^/]+)\.", re.DOTALL)
 
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -54,6 +59,39 @@ def shorten(text: str, length: int) -> str:
     return (words[0] if words else cut) + "…"
 
 
+def is_mistakable(name: str, other: str) -> bool:
+    """Return whether two names differ only by case, separators or one character."""
+    short, long = (fold(each).translate(_SEPARATORS) for each in (name, other))
+    if len(short) > len(long):
+        short, long = long, short
+    if name == other or len(long) - len(short) > 1:
+        return False
+    pairs = enumerate(zip(short, long, strict=False))
+    same = next((place for place, (one, two) in pairs if one != two), len(short))
+    rest = short[same + 1 :] if len(short) == len(long) else short[same:]
+    # Most names of three letters are one character from another.
+    return short == long or (len(short) > 3 and rest == long[same + 1 :])
+
+
+class Replacement(NamedTuple):
+    """The widget that the last sentence of a warning names, and the text before its name."""
+
+    before: str
+    scope: str
+    name: str
+
+
+def add_replacement(message: str, widget: object) -> str:
+    """Return the warning with a last sentence that names the widget to use instead."""
+    return f"{message} Replaced by {widget}.".lstrip()
+
+
+def find_replacement(message: str) -> Replacement | None:
+    """Return what add_replacement() has added to a warning, if anything."""
+    match = _REPLACEMENT.fullmatch(message)
+    return Replacement(*match.groups()) if match else None
+
+
 def path_text(path: Path) -> str:
     """Return the path as text, with escapes for bytes that are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -65,6 +103,6 @@ def error_reason(error: OSError | UnicodeError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return the count with its noun, such as 1 widget or 2 widgets."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from .semver_ranges import MAX_SAFE_INTEGER, is_version
@@ -131,6 +132,14 @@ def check_timestamp(value: object) -> str:
 def format_timestamp(moment: datetime) -> str:
     """Return the UTC time in the form of JavaScript's toISOString."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the host of a URL is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_version(value: object) -> str:

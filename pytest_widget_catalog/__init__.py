@@ -10,56 +10,47 @@ from pathlib import Path
 
 import pytest
 
-from pytest_widget_catalog.catalog import CatalogFactory, RequestRecord, Source, WidgetCatalog
-from pytest_widget_catalog.process import WidgetCatalogError
+from .catalog import Catalogs, RequestRecord, Source, WidgetCatalog, WidgetCatalogError
 
 __all__ = ["RequestRecord", "WidgetCatalog", "WidgetCatalogError"]
 
 
 @pytest.fixture(scope="session")
-def _widget_catalog_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogFactory]:
-    factory = CatalogFactory(tmp_path_factory.mktemp("widget-catalog"))
-    yield factory
-    factory.close()
+def _widget_catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogs]:
+    catalogs = Catalogs(tmp_path_factory.mktemp("widget-catalog"))
+    yield catalogs
+    catalogs.close()
 
 
 @pytest.fixture
-def widget_catalog(_widget_catalog_factory: CatalogFactory) -> Iterator[WidgetCatalog]:
-    """An empty Widget Catalog, served on a port of its own."""
-    catalog = _widget_catalog_factory.serve("empty")
-    yield catalog
-    catalog.close()
+def widget_catalog(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
+    """An empty Widget Catalog."""
+    with _widget_catalogs.serve(start="empty") as catalog:
+        yield catalog
 
 
 @pytest.fixture
-def widget_catalog_demo(_widget_catalog_factory: CatalogFactory) -> Iterator[WidgetCatalog]:
-    """A Widget Catalog with the demo catalog, served on a port of its own."""
-    catalog = _widget_catalog_factory.serve("demo")
-    yield catalog
-    catalog.close()
+def widget_catalog_demo(_widget_catalogs: Catalogs) -> Iterator[WidgetCatalog]:
+    """A Widget Catalog with the demo catalog."""
+    with _widget_catalogs.serve(start="demo") as catalog:
+        yield catalog
 
 
 @pytest.fixture
-def widget_catalog_file(_widget_catalog_factory: CatalogFactory) -> Iterator[Path]:
+def widget_catalog_file(_widget_catalogs: Catalogs) -> Iterator[Path]:
     """The path of an SQLite file with the demo catalog, which nothing serves."""
-    path = _widget_catalog_factory.create_file("demo")
+    path = _widget_catalogs.save(start="demo")
     yield path
-    shutil.rmtree(path.parent, ignore_errors=True)
+    shutil.rmtree(path.parent)
 
 
 @pytest.fixture
 def widget_catalog_from(
-    _widget_catalog_factory: CatalogFactory,
+    _widget_catalogs: Catalogs,
 ) -> Iterator[Callable[[Source], WidgetCatalog]]:
     """A function that serves a Widget Catalog with this content.
 
-    The content is the path of a catalog file or of an SQLite file; or widget documents.
+    The content is the path of a JSON Lines file or of an SQLite file; or widget documents.
     """
     with ExitStack() as stack:
-
-        def serve(source: Source) -> WidgetCatalog:
-            catalog = _widget_catalog_factory.serve_content(source)
-            stack.callback(catalog.close)
-            return catalog
-
-        yield serve
+        yield lambda source: stack.enter_context(_widget_catalogs.serve_content(source))

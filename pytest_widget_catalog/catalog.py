@@ -1,21 +1,34 @@
-"""The catalog that a test uses: what it can do with it and read from it."""
+"""The catalog that a test uses, and the processes that serve catalogs."""
 
 import base64
-import itertools
+import http.client
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import parse_qsl
 
-from pytest_widget_catalog.process import ServerProcess, WidgetCatalogError
+PACKAGES = Path(__file__).absolute().parent.parent
+# The service is beside this package: installed as widget_catalog, in a checkout as catalog.
+SERVICE = "widget_catalog" if (PACKAGES / "widget_catalog").is_dir() else "catalog"
+# In isolated mode (-I), neither the working directory nor PYTHONPATH is searched, so that no module
+# of the project takes the place of one of the service.
+START = f"import sys; sys.path.append(sys.argv.pop(1)); from {SERVICE}.__main__ import main; main()"
 
-# A catalog file or the SQLite file of a catalog; or widget documents.
+# A JSON Lines file or the SQLite file of a catalog; or widget documents.
 Source = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+
+
+class WidgetCatalogError(Exception):
+    """The service did not do what the test requested; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +46,36 @@ class RequestRecord:
 
 
 class WidgetCatalog:
-    """A catalog that is served on a port of its own, from a file of its own.
+    """A catalog that `widget-catalog serve --testing` serves, to one test after another.
 
     WIDGET is "scope/name", VERSION is "scope/name@version". Every method raises WidgetCatalogError
     if the service refuses it, or has ended.
     """
 
-    def __init__(self, server: ServerProcess, directory: Path, source: str) -> None:
-        self._server = server
-        reply = server.request("start", directory=str(directory), source=source)
-        self.database = Path(reply["database"])
-        self.url: str = reply["url"]
-        # The process that serves this catalog.
-        self.pid: int = reply["service"]
+    def __init__(self, parent: Path) -> None:
+        """Start the service, with its files below the parent; it ends when this process does."""
+        directory = Path(mkdtemp(dir=parent))
+        self._log = directory / "server.log"
+        command = [sys.executable, "-I", "-c", START, str(PACKAGES), "serve", "--testing"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,
+                env={**os.environ, "TMPDIR": str(directory)},
+                # Ctrl+C must not reach it: it ends with the session.
+                start_new_session=True,
+            )
+        line = self._process.stdout.readline() if self._process.stdout else b""
+        if not line:
+            raise self._end_error()
+        start = json.loads(line)
+        self.url: str = start["url"]
+        self.database = Path(start["database"])
+        self.pid: int = start["pid"]
+        self._start: Mapping[str, Any] = {}
 
     def publish(
         self,
@@ -62,137 +92,141 @@ class WidgetCatalog:
         Those not given have valid values. Each version is published a second after the last one.
         The bundle is stored and served, unless a bundleUrl is given.
         """
-        content = bundle.encode() if isinstance(bundle, str) else bundle
-        self._request(
-            "publish",
-            name=name,
-            version=version,
-            bundle=None if content is None else base64.b64encode(content).decode(),
-            fields={"sdkVersion": sdk, **fields},
-        )
+        if isinstance(bundle, bytes):
+            fields["bundleBase64"] = base64.b64encode(bundle).decode()
+        elif bundle is not None:
+            fields["bundle"] = bundle
+        fields = {"sdkVersion": sdk, **fields}
+        self._control("publish", widget=name, version=version, **fields)
 
     def yank(self, version: str, reason: str | None = None) -> None:
         """Withdraw a version."""
-        self._run("yank", *([] if reason is None else [f"--reason={reason}"]), "--", version)
+        self._control("yank", target=version, reason=reason)
 
     def unyank(self, version: str) -> None:
         """Make a yanked version available again."""
-        self._run("unyank", "--", version)
+        self._control("unyank", target=version)
 
     def deprecate(self, version: str, message: str) -> None:
         """Set a warning on a version, or on a range of versions such as acme/clock@<2.0.0."""
-        self._run("deprecate", "--", version, message)
+        self._control("deprecate", target=version, message=message)
 
     def unlist(self, widget: str) -> None:
         """Hide a widget from the API."""
-        self._run("unlist", "--", widget)
+        self._control("unlist", target=widget)
 
     def relist(self, widget: str) -> None:
         """Show an unlisted widget again."""
-        self._run("relist", "--", widget)
+        self._control("relist", target=widget)
 
     def delete(self, widget_or_version: str) -> None:
         """Delete a widget or a version."""
-        self._run("delete", "--yes", "--", widget_or_version)
+        self._control("delete", target=widget_or_version)
 
     def installs(self, widget: str) -> int:
         """Return the install count of a widget."""
-        document = json.loads(self._run("show", "--json", "--", widget))
-        return document["widget"]["downloadCount"] or 0
+        return int(self._control("installs", target=widget)["installs"])
 
     @property
     def requests(self) -> list[RequestRecord]:
         """The requests that the service received, in the order of their responses."""
-        lines = self._file("requests.jsonl").read_text(encoding="utf-8").splitlines()
         return [
-            RequestRecord(**{**record, "query": first_values(record["query"])})
-            for record in map(json.loads, lines)
+            RequestRecord(**{**record, "query": dict(reversed(parse_qsl(record["query"], True)))})
+            for record in self._control("requests")["requests"]
         ]
 
     def clear_requests(self) -> None:
         """Forget the requests that the service received."""
-        os.truncate(self._file("requests.jsonl"), 0)
+        self._control("clear")
 
     def fail_next(
-        self, n: int = 1, status: int = 503, retry_after: int | str | None = None
+        self,
+        n: int = 1,
+        status: int = 503,
+        retry_after: int | str | None = None,
+        path: str | None = None,
     ) -> None:
         """Let the next n requests fail with this status; retry_after is the header Retry-After."""
-        if not 400 <= status <= 599:
-            raise ValueError(f"status must be from 400 to 599, not {status}")
-        self._add_faults(n, status, None if retry_after is None else str(retry_after))
+        self._control("fail", count=n, status=status, retryAfter=retry_after, path=path)
 
-    def drop_connection(self, n: int = 1) -> None:
+    def drop_connection(self, n: int = 1, path: str | None = None) -> None:
         """Close the connection of each of the next n requests without a response."""
-        self._add_faults(n, None, None)
+        self._control("drop", count=n, path=path)
 
-    def delay(self, seconds: float) -> None:
+    def delay(self, seconds: float, path: str | None = None) -> None:
         """Delay each response from now on; 0 ends it."""
-        # A new file in one step: the service may read it at any time.
-        self._file("new-delay").write_text(str(seconds))
-        self._file("new-delay").replace(self._file("delay"))
+        self._control("delay", seconds=seconds, path=path)
+
+    def reset(self, start: Mapping[str, Any] | None = None) -> None:
+        """Make the catalog as it was at the start of the test, and forget all requests."""
+        self._start = self._start if start is None else start
+        self._control("reset", **self._start)
 
     def close(self) -> None:
-        """End the service and remove its files; the fixtures do so at the end of the test."""
-        # If the server was killed, there is no service to stop.
-        with suppress(WidgetCatalogError):
-            self._server.request("stop", service=self.pid)
-        shutil.rmtree(self.database.parent, ignore_errors=True)
+        """End the service, which removes its files; the fixtures do so."""
+        # It ends when its standard input is closed.
+        self._process.communicate()
 
-    def _request(self, action: str, **arguments: Any) -> Any:
-        return self._server.request(action, service=self.pid, **arguments)
+    def _control(self, action: str, **arguments: Any) -> Any:
+        """Send a control request and return its result."""
+        connection = http.client.HTTPConnection(self.url.partition("://")[2], timeout=60)
+        try:
+            connection.request("POST", f"/_testing/{action}", json.dumps(arguments))
+            response = connection.getresponse()
+            result = json.load(response)
+        except (ConnectionError, http.client.HTTPException):
+            raise self._end_error() from None
+        finally:
+            connection.close()
+        if response.status != http.HTTPStatus.OK:
+            raise WidgetCatalogError(result["error"])
+        return result
 
-    def _run(self, *arguments: str) -> str:
-        output: str = self._request("run", arguments=arguments)
-        return output
-
-    def _file(self, name: str) -> Path:
-        """Return a file of catalog/testing/request_control.py."""
-        return self.database.with_name(name)
-
-    def _add_faults(self, count: int, status: int | None, retry_after: str | None) -> None:
-        line = json.dumps({"status": status, "retry_after": retry_after}) + "\n"
-        with self._file("faults.jsonl").open("ab", buffering=0) as file:
-            file.write(line.encode() * count)
+    def _end_error(self) -> WidgetCatalogError:
+        """Return an error that says how the service has ended, with the last line of its log."""
+        self.close()
+        code = self._process.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        last = self._log.read_text(encoding="utf-8", errors="replace").rstrip().split("\n")[-1]
+        return WidgetCatalogError(f"The server of widget-catalog {how}: {last}".rstrip(": "))
 
 
-def first_values(query: str) -> dict[str, str]:
-    """Return the first value of each parameter of a query string."""
-    pairs = parse_qsl(query, keep_blank_values=True)
-    return dict(reversed(pairs))
-
-
-class CatalogFactory:
-    """Makes the catalogs of a session with one server process."""
+class Catalogs:
+    """The catalogs of a session: as many processes as one test uses at the same time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._server = ServerProcess(directory)
-        self._numbers = itertools.count(1)
+        self._idle: list[WidgetCatalog] = []
 
-    def serve(self, source: str) -> WidgetCatalog:
-        """Return a catalog that is served: "empty", "demo", or with the content of a file."""
-        return WidgetCatalog(self._server, self._new_directory(), source)
-
-    def serve_content(self, source: Source) -> WidgetCatalog:
-        """Return a catalog with the content of a file, or of widget documents."""
-        if isinstance(source, str | os.PathLike):
-            return self.serve(os.path.abspath(source))
-        documents = [source] if isinstance(source, Mapping) else source
-        path = self._directory / f"{next(self._numbers)}.jsonl"
-        path.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
+    @contextmanager
+    def serve(self, **start: Any) -> Iterator[WidgetCatalog]:
+        """Have a catalog with this start state for the block."""
+        # A test may have killed its process.
+        self._idle = [each for each in self._idle if each._process.poll() is None]
+        catalog = self._idle.pop() if self._idle else WidgetCatalog(self._directory)
         try:
-            return self.serve(str(path))
+            catalog.reset(start)
+            yield catalog
         finally:
-            path.unlink()
+            self._idle.append(catalog)
 
-    def create_file(self, source: str) -> Path:
-        """Return the path of a new SQLite file."""
-        directory = str(self._new_directory())
-        return Path(self._server.request("create", directory=directory, source=source))
+    def serve_content(self, source: Source) -> AbstractContextManager[WidgetCatalog]:
+        """Have a catalog with the content of a file or of widget documents for the block."""
+        if isinstance(source, str | os.PathLike):
+            return self.serve(file=os.path.abspath(source))
+        return self.serve(documents=[source] if isinstance(source, Mapping) else list(source))
+
+    def save(self, **start: Any) -> Path:
+        """Return a new SQLite file with this start state, and its bundles beside it."""
+        path = Path(mkdtemp(dir=self._directory), "catalog.db")
+        with self.serve(**start) as catalog:
+            served, copy = sqlite3.connect(catalog.database), sqlite3.connect(path)
+            with closing(served), closing(copy):
+                served.backup(copy)
+            shutil.copytree(f"{catalog.database}-bundles", f"{path}-bundles")
+        return path
 
     def close(self) -> None:
-        """End the server process."""
-        self._server.close()
-
-    def _new_directory(self) -> Path:
-        return self._directory / str(next(self._numbers))
+        """End all processes."""
+        for catalog in self._idle:
+            catalog.close()

@@ -17,6 +17,7 @@ LINES = {
     "list": "list clock",
     "show": "show acme/clock",
     "outdated": "outdated installed.txt --sdk 1.4.0",
+    "stats": "stats --json",
     "import": "import more.jsonl",
     "export": "export",
     "check": "check",

@@ -18,18 +18,17 @@ from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
-from jinja2.bccache import Bucket, BytecodeCache
+from jinja2 import FileSystemBytecodeCache
 from prepared_processes import start_python
 from programs import find_program
 from upstreams import FakeUpstream
-from werkzeug.routing import Rule
+from werkzeug.routing import Map, Rule
 from werkzeug.test import TestResponse
 
 from app import create_app
@@ -75,36 +74,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[:] = cases.values()
 
 
-compile_url_builder = Rule._compile_builder
-url_builders: dict[object, Any] = {}
+class SharedRule(Rule):
+    """A route that all apps share: to compile the routes takes most of create_app()."""
+
+    def bind(self, map: Map, rebind: bool = False) -> None:
+        if self.map is None:
+            super().bind(map, rebind)
 
 
-def compile_url_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
-    """Compile what builds the URLs of a rule once for all apps; it is most of create_app()."""
-    key = (rule.rule, str(rule.defaults), append_unknown)
-    if key not in url_builders:
-        url_builders[key] = compile_url_builder(rule, append_unknown)
-    return url_builders[key]
+shared_rules: dict[str, SharedRule] = {}
 
 
-Rule._compile_builder = compile_url_builder_once  # type: ignore[method-assign]
+def share_rule(rule: str, methods: set[str], **options: Any) -> SharedRule:
+    """Return the same route for the same arguments."""
+    key = str((rule, sorted(methods), options))
+    return shared_rules.setdefault(key, SharedRule(rule, methods=methods, **options))
 
 
-class CompiledTemplates(BytecodeCache):
-    """Keeps compiled templates for all apps; to compile them takes most of a first request."""
-
-    def __init__(self) -> None:
-        self._codes: dict[tuple[str, str], CodeType] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self._codes.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        assert bucket.code
-        self._codes[bucket.key, bucket.checksum] = bucket.code
-
-
-Flask.jinja_options["bytecode_cache"] = CompiledTemplates()
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all apps share what takes long: compiled routes, and compiled templates."""
+    Flask.url_rule_class = staticmethod(share_rule)  # type: ignore[assignment]
+    templates = config.cache.mkdir("templates")  # type: ignore[union-attr]
+    Flask.jinja_options["bytecode_cache"] = FileSystemBytecodeCache(str(templates))
 
 
 @cache
@@ -187,6 +178,27 @@ def mirror_app(tmp_path: Path) -> Iterator[Flask]:
     app = create_app({"DATABASE": tmp_path / "mirror.db", "BUNDLES": str(tmp_path / "bundles")})
     yield app
     app.extensions["database"].close()
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that SQLite runs on connections that are opened from now on."""
+    executed: list[str] = []
+    connect = sqlite3.connect
+
+    def record(sql: str) -> None:
+        # The statements of FTS5 on its own tables begin with a comment. PRAGMA data_version does
+        # not read the catalog.
+        if not sql.startswith(("--", "PRAGMA data_version")):
+            executed.append(sql)
+
+    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)
+        connection.set_trace_callback(record)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    return executed
 
 
 def headers_without_date(response: TestResponse) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The command mirror in the test process, the catalogs it makes, and a real app as upstream."""
 
 import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -90,9 +91,16 @@ def exported(app: Flask) -> dict[str, Json]:
     return {f"{each['widget']['scope']}/{each['widget']['name']}": each for each in documents}
 
 
+def stored_rows(app: Flask) -> list[str]:
+    """Return all rows of a catalog, except the time of the last refresh and the revision."""
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
+        names = ('INSERT INTO "upstream"', 'INSERT INTO "revision"')
+        return [line for line in connection.iterdump() if not line.startswith(names)]
+
+
 def bundle_summary(app: Flask, url: str) -> str:
     """Run mirror --bundles, which must succeed, and return its line about the bundles."""
-    return mirror_summary(app, url, "--bundles").splitlines()[-1]
+    return mirror_summary(app, url, "--bundles").splitlines()[-1].removeprefix("Bundles: ")
 
 
 def bundle_urls(client: FlaskClient, path: str = "acme/clock") -> dict[str, str]:

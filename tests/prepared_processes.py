@@ -1,4 +1,4 @@
-"""Processes of the service that start fast: they are forked from one that has imported its modules.
+"""Processes of the service that start fast: forked from one that has imported its modules.
 
 The imports take most of the CPU time of a process that serves a few requests, and the tests start
 hundreds of them. The prepared process has no threads and has opened no database.
@@ -6,30 +6,53 @@ hundreds of them. The prepared process has no threads and has opened no database
 
 import atexit
 import ctypes
-import fcntl
 import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parent.parent
 # The interpreter reads these variables when it starts.
 START_VARIABLES = ("LANG", "LC_", "PYTHON", "TZ")
-PR_SET_CHILD_SUBREAPER = 36
-TEXT_STREAMS = [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]
+STREAMS = ("stdin", "stdout", "stderr")
 MODULES = ("app", "catalog.serving.server", "click.shell_completion", "flask.cli")
 MAX_REQUEST = 2**20  # bytes
-MAX_DESCRIPTORS = 64
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def start_python(
+    arguments: list[Any], environment: dict[str, str], run_by: Sequence[str] = (), **options: Any
+) -> Any:
+    """Start Python with these arguments as a process; by default, its output is text in pipes.
+
+    The options are those of Popen; run_by is a command that changes the user. The process is forked
+    if that makes no difference: the value is a Popen, or what the tests use of one.
+    """
+    options = {"stdin": None, "stdout": PIPE, "stderr": PIPE, "text": True, **options}
+    can_fork = (
+        sys.platform == "linux"
+        and not run_by
+        and options.keys() <= {"cwd", *STREAMS, "text"}
+        # A terminal would need another buffer.
+        and {options[name] for name in STREAMS} <= {None, PIPE, DEVNULL}
+        and start_variables(environment) == start_variables(dict(os.environ))
+    )
+    if can_fork:
+        return ForkedProcess([*map(os.fsdecode, arguments)], environment, options)
+    return subprocess.Popen([*run_by, sys.executable, *arguments], env=environment, **options)
 
 
 def start_variables(environment: dict[str, str]) -> dict[str, str]:
@@ -41,135 +64,153 @@ def start_variables(environment: dict[str, str]) -> dict[str, str]:
     }
 
 
-class PreparedProcess:
-    """A process with the modules of the service, from which others are forked."""
+@cache
+def prepared_process() -> socket.socket:
+    """Start the process that forks others; it ends when the socket is closed."""
+    control, other = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(other.fileno())], pass_fds=[other.fileno()], stdout=DEVNULL
+    )
+    other.close()
 
-    def __init__(self) -> None:
-        self.variables = start_variables(dict(os.environ))
-        self._socket, other = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(other.fileno())],
-            pass_fds=[other.fileno()],
-            stdout=DEVNULL,
-        )
-        other.close()
-        atexit.register(self._close)
+    def close() -> None:
+        control.close()
+        process.wait()
 
-    def fork(self, request: dict[str, Any], streams: list[int]) -> int:
-        """Start a process with these standard streams as a child of this one; return its id."""
-        # It is an orphan at first, and becomes a child of the nearest ancestor that adopts orphans.
-        prctl = ctypes.CDLL(None).prctl
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
-            return int(self._socket.recv(MAX_REQUEST))
-        finally:
-            prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-    def _close(self) -> None:
-        self._socket.close()
-        self._process.wait()
+    atexit.register(close)
+    return control
 
 
-prepared_process = cache(PreparedProcess)
+class ForkedProcess:
+    """A process that is forked from the prepared one, with what the tests use of Popen."""
 
-
-class ForkedProcess(subprocess.Popen[Any]):
-    """A process that is forked from the prepared one; otherwise as Popen."""
-
-    def _execute_child(  # type: ignore[override]
-        self, args: list[str | bytes], *options: Any
+    def __init__(
+        self, arguments: list[str], environment: dict[str, str], options: dict[str, Any]
     ) -> None:
-        pass_fds, cwd, env = options[3:6]
-        pipes = options[9:15]
-        umask = os.umask(0)
-        os.umask(umask)
+        self.args, self.returncode = [sys.executable, *arguments], None
+        self._lock = threading.Lock()
+        self._files: list[Any] = []
+        ends = []
+        for number, name in enumerate(STREAMS):
+            # Without a pipe, it has the stream of this process.
+            end, own = os.dup(number), None
+            if options[name] == DEVNULL:
+                end = os.open(os.devnull, os.O_RDWR)
+            elif options[name] == PIPE:
+                own, end = os.pipe() if number else os.pipe()[::-1]
+            ends.append(end)
+            mode = ("r" if number else "w") + ("" if options["text"] else "b")
+            self._files.append(own and os.fdopen(own, mode))
+        self.stdin, self.stdout, self.stderr = self._files
+        os.umask(umask := os.umask(0))
         request = {
-            "arguments": [os.fsdecode(each) for each in args[1:]],
-            "cwd": os.fspath(cwd or os.getcwd()),
-            "environment": env,
+            "arguments": arguments,
+            "cwd": os.fspath(options.get("cwd") or os.getcwd()),
+            "environment": environment,
             "umask": umask,
-            "passed": [*pass_fds],
             "ignores_interrupts": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         }
-        # The ends for the new process: without a pipe, it has the stream of this process.
-        ends = (pipes[0], pipes[3], pipes[5])
-        streams = [number if end == -1 else end for number, end in enumerate(ends)]
+        # It is an orphan at first, and becomes a child of the nearest ancestor that adopts orphans.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        socket.send_fds(prepared_process(), [json.dumps(request).encode()], ends)
+        self.pid = int(prepared_process().recv(MAX_REQUEST))
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        for end in ends:
+            os.close(end)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is not None:
+            return self.returncode
+        # Another thread may wait for it too.
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            has_ended = select.select([descriptor], [], [], timeout)[0]
+            os.close(descriptor)
+            if not has_ended:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        with self._lock:
+            if self.returncode is None:
+                self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+    def poll(self) -> int | None:
         try:
-            self.pid = prepared_process().fork(request, [*streams, *pass_fds])
-            self._child_created = True
-        finally:
-            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-
-
-def start_python(
-    arguments: list[Any], environment: dict[str, str], run_by: Sequence[str] = (), **options: Any
-) -> subprocess.Popen[Any]:
-    """Start Python with these arguments as a process; by default, its output is text in pipes.
-
-    The options are those of Popen; run_by is a command that changes the user. The process is forked
-    if that makes no difference.
-    """
-    options = {"stdout": PIPE, "stderr": PIPE, "text": True, **options}
-    streams = [options.get(name) for name in ("stdin", "stdout", "stderr")]
-    can_fork = (
-        sys.platform == "linux"
-        and not run_by
-        and options.keys() <= {"cwd", "pass_fds", "stdin", "stdout", "stderr", "text"}
-        # A terminal would need another buffer.
-        and {*streams} <= {None, PIPE, DEVNULL}
-        and start_variables(environment) == prepared_process().variables
-    )
-    start: type[subprocess.Popen[Any]] = ForkedProcess if can_fork else subprocess.Popen
-    return start([*run_by, sys.executable, *arguments], env=environment, **options)
-
-
-def fork_on_request(control: socket.socket) -> dict[str, Any] | None:
-    """Fork a process for each request; return the request in it, and None in the prepared one."""
-    while True:
-        content, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST, MAX_DESCRIPTORS)
-        if not content:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
             return None
+
+    def communicate(self, text: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
+        read: dict[str, Any] = {}
+        open_files = [each for each in (self.stdout, self.stderr) if each and not each.closed]
+        threads = [
+            threading.Thread(target=lambda each=each: read.update({each: each.read()}), daemon=True)
+            for each in open_files
+        ]
+        for thread in threads:
+            thread.start()
+        if self.stdin:
+            self.stdin.write(text or type(text)())
+            self.stdin.close()
+        self.wait(timeout)
+        for thread in threads:
+            thread.join(timeout)
+        self._close()
+        return read.get(self.stdout), read.get(self.stderr)
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _close(self) -> None:
+        for file in filter(None, self._files):
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+        self.wait()
+
+
+def fork_on_request(control: socket.socket) -> dict[str, Any]:
+    """Fork a process for each request; return the request in it."""
+    while True:
+        content, streams, *_ = socket.recv_fds(control, MAX_REQUEST, len(STREAMS))
+        if not content:
+            sys.exit()
         reader, writer = os.pipe()
-        gate, opener = os.pipe()
         parent = os.fork()
         if parent == 0:
-            pid = os.fork()
-            if pid == 0:
-                os.close(opener)
-                # It opens when this process has its new parent.
-                os.read(gate, 1)
-                for descriptor in (reader, writer, gate, control.detach()):
-                    os.close(descriptor)
-                request: dict[str, Any] = json.loads(content)
-                place(descriptors, [0, 1, 2, *request["passed"]])
-                return request
-            os.write(writer, str(pid).encode())
-            os._exit(0)
-        pid_text = os.read(reader, 32)
+            if pid := os.fork():
+                os.write(writer, str(pid).encode())
+                os._exit(0)
+            for descriptor in (reader, writer, control.detach()):
+                os.close(descriptor)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            request: dict[str, Any] = json.loads(content)
+            return request
+        # Then the process has its new parent.
         os.waitpid(parent, 0)
-        for descriptor in (reader, writer, gate, opener, *descriptors):
+        control.send(os.read(reader, 32))
+        for descriptor in (reader, writer, *streams):
             os.close(descriptor)
-        control.send(pid_text)
-
-
-def place(descriptors: list[int], numbers: list[int]) -> None:
-    """Give the descriptors these numbers."""
-    # They must not replace each other.
-    first_free = max(*numbers, *descriptors) + 1
-    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, first_free) for each in descriptors]
-    for each in descriptors:
-        os.close(each)
-    for copy, number in zip(copies, numbers, strict=True):
-        os.dup2(copy, number)
-        os.close(copy)
 
 
 def run_request(request: dict[str, Any]) -> None:
     """Run app.py, a module or code, as a new interpreter would."""
     # Python examines a stream when it opens it.
-    for number, (name, mode) in enumerate(TEXT_STREAMS):
+    for number, name in enumerate(STREAMS):
         old = getattr(sys, name)
+        mode = "w" if number else "r"
         new = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
         new.reconfigure(line_buffering=old.line_buffering, write_through=old.write_through)
         setattr(sys, name, new)
@@ -209,17 +250,10 @@ def run_arguments(first: str, *others: str) -> None:
         runpy.run_path(first, run_name="__main__")
 
 
-def main() -> None:
-    """Import the modules of the service, and fork processes on request."""
+if __name__ == "__main__":
     sys.path[0] = str(ROOT)
     for name in MODULES:
         import_module(name)
     # They stay in memory that the processes share.
     gc.freeze()
-    request = fork_on_request(socket.socket(fileno=int(sys.argv[1])))
-    if request is not None:
-        run_request(request)
-
-
-if __name__ == "__main__":
-    main()
+    run_request(fork_on_request(socket.socket(fileno=int(sys.argv[1]))))

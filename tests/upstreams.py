@@ -106,8 +106,8 @@ def _create_certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        # Clients may be killed or close their connections.
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        # Clients may be killed, close their connections or refuse the certificate.
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 
@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == SEARCH:
             self.send_json(self.search())
         elif path in self.upstream.bundles:
-            self.send_range(self.upstream.bundles[path])
+            self.send(200, self.upstream.bundles[path])
         else:
             widget = self.upstream.documents.get(unquote(path.removeprefix("/api/v1/widgets/")))
             self.send_json(widget) if widget else self.send(404, b'{"error": "No."}')
@@ -147,10 +147,20 @@ class Handler(BaseHTTPRequestHandler):
     def search(self) -> Json:
         query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
         scope, page, limit = query.get("scope"), int(query["page"]), int(query["limit"])
-        listed = [each["widget"] for each in list(self.upstream.documents.values())]
-        listed = [each for each in listed if scope in (None, each["scope"])]
+        listed = [
+            each
+            for each in list(self.upstream.documents.values())
+            if scope in (None, each["widget"]["scope"])
+            and ("official" not in query or each["widget"].get("isOfficial"))
+        ]
         start = (page - 1) * limit
-        widgets = listed[start : start + limit]
+        widgets = [each["widget"] for each in listed[start : start + limit]]
+        if sdk := query.get("compatSdk"):
+            # This upstream knows caret ranges only.
+            for number, each in enumerate(listed[start : start + limit]):
+                fit = [one for one in each["versions"] if one["sdkVersion"][1:2] == sdk[0]]
+                latest = fit[0]["version"] if fit else None
+                widgets[number] = {**widgets[number], "latestCompatibleVersion": latest}
         return {"widgets": widgets, "total": len(listed), "page": page, "limit": limit}
 
     def send_json(self, value: Json) -> None:
@@ -162,14 +172,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send(304, b"", ETag=etag)
         else:
             self.send(200, body, ETag=etag)
-
-    def send_range(self, content: bytes) -> None:
-        start = int((self.headers["Range"] or "bytes=0-")[len("bytes=") : -1])
-        if start:
-            content_range = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.send(206, content[start:], Content_Range=content_range)
-        else:
-            self.send(200, content)
 
     def send(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)

@@ -17,9 +17,10 @@ from flask import Response, abort, current_app, g, jsonify, request
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
 from ..documents import DocumentError
-from ..rights import bearer_token
+from ..rights import NEEDS_SESSION, bearer_token
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
+from ..store.connection.transaction import now
 from ..store.write import tokens
 from ..store.write.lookup import ChangeError, ConflictError, MissingError
 from ..store.write.tokens import Token
@@ -61,14 +62,15 @@ def authenticate() -> Response | None:
     if text is None:
         return unauthorized()
     database: Database = current_app.extensions["database"]
-    token = tokens.find_valid(database, text)
-    if token is None:
+    token = tokens.find_token(database, text)
+    status = token.status(now()) if token else None
+    if token is None or status != "active":
         attempts: FailedAttempts = current_app.extensions["failed_attempts"]
         seconds = attempts.add(request.remote_addr or "")
         # Without a token there is nothing to guess.
         if seconds and tokens.has_tokens(database):
             raise TooManyRequests("Too many failed attempts.", retry_after=int(seconds) + 1)
-        return unauthorized()
+        return unauthorized(f"The token {token.name} is {status}." if token else NEEDS_SESSION)
     # A full disk or a locked file must not keep an administrator from reading the record.
     with suppress(DatabaseError, sqlite3.Error):
         tokens.note_use(database, token)
@@ -76,9 +78,9 @@ def authenticate() -> Response | None:
     return None
 
 
-def unauthorized() -> Response:
-    """Return the same response whatever the reason."""
-    response = jsonify(error="This path is internal and needs a session.")
+def unauthorized(message: str = NEEDS_SESSION) -> Response:
+    """Return the response to a request without a valid token."""
+    response = jsonify(error=message)
     response.status_code = 401
     response.headers["WWW-Authenticate"] = 'Session realm="internal"'
     return response

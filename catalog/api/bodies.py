@@ -8,21 +8,14 @@ import ctypes
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from typing import Any, BinaryIO, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from flask import abort, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, UnsupportedMediaType
-from werkzeug.sansio.multipart import (
-    Data,
-    Epilogue,
-    Event,
-    Field,
-    File,
-    MultipartDecoder,
-    NeedData,
-)
+from werkzeug.formparser import MultiPartParser
 
 from ..documents import Json
 from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
@@ -80,115 +73,101 @@ def parse_part(text: bytes, name: str) -> Any:
         abort(400, f"{name} is not JSON in UTF-8: {error}.")
 
 
-class UploadedVersion:
-    """The manifest of a version and, if it was sent, its bundle; a context manager."""
+class ReceivedFile:
+    """A file of a form, which is hashed while it is written to the disk of the bundles."""
 
-    def __init__(self) -> None:
-        self._files = ExitStack()
+    def __init__(self, limit: int) -> None:
+        # /tmp may be in memory.
+        directory = current_app.extensions["bundles"].directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
         self._hash = hashlib.sha256()
-        self._manifest = b""
-        self._file: BinaryIO | None = None
-        self.size = 0
-
-    def __enter__(self) -> "UploadedVersion":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._files.close()
+        self._size, self._limit = 0, limit
 
     @property
-    def manifest(self) -> Any:
-        return parse_part(self._manifest, "The manifest")
+    def summary(self) -> BundleSummary:
+        """Its size and hash."""
+        return BundleSummary(self._size, self._hash.hexdigest())
 
-    @property
-    def summary(self) -> BundleSummary | None:
-        """The size and hash of the bundle; None if there is none."""
-        return BundleSummary(self.size, self._hash.hexdigest()) if self._file else None
-
-    def chunks(self) -> Iterator[bytes] | None:
-        """Return the bundle in pieces, once; None if there is none."""
-        if self._file is None:
-            return None
-        self._file.seek(0)
-        return read_and_free(self._file)
-
-    def read(self) -> None:
-        """Read the body of the request."""
-        check_body_accepted(current_app.config["MAX_BUNDLE_BYTES"], "a bundle")
-        kind, options = request.mimetype, request.mimetype_params
-        if kind == "application/json":
-            self._manifest = read_limited(MAX_JSON_BYTES)
-        elif kind == "multipart/form-data":
-            self._read_form(options.get("boundary", ""))
-        else:
-            raise UnsupportedMediaType(
-                "Send a manifest as application/json, or manifest and bundle as "
-                "multipart/form-data."
-            )
-
-    def _read_form(self, boundary: str) -> None:
-        if not (0 < len(boundary) <= MAX_BOUNDARY_LENGTH and boundary.isascii()):
-            abort(400, "multipart/form-data needs a boundary of 1 to 70 characters.")
-        limit: int = current_app.config["MAX_BUNDLE_BYTES"]
-        request.max_content_length = limit + MAX_FORM_BYTES
-        decoder = MultipartDecoder(boundary.encode(), MAX_FORM_BYTES, max_parts=2)
-        part = ""
-        try:
-            for event in decode(decoder, limit):
-                if isinstance(event, (Field, File)):
-                    part = self._begin_part(event.name)
-                elif isinstance(event, Data):
-                    self._add(part, event.data, limit)
-        except ValueError:
-            abort(400, "The body is not complete multipart/form-data.")
-        if not self._manifest:
-            abort(400, "The form has no part manifest.")
-
-    def _begin_part(self, name: str) -> str:
-        if name == "bundle" and self._file is None:
-            # On the disk of the bundles: /tmp may be in memory.
-            directory = current_app.extensions["bundles"].directory
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
-            self._file = self._files.enter_context(file)
-        elif name != "manifest" or self._manifest:
-            abort(400, "A form has the parts manifest and bundle, each once.")
-        return name
-
-    def _add(self, part: str, data: bytes, limit: int) -> None:
-        if part == "bundle" and self._file is not None:
-            self.size += len(data)
-            if self.size > limit:
-                refuse_large(limit)
-            self._hash.update(data)
-            self._file.write(data)
-        else:
-            self._manifest += data
-            if len(self._manifest) > MAX_JSON_BYTES:
-                abort(413, f"The manifest is too large: it may have {MAX_JSON_BYTES} bytes.")
-
-
-def decode(decoder: MultipartDecoder, limit: int) -> Iterator[Event]:
-    """Yield the parts of the form as they are read; raise ValueError if it is malformed."""
-    deadline: Deadline = current_app.extensions["database"].deadline
-    while True:
+    def write(self, data: bytes) -> None:
+        """Add the data; respond 413 if it is too large."""
+        deadline: Deadline = current_app.extensions["database"].deadline
         deadline.check()
-        try:
-            decoder.receive_data(request.stream.read(CHUNK) or None)
-        except RequestEntityTooLarge:
-            refuse_large(limit)
         free_read(request.environ["wsgi.input"])
-        while not isinstance(event := decoder.next_event(), NeedData):
-            yield event
-            if isinstance(event, Epilogue):
-                return
+        self._size += len(data)
+        if self._size > self._limit:
+            refuse_large(self._limit)
+        self._hash.update(data)
+        self._file.write(data)
+
+    def seek(self, position: int) -> None:
+        self._file.seek(position)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the file in pieces, once, and free them."""
+        while piece := self._file.read(CHUNK):
+            free_read(self._file)
+            yield piece
+
+    def close(self) -> None:
+        self._file.close()
 
 
-def read_and_free(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the file in pieces, and free them."""
-    while piece := file.read(CHUNK):
-        free_read(file)
-        yield piece
+class UploadedVersion(NamedTuple):
+    """The manifest of a version and, if it was sent, its bundle."""
+
+    manifest: Any
+    bundle: ReceivedFile | None = None
+
+
+@contextmanager
+def read_version() -> Iterator[UploadedVersion]:
+    """Read the body of the request; its files are removed after the block."""
+    limit: int = current_app.config["MAX_BUNDLE_BYTES"]
+    check_body_accepted(limit, "a bundle")
+    if request.mimetype == "application/json":
+        yield UploadedVersion(parse_part(read_limited(MAX_JSON_BYTES), "The manifest"))
+        return
+    if request.mimetype != "multipart/form-data":
+        raise UnsupportedMediaType(
+            "Send a manifest as application/json, or manifest and bundle as multipart/form-data."
+        )
+    with ExitStack() as files:
+        received = read_form(
+            limit, lambda **part: files.enter_context(closing(ReceivedFile(limit)))
+        )
+        manifest = received.pop("manifest", None)
+        if isinstance(manifest, ReceivedFile):
+            manifest = b"".join(islice(manifest.chunks(), 1 + MAX_JSON_BYTES // CHUNK))
+        if not manifest:
+            abort(400, "The form has no part manifest.")
+        if len(manifest) > MAX_JSON_BYTES:
+            abort(413, f"The manifest is too large: it may have {MAX_JSON_BYTES} bytes.")
+        yield UploadedVersion(parse_part(manifest, "The manifest"), received.get("bundle"))
+
+
+def read_form(limit: int, create_file: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parts of the form by name: files, and the manifest as text if it is no file."""
+    boundary = request.mimetype_params.get("boundary", "")
+    if not (0 < len(boundary) <= MAX_BOUNDARY_LENGTH and boundary.isascii()):
+        abort(400, "multipart/form-data needs a boundary of 1 to 70 characters.")
+    request.max_content_length = limit + MAX_FORM_BYTES
+    parser = MultiPartParser(create_file, MAX_FORM_BYTES, max_form_parts=2)
+    try:
+        fields, files = parser.parse(request.stream, boundary.encode(), request.content_length)
+    except ValueError:
+        abort(400, "The body is not complete multipart/form-data.")
+    except RequestEntityTooLarge as error:
+        if error.description == RequestEntityTooLarge.description:
+            refuse_large(limit)
+        raise
+    parts = [*fields.items(multi=True), *((name, each.stream) for name, each in files.items(True))]
+    names = [name for name, _ in parts]
+    if len(names) != len(set(names)) or not {"manifest", "bundle"}.issuperset(names):
+        abort(400, "A form has the parts manifest and bundle, each once.")
+    if "bundle" in fields:
+        abort(400, "The part bundle must be a file, with a file name.")
+    return dict(parts)
 
 
 def free_read(file: BinaryIO) -> None:

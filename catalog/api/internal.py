@@ -17,6 +17,7 @@ from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import WouldBlock
+from ..store.connection.transaction import now
 from ..store.write import publishing
 from ..store.write.audit import read_entries
 from ..store.write.manifests import BundleSummary
@@ -30,7 +31,7 @@ from ..validators import (
     check_whole_number,
 )
 from .authentication import authenticate, forbid, needs
-from .bodies import UploadedVersion
+from .bodies import read_version
 
 AUDIT_LIMIT = 100
 # Changes wait for each other, so none may wait long for the directory of bundles.
@@ -95,9 +96,9 @@ def show_session(token: Token) -> Response:
 
 
 @internal.get("/audit")
-@needs(ADMIN)
+@needs(None)
 def show_audit(token: Token) -> Response:
-    """Respond with the record of changes, the newest first."""
+    """Respond with the record of changes in the scopes of the token, the newest first."""
     # The texts of a hundred entries may have megabytes.
     if database().deadline.on_io_thread:
         raise WouldBlock
@@ -116,9 +117,12 @@ def show_audit(token: Token) -> Response:
             "widget must be scope/name, since an ISO 8601 time, limit and before whole numbers "
             "from 1.",
         )
+    scopes = None if ADMIN in token.permissions else token.scopes
+    if widget and scopes is not None and scope not in scopes:
+        forbid(f"The token {token.name} is not for the scope {quoted(scope)}.")
     with database().read() as connection:
         names = (scope, name) if widget else None
-        entries = read_entries(connection, names, since=since, **options)
+        entries = read_entries(connection, names, scopes, since=since, **options)
     return jsonify(entries=entries)
 
 
@@ -134,9 +138,7 @@ def parse_position(text: Any) -> int:
 @needs(PUBLISH)
 def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
-    with UploadedVersion() as upload:
-        upload.read()
-        manifest = upload.manifest
+    with read_version() as (manifest, bundle):
         given: Row = {}
         if isinstance(manifest, dict):
             given = {key: manifest.pop(key) for key in BUNDLE_KEYS if key in manifest}
@@ -150,8 +152,8 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
             token.actor,
             Upload(
                 manifest,
-                summarize(given, upload.summary),
-                upload.chunks(),
+                summarize(given, bundle.summary if bundle else None),
+                bundle.chunks() if bundle else None,
                 given.get("bundleUrl"),
             ),
             dry_run=is_dry_run(),
@@ -160,7 +162,7 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
         version=str(result.target),
         published=result.is_new,
         stored=result.is_stored,
-        warnings=result.warnings,
+        warnings=[*result.warnings, *filter(None, [token.expiry_warning(now())])],
         isUnlisted=result.is_unlisted,
         isOfficialIgnored=result.is_official_ignored,
         previousLatestVersion=result.latest_before,

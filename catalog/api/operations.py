@@ -14,7 +14,7 @@ from ..store.connection.sqlite import (
     snapshot,
 )
 from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
-from .response_cache import RenderResult, respond
+from .response_cache import RenderResult, render_for_cache
 
 StatsRevision = tuple[int, int]
 
@@ -88,7 +88,7 @@ STATS_REVISION = "SELECT content, downloads FROM revision"
 
 @operations.get("/stats")
 def stats() -> Response:
-    return respond(revalidate_stats, render_stats, has_etag=False)
+    return render_for_cache(revalidate_stats, render_stats, has_etag=False)
 
 
 def revalidate_stats(connection: Connection, revision: StatsRevision) -> StatsRevision | None:
@@ -101,7 +101,7 @@ def render_stats(connection: Connection) -> RenderResult:
     with snapshot(connection):
         revision = read_revision(connection)
         row = connection.execute(STATS).fetchone()
-    return revision, [jsonify(dict(row)).data]
+    return revision, jsonify(dict(row)).data
 
 
 def read_revision(connection: Connection) -> StatsRevision:

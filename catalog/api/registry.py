@@ -9,7 +9,7 @@ from ..store.connection.sqlite import Connection, snapshot
 from ..store.read import json_sql
 from ..store.read.detail import revalidate_content
 from ..text import quoted
-from .response_cache import RenderResult, respond
+from .response_cache import RenderResult, render_for_cache
 
 # Rendered by one statement. A body can be as large as the catalog; in one piece, SQLite and Python
 # would each hold a copy of it.
@@ -20,7 +20,9 @@ registry = Blueprint("registry", __name__)
 
 @registry.get("/api/widgets/<scope>/registry.json")
 def scope_registry(scope: str) -> Response:
-    return respond(revalidate_content, lambda connection: render_registry(connection, scope))
+    return render_for_cache(
+        revalidate_content, lambda connection: render_registry(connection, scope)
+    )
 
 
 # The registry has no download counts, so installs do not change it.

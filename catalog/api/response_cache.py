@@ -1,12 +1,12 @@
 """The response cache: WSGI middleware in front of Flask.
 
-A view calls respond() with two functions: render() runs the SQL that writes the JSON, revalidate()
-tells later whether that JSON is still current. The middleware keeps the complete response under
-base URL, path and query string, and answers the next GET or HEAD of the same URL itself:
+A view calls render_for_cache() with two functions: render() runs the SQL that writes the JSON,
+revalidate() tells later whether that JSON is still current. The middleware keeps the complete
+response under base URL, path and query string, and answers the next GET or HEAD of the same URL:
 
 1. The data version (PRAGMA data_version) of the thread's connection is the one at which the
-   response was last found valid: nothing was committed since, so it is valid. Data versions of
-   different connections are never equal.
+   response was last found valid: nothing was committed since, and it is the same day, so it is
+   valid. Data versions of different connections are never equal.
 2. Otherwise revalidate() decides: one statement, which ignores installs that the response does not
    show. If the response is not valid, Flask renders it again. No response expires by time.
 
@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha1
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, request
 
@@ -58,7 +58,7 @@ MAX_COMPRESSED_ON_IO_THREAD = 128 * 1024  # bytes
 # A 304 has neither the headers of a body nor, with gzip, the ETag of the plain form.
 NOT_IN_304 = ("Content-Length", "Content-Type", "ETag")
 JSON_TYPE = "application/json"
-# In the environ of a request: what the view rendered.
+# In the environ of a request: the entry that the view rendered.
 RENDERED = "catalog.rendered"
 
 # Base URL, path and query string.
@@ -66,14 +66,14 @@ Key = tuple[str, str, str]
 # A body: one piece, or several if copying it into one would take too much memory.
 Pieces = list[bytes]
 # The revision of the catalog that a response shows, and its JSON with a final newline.
-RenderResult = tuple[Any, Pieces]
+RenderResult = tuple[Any, bytes | Pieces]
 Render = Callable[[Connection], RenderResult]
 # Takes the revision of a cached response; returns the one at which it is valid now, None if stale.
 Revalidate = Callable[[Connection, Any], Any]
 Head = list[tuple[str, str]]
 
 
-def respond(
+def render_for_cache(
     revalidate: Revalidate,
     render: Render,
     headers: Mapping[str, str] | None = None,
@@ -85,50 +85,47 @@ def respond(
     connection, url = database.reader(), public_url()
     # Read it before render(): a commit between the two must not go unnoticed.
     data_version = connection.data_version()
-    revision, pieces = render(connection)
+    revision, body = render(connection)
+    pieces = [body] if isinstance(body, bytes) else body
     digest = sha1(usedforsecurity=False)
     for index, piece in enumerate(pieces):
         connection.check_deadline()
         pieces[index] = with_bundle_urls(piece, url)
         digest.update(pieces[index])
     etag = {"ETag": f'"{digest.hexdigest()}"'} if has_etag else {}
-    request.environ[RENDERED] = Rendered(pieces, revalidate, revision, data_version)
+    request.environ[RENDERED] = Entry(pieces, revalidate, revision, data_version)
     return Response(pieces, headers={**etag, **(headers or {}), **VARY}, mimetype=JSON_TYPE)
 
 
-class Rendered(NamedTuple):
-    """The body that a view returned, and what decides later whether it is valid."""
-
-    pieces: Pieces
-    revalidate: Revalidate
-    revision: Any
-    data_version: DataVersion
-
-
 class Entry:
-    """A complete response with status 200."""
+    """A complete response with status 200; the view has its body, the middleware its head."""
 
-    def __init__(self, key: Key, endpoint: str | None, head: Head, rendered: Rendered) -> None:
-        self.key, self.endpoint, self.head = key, endpoint, head
-        self.etag = dict(head).get("ETag", "").strip('"')
-        self.pieces, self.length = rendered.pieces, sum(map(len, rendered.pieces))
-        # The head and the body for clients that prefer gzip, once one has requested it.
-        self.gzip: tuple[Head, bytes] | None = None
-        # A client chooses the key, which may be longer than the body. The entry can hold it again
-        # as parsed parameters, with up to four bytes for a character.
-        self._plain_size = self.length + 8 * sum(map(len, key)) + ENTRY_OVERHEAD
-        self._revalidate = rendered.revalidate
+    key: Key
+    endpoint: str | None
+    head: Head
+    etag: str
+    # The head and the body for clients that prefer gzip, once one has requested it.
+    gzip: tuple[Head, bytes] | None = None
+
+    def __init__(
+        self, pieces: Pieces, revalidate: Revalidate, revision: Any, data_version: DataVersion
+    ) -> None:
+        self.pieces, self.length = pieces, sum(map(len, pieces))
+        self._revalidate = revalidate
         # The revision, and the data version of the connection that last found it valid.
-        self._validity = rendered.revision, rendered.data_version
+        self._validity = revision, data_version
 
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        return self._plain_size + (len(self.gzip[1]) if self.gzip else 0)
+        # A client chooses the key, which may be longer than the body. The entry can hold it again
+        # as parsed parameters, with up to four bytes for a character.
+        plain = self.length + 8 * sum(map(len, self.key)) + ENTRY_OVERHEAD
+        return plain + (len(self.gzip[1]) if self.gzip else 0)
 
     def is_valid(self, connection: Connection) -> bool:
         """Return whether the response is still current; see the header of this module."""
-        # Read it before revalidate(), for the same reason as in respond().
+        # Read it before revalidate(), for the same reason as in render_for_cache().
         data_version = connection.data_version()
         revision, valid_at = self._validity
         if valid_at == data_version:
@@ -200,13 +197,14 @@ class ResponseCache:
             return lambda data: None
 
         body = self._app(environ, note_head)
-        rendered: Rendered | None = environ.pop(RENDERED, None)
-        if rendered is None:
+        entry: Entry | None = environ.pop(RENDERED, None)
+        if entry is None:
             return body
         # The entry has the same body, also for HEAD.
         if hasattr(body, "close"):
             body.close()
-        entry = Entry(key, environ.get(ENDPOINT), head, rendered)
+        entry.key, entry.endpoint, entry.head = key, environ.get(ENDPOINT), head
+        entry.etag = dict(head).get("ETag", "").strip('"')
         with self._lock:
             self.misses += 1
             self._put(entry)

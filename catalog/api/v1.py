@@ -1,7 +1,7 @@
 """/api/v1/widgets/*: the public, versioned API with CORS for every origin.
 
-Each GET hands respond() two functions: revalidate() tells whether a cached response is still valid,
-render() runs the SQL that writes the JSON. See response_cache.py.
+Each GET hands render_for_cache() two functions: revalidate() tells whether a cached response is
+still valid, render() runs the SQL that writes the JSON. See response_cache.py.
 """
 
 import json
@@ -14,7 +14,7 @@ from .. import V1_PREFIX
 from ..routing import public_url
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
-from ..store.connection.sqlite import Connection
+from ..store.connection.sqlite import Connection, today
 from ..store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
 from ..store.read.detail import (
     LATEST,
@@ -23,12 +23,13 @@ from ..store.read.detail import (
     revalidate_content,
     revalidate_detail,
 )
+from ..store.read.installs import find_installs, parse_days, revalidate_installs
 from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search import find_widgets, revalidate_search
-from ..store.read.search_params import ParameterError, parse_compat_sdk, parse_search
+from ..store.read.search_params import parse_compat_sdk, parse_search
 from ..store.read.updates import find_updates, parse_updates
 from ..text import quoted
-from .response_cache import RenderResult, respond
+from .response_cache import RenderResult, render_for_cache
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a request.
 CORS_HEADERS = {"Access-Control-Allow-Origin": "*"}
@@ -58,31 +59,20 @@ def limit_body() -> None:
 
 @v1.get("/search")
 def search() -> Response:
-    try:
-        query = parse_search(request.args.to_dict())
-    except ParameterError as error:
-        abort(400, str(error))
-
-    def render(connection: Connection) -> RenderResult:
-        revision, body = find_widgets(connection, query)
-        return revision, [body]
-
-    return respond(
+    query = parse_search(request.args.to_dict())
+    return render_for_cache(
         lambda connection, revision: revalidate_search(connection, query, revision),
-        render,
+        lambda connection: find_widgets(connection, query),
         READ_HEADERS,
     )
 
 
 @v1.get("/changes")
 def changes() -> Response:
-    try:
-        query = parse_changes(request.args.to_dict())
-    except ParameterError as error:
-        abort(400, str(error))
+    query = parse_changes(request.args.to_dict())
     # The ETag of a detail with held bundles depends on it.
     url = public_url()
-    return respond(
+    return render_for_cache(
         revalidate_changes,
         lambda connection: render_changes(connection, query, url),
         READ_HEADERS,
@@ -95,7 +85,7 @@ def render_changes(connection: Connection, query: ChangesQuery, url: str) -> Ren
         abort(410, NO_SUCH_HISTORY)
     revision, page = found
     text = json.dumps(page, ensure_ascii=False, separators=(",", ":"))
-    return revision, [f"{text}\n".encode()]
+    return revision, f"{text}\n".encode()
 
 
 def detail_etag(detail: bytes, url: str) -> str:
@@ -106,16 +96,10 @@ def detail_etag(detail: bytes, url: str) -> str:
 
 @v1.get("/updates")
 def updates() -> Response:
-    try:
-        query = parse_updates(request.args.get("compatSdk"), request.args.getlist("installed"))
-    except ParameterError as error:
-        abort(400, str(error))
-
-    def render(connection: Connection) -> RenderResult:
-        revision, body = find_updates(connection, query)
-        return revision, [body]
-
-    return respond(revalidate_content, render, READ_HEADERS)
+    query = parse_updates(request.args.get("compatSdk"), request.args.getlist("installed"))
+    return render_for_cache(
+        revalidate_content, lambda connection: find_updates(connection, query), READ_HEADERS
+    )
 
 
 @v1.get("/<scope>/<name>")
@@ -126,10 +110,9 @@ def detail(scope: str, name: str) -> Response:
         result = find_detail(connection, scope, name, sdk)
         if result is None:
             abort(404, no_widget(scope, name))
-        revision, body = result
-        return revision, [body]
+        return result
 
-    return respond(
+    return render_for_cache(
         lambda connection, revision: revalidate_detail(connection, scope, name, revision),
         render,
         READ_HEADERS,
@@ -137,22 +120,44 @@ def detail(scope: str, name: str) -> Response:
 
 
 def requested_sdk() -> str | None:
-    """Return compatSdk; respond 400 if it is invalid."""
+    """Return compatSdk; raise ParameterError if it is invalid."""
     # Parsing takes time, and most requests have no query.
-    if not request.query_string:
-        return None
-    try:
-        return parse_compat_sdk(request.args.get("compatSdk"))
-    except ParameterError as error:
-        abort(400, str(error))
+    return parse_compat_sdk(request.args.get("compatSdk")) if request.query_string else None
 
 
 @v1.post("/<scope>/<name>")
 def install(scope: str, name: str) -> Response:
-    is_found = current_app.extensions["database"].count_install(scope, name)
-    if not is_found:
+    if not current_app.extensions["database"].count_install(scope, name, today()):
         abort(404, no_widget(scope, name))
+    return counted()
+
+
+@v1.post("/<scope>/<name>/<version_number:version>")
+def install_version(scope: str, name: str, version: str) -> Response:
+    if not current_app.extensions["database"].count_install(scope, name, today(), version):
+        abort(404, f"There is no version {quoted(f'{scope}/{name}@{version}')}.")
+    return counted()
+
+
+def counted() -> Response:
     return Response('{"success":true}\n', headers=CORS_HEADERS, mimetype="application/json")
+
+
+@v1.get("/<scope>/<name>/installs")
+def installs(scope: str, name: str) -> Response:
+    days = parse_days(request.args.to_dict())
+
+    def render(connection: Connection) -> RenderResult:
+        result = find_installs(connection, scope, name, days, today())
+        if result is None:
+            abort(404, no_widget(scope, name))
+        return result
+
+    return render_for_cache(
+        lambda connection, revision: revalidate_installs(connection, scope, name, revision),
+        render,
+        READ_HEADERS,
+    )
 
 
 def no_widget(scope: str, name: str) -> str:
@@ -170,9 +175,9 @@ def one_version(scope: str, name: str, version: str) -> Response:
         revision, body = result
         if body is None:
             abort(404, no_version(scope, name, version, sdk))
-        return revision, [body]
+        return revision, body
 
-    return respond(revalidate_content, render, READ_HEADERS)
+    return render_for_cache(revalidate_content, render, READ_HEADERS)
 
 
 def no_version(scope: str, name: str, version: str, sdk: str | None) -> str:

@@ -8,10 +8,12 @@ from . import (  # noqa: F401
     edit,
     import_export,
     list_show,
+    login,
     maintenance,
     mirror,
     outdated,
     publish,
+    stats,
     tokens,
 )
 from .base import commands

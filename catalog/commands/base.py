@@ -8,18 +8,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-from flask import Blueprint, Flask, current_app
-from flask.cli import with_appcontext
+from flask import Blueprint, Flask
+from flask.cli import ScriptInfo
 
 from ..data_files import DataFileError
 from ..documents import Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
 from ..semver_ranges import is_version, parse_sdk
+from ..server_option import server_options
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
-from ..store.write.lookup import ChangeError, WidgetName
+from ..store.read.suggestions import suggest_widgets
+from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
 from ..validators import check_base_url, check_identifier, check_text
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 
 # The name that Python gives to standard input.
 STDIN = "<stdin>"
+# Their messages are for the user of a command.
+EXPECTED_ERRORS = (
+    *(CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError),
+)
+REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
 commands = Blueprint("commands", __name__, cli_group=None)
 
 
@@ -38,8 +45,11 @@ class CommandError(click.ClickException):
 class Command(click.Command):
     """A command with --quiet that reports expected errors in one sentence, without a traceback."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, remote: bool = False, **keywords: Any) -> None:
+        """Make a command that can be used with --server if remote is true."""
         super().__init__(*arguments, **keywords)
+        self.remote = remote
+        self.params += server_options() if remote else []
         quiet = click.Option(
             ["-q", "--quiet"],
             is_flag=True,
@@ -50,6 +60,8 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
+        if "server" in context.meta and not self.remote:
+            raise click.UsageError(f"{self.name} works on the machine of the catalog only.")
         for stream in (sys.stdout, sys.stderr):
             # The encoding of a stream may not cover every character of the catalog.
             if isinstance(stream, io.TextIOWrapper):
@@ -64,15 +76,18 @@ class Command(click.Command):
             raise CommandError(f"{file}{error.strerror}.") from error
         except sqlite3.Error as error:
             raise CommandError(f"{database().name}: {error}.") from error
-        except (
-            CatalogFileError,
-            ChangeError,
-            DataFileError,
-            DatabaseError,
-            DocumentError,
-            PackError,
-        ) as error:
-            raise CommandError(str(error)) from error
+        except MissingWidgetError as error:
+            raise CommandError(f"{error}{_suggest(error.widget)}") from error
+        except EXPECTED_ERRORS as error:
+            is_missing = isinstance(error, DatabaseError) and not database().exists()
+            advice = REMOTE_ADVICE if is_missing and self.remote else ""
+            raise CommandError(f"{error}{advice}") from error
+
+
+def _suggest(widget: WidgetName) -> str:
+    """Return a question with the name that may be meant, empty if no name is similar."""
+    near = suggest_widgets(database().reader(), widget.name, scope=widget.scope, limit=1)
+    return "".join(f" Did you mean {each.scope}/{each.name}?" for each in near)
 
 
 class CommandGroup(Command, click.Group):
@@ -90,15 +105,17 @@ def is_quiet() -> bool:
 
 
 def command(
-    name: str, group: CommandGroup | None = None, *, hidden: bool = False
+    name: str, group: CommandGroup | None = None, *, remote: bool = False, hidden: bool = False
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Register a function as a command, perhaps in a group; help does not list a hidden one."""
-    if group is None:
-        return commands.cli.command(name, cls=Command, hidden=hidden)
+    """Register a function as a command, perhaps in a group.
+
+    A remote one can be used with --server; help does not list a hidden one.
+    """
 
     def register(function: Callable[..., None]) -> click.Command:
-        # As in commands.cli: the command needs the application.
-        return group.command(name, cls=Command)(with_appcontext(function))
+        new = click.command(name, cls=Command, remote=remote, hidden=hidden)(function)
+        (group or commands.cli).add_command(new)
+        return new
 
     return register
 
@@ -111,18 +128,11 @@ def command_group(name: str, summary: str) -> CommandGroup:
 
 
 def application() -> Flask:
-    """Return the application whose catalog the command works on.
+    """Return the service whose catalog the command works on; it is loaded when first needed.
 
-    Every command gets its database, bundles and settings through this function. A front end
-    provides the application as a flask.cli.ScriptInfo in the click context, as `flask` does.
+    A front end provides it as a flask.cli.ScriptInfo in the click context, as `flask` does.
     """
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
-    return app
-
-
-def setting(name: str) -> Any:
-    """Return the value of a setting; its name has no CATALOG_ prefix."""
-    return application().config[name]
+    return click.get_current_context().ensure_object(ScriptInfo).load_app()
 
 
 def database() -> Database:
@@ -150,6 +160,15 @@ def print_status(message: str) -> None:
 def file_name(file: BinaryIO) -> str:
     """Return the name of an opened file for messages."""
     return str(getattr(file, "name", STDIN))
+
+
+def print_latest(
+    target: WidgetName, before: str | None, after: str | None, *, dry_run: bool = False
+) -> None:
+    """Print which version of the widget is the latest now, if it is another one than before."""
+    if after != before:
+        verb = "would be" if dry_run else "is now"
+        print_status(f"The latest version of {target.widget} {verb} {after or 'none'}.")
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -232,18 +251,21 @@ class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]
     """An argument that a function validates; its ValueError says what is allowed."""
 
-    def __init__(self, name: str, validate: Callable[[str], str]) -> None:
+    def __init__(self, name: str, validate: Callable[[str], Any]) -> None:
         self.name = name
         self.validate = validate
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
+    ) -> Any:
         try:
             return self.validate(value)
         except ValueError as allowed:
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
+
+json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)

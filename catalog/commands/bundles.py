@@ -1,17 +1,22 @@
 """widget-catalog gc, pack, unpack: held bundles, and the catalog with its bundles in one file."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from ..atomic_files import drop_from_memory
+from ..documents import MAX_PROBLEMS
 from ..files import packs
 from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
+from ..store.check import find_elsewhere
+from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.held_bundles import release_bundles
+from ..store.write.mirrored import remove_gone
 from ..text import plural
 from .base import (
     CommandError,
@@ -23,17 +28,18 @@ from .base import (
     print_status,
     progress_bar,
 )
-from .import_export import open_output
+from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
-from .retention import (
-    add_dated,
-    check_target,
-    directory_option,
-    keep_option,
-    remove_older,
-)
+from .retention import add_dated, check_target, directory_option, keep_option
+from .selection import select_widgets, selection_options
+from .terminal import replace_unprintable
 
-USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
+# Without those of copies that gc removes.
+USED_HASHES = """
+SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+LEFT JOIN mirrored USING (widget_id)
+WHERE listed OR gone IS NOT 1
+"""
 
 
 @command("gc")
@@ -46,7 +52,8 @@ USED_HASHES = "SELECT DISTINCT sha256_hash FROM version"
 def gc(release: bool, dry_run: bool) -> None:
     """Remove bundles that no version uses.
 
-    The bundles of unlisted widgets and yanked versions are kept.
+    Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
+    their bundles. The bundles of other unlisted widgets and of yanked versions are kept.
     """
     with bundles().locked():
         if database().is_cluster:
@@ -54,21 +61,17 @@ def gc(release: bool, dry_run: bool) -> None:
             database().check_writes()
         with database().read() as connection:
             used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
-            held = [sha256 for (sha256,) in connection.execute(packs.HELD_HASHES)]
+            held = packs.held_hashes(connection)
+            (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
-        incomplete = bundles().incomplete()
-        # A mirror continues the downloads of versions, but nobody a file of a killed command.
-        partials = [
-            path
-            for path, sha256 in incomplete.items()
-            if sha256 not in used or path != bundles().partial(sha256)
-        ]
-        if unused and not used:
+        partials = bundles().incomplete()
+        if unused and not has_versions:
             raise CommandError(
                 f"{database().name} has no version; is {bundles().name} of another catalog?"
             )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
+        gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
         released = database().transact(
             lambda transaction: release_bundles(transaction, missing, "release"),
             local_actor(),
@@ -78,9 +81,11 @@ def gc(release: bool, dry_run: bool) -> None:
             for path in (*map(bundles().path, unused), *partials):
                 path.unlink(missing_ok=True)
     removed = "Would remove" if dry_run else "Removed"
+    if gone:
+        print_status(f"{removed} {plural(gone, 'widget')} that the upstream no longer shows.")
     print_status(f"{removed} {plural(len(unused), 'bundle')} of {size} bytes that no version uses.")
     if partials:
-        print_status(f"{removed} {plural(len(partials), 'partial bundle')} that no version uses.")
+        print_status(f"{removed} {plural(len(partials), 'incomplete bundle')}.")
     if release:
         print_status(
             f"{'Would release' if dry_run else 'Released'} {plural(released, 'version')} whose "
@@ -90,42 +95,44 @@ def gc(release: bool, dry_run: bool) -> None:
 
 @command("pack")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False)
+@selection_options
 @directory_option
 @keep_option
-def pack(file: str | None, directory: Path | None, keep: int | None) -> None:
+def pack(file: str | None, directory: Path | None, keep: int | None, **selected: Any) -> None:
     """Write the catalog and its bundles to one file.
 
     The command unpack makes a catalog of it on a machine without a network. A pack is a tar
     archive, and the same catalog gives the same bytes. It has neither tokens nor the record of
-    changes. With --dir, it is also read back from the disk before older ones are removed.
+    changes. Options select some of the widgets. With --dir, it is also read back from the disk
+    before older ones are removed.
     """
     check_target(file, directory, keep)
+    selection = Selection(**selected)
     if directory is None:
-        print_status(f"{_write_pack(open_output(str(file)))}.")
-        return
-    target, counts = add_dated(
-        directory, ".pack", lambda new: _write_verified_pack(new, name=directory)
-    )
-    print_status(f"{counts} to {target}.")
-    remove_older(target, keep)
+        print_status(f"{_write_pack(open_output(str(file)), selection)}.")
+    else:
+        add_dated(
+            *(directory, ".pack", keep),
+            lambda new: _write_verified_pack(new, selection, name=directory),
+        )
 
 
-def _write_pack(target: AbstractContextManager[BinaryIO]) -> str:
+def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) -> str:
     """Write a pack to the target, and return what it contains in words."""
-    with (
-        database().read() as connection,
-        target as output,
-        progress_bar("Packing") as on_progress,
-    ):
-        (widgets,) = connection.execute("SELECT count(*) FROM widget").fetchone()
-        packed = packs.pack(connection, bundles(), output, on_progress)
-    return f"Packed {plural(widgets, 'widget')} and {plural(packed, 'bundle')}"
+    with database().read() as connection:
+        paths = select_widgets(connection, selection)
+        packed = packs.held_hashes(connection, paths)
+        warn_of_elsewhere(find_elsewhere(database(), paths, packed))
+        widgets, _ = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        with target as output, progress_bar("Packing") as on_progress:
+            packs.pack(connection, bundles(), output, on_progress, paths)
+    return f"Packed {plural(widgets, 'widget')} and {plural(len(packed), 'bundle')}"
 
 
-def _write_verified_pack(path: Path, name: Path) -> str:
+def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
     """Write a pack to a new file, and verify what is on the disk; name is for errors."""
     with open(path, "w+b", opener=open_private) as file:
-        counts = _write_pack(nullcontext(file))
+        counts = _write_pack(nullcontext(file), selection)
         file.flush()
         drop_from_memory(file)
         file.seek(0)
@@ -134,6 +141,17 @@ def _write_verified_pack(path: Path, name: Path) -> str:
         except packs.PackError as error:
             raise CommandError(f"{name}: {error}") from error
     return counts
+
+
+def warn_of_elsewhere(versions: Sequence[str]) -> None:
+    """Name the versions of a pack that cannot be loaded without a network."""
+    more = f" and {len(versions) - MAX_PROBLEMS} more" if len(versions) > MAX_PROBLEMS else ""
+    if versions:
+        names = replace_unprintable(", ".join(versions[:MAX_PROBLEMS]))
+        print_status(
+            f"Warning: {plural(len(versions), 'version')} without a bundle here, to be loaded from "
+            f"elsewhere: {names}{more}."
+        )
 
 
 @command("unpack")
@@ -154,6 +172,7 @@ def unpack(file: BinaryIO, yes: bool) -> None:
     except (packs.PackError, CatalogFileError) as error:
         raise CommandError(f"{file_name(file)}: {error}") from error
     print_moved(result.damaged)
+    warn_of_elsewhere(find_elsewhere(database()))
     print_status(
         f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "
         f"into {database().name}, with {plural(result.bundles, 'bundle')}."

@@ -1,78 +1,108 @@
-"""The catalog that a command changes: in the database of this machine, or behind a service."""
+"""The catalog that a command works on: in the database of this machine, or behind a service."""
 
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from flask import Flask
+import click
+from flask.cli import ScriptInfo
 
 from ..documents import Json, Row
+from ..remote.token_file import remembered_servers
+from ..server_option import Server, named_server
+from ..settings import DEFAULTS
+from ..store.connection.sqlite import today
+from ..store.read import json_sql
+from ..store.read.export import read_document
+from ..store.read.installs import find_installs
+from ..store.read.updates import UpdatesQuery, find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
-from ..store.write.lookup import WidgetName
-from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.lookup import WidgetName, find_widget, get_widget
+from ..store.write.moderation import Moderation, VersionChange
 from ..store.write.publishing import PublishResult, Upload
-from .base import application, bundles, database
-from .lookup import get_widget
+from ..text import fold
+from .base import application, bundles, database, print_status
 
-# The key of the RemoteCatalog in the extensions of an application without a database.
-REMOTE_CATALOG = "remote_catalog"
-
-
-class Catalog(Protocol):
-    """What commands can do to a catalog, wherever it is."""
-
-    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
-    stores_by_default: bool
-
-    @property
-    def bundles_name(self) -> str:
-        """Where bundles are stored, for messages."""
-
-    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
-        """Add a version, and store its bundle if its content is given."""
-
-    def set_yanked(
-        self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        """Yank the versions or make them available again; None as the reason keeps the stored one.
-
-        Return what changed in the versions, and in the latest versions of their widgets.
-        """
-
-    def set_deprecation(
-        self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
-    ) -> list[VersionChange]:
-        """Set the warning of the versions; None removes it."""
-
-    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
-        """Set columns of the widget; return whether one of them was different."""
-
-    def read_log(
-        self, widget: WidgetName | None, since: str | None, limit: int | None
-    ) -> list[Json]:
-        """Return the recorded changes, the newest first."""
+# Only --server needs urllib3, so the functions for it import what needs it.
+if TYPE_CHECKING:
+    from ..remote.catalog import RemoteCatalog
 
 
-def create_remote_app(url: str, ca: str | None) -> Flask:
-    """Return an application for commands that change the catalog of another machine."""
-    # Only these commands need urllib3, which the imported modules need.
+def find_server() -> Server | None:
+    """Return the service that the command works on; None is the database of this machine.
+
+    It is named by an option or a variable, or is that of the last login if no database is named and
+    there is none.
+    """
+    context = click.get_current_context()
+    if "DATABASE" in context.ensure_object(ScriptInfo).data:
+        if "server" in context.meta:
+            raise click.UsageError("Use either --server or --database.")
+        return None
+    if server := named_server(context):
+        return server._replace(ca=server.ca or remembered_servers().get(server.url))
+    if application().config["DATABASE"] != DEFAULTS["DATABASE"] or database().exists():
+        return None
+    if server := last_login():
+        print_status(f"The catalog is that of {server.url}, where you are logged in.")
+    return server
+
+
+def last_login() -> Server | None:
+    """Return the service of the last login, if there is one."""
+    servers = [Server(*each) for each in remembered_servers().items()]
+    return servers[-1] if servers else None
+
+
+def open_remote(server: Server) -> "RemoteCatalog":
+    """Return the catalog of a service."""
     from ..remote.catalog import RemoteCatalog
     from ..remote.service import Service
 
-    app = Flask("catalog")
-    app.extensions[REMOTE_CATALOG] = RemoteCatalog(Service(url, ca))
-    return app
+    return RemoteCatalog(Service(server.url, server.ca, print_status))
 
 
-def open_catalog() -> Catalog:
-    """Return the catalog that this command changes."""
-    remote: Catalog | None = application().extensions.get(REMOTE_CATALOG)
-    return remote or DatabaseCatalog()
+def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
+    """Return the catalog that this command works on."""
+    server = find_server()
+    return open_remote(server) if server else DatabaseCatalog()
+
+
+LIST = f"""
+SELECT json_set({json_sql.WIDGET},
+        '$.listed', json(iif(listed, 'true', 'false')),
+        '$.versions', (SELECT count(*) FROM version WHERE widget_id = widget.id),
+        '$.latestVersion', latest.version,
+        '$.deprecationMessage', latest.deprecation_message,
+        '$.updatedAt', updated_at) AS json,
+    count(*) OVER () AS total
+FROM (
+    SELECT *, coalesce(
+        (SELECT max(published_at) FROM version WHERE widget_id = widget.id), created_at
+    ) AS updated_at FROM widget
+) AS widget LEFT JOIN version AS latest ON latest.id = (
+    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
+WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
+  AND NOT EXISTS (
+    SELECT 1 FROM json_each(:words)
+    WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
+ORDER BY
+    CASE :sort
+        WHEN 'installs' THEN download_count
+        WHEN 'updated' THEN updated_at
+        WHEN 'created' THEN widget.created_at
+    END DESC,
+    scope, name
+LIMIT :limit
+"""
 
 
 class DatabaseCatalog:
-    """The catalog in the database of this machine."""
+    """The catalog in the database of this machine, with the same methods as a RemoteCatalog."""
 
+    # Whether a bundle is stored if publish has neither --store nor --bundle-url.
     stores_by_default = False
 
     @property
@@ -86,8 +116,7 @@ class DatabaseCatalog:
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        check_widgets(targets)
+    ) -> Moderation:
         return moderation.set_yanked(
             database(), local_actor(), targets, yanked, reason, dry_run=dry_run
         )
@@ -95,13 +124,11 @@ class DatabaseCatalog:
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
     ) -> list[VersionChange]:
-        check_widgets(targets)
         return moderation.set_deprecation(
             database(), local_actor(), targets, message, dry_run=dry_run
         )
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
-        get_widget(widget)
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
     def read_log(
@@ -111,8 +138,47 @@ class DatabaseCatalog:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "", limit=limit or -1)
 
+    def find_widgets(
+        self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
+    ) -> tuple[list[Json], int]:
+        """Return the first widgets with these words, and how many there are."""
+        values = {
+            "scope": scope,
+            "unlisted": unlisted,
+            "words": json.dumps(fold(words).split()),
+            "sort": sort,
+            "limit": limit,
+        }
+        with database().read() as connection:
+            connection.create_function("fold", 1, fold, deterministic=True)
+            rows = connection.execute(LIST, values).fetchall()
+        return [json.loads(row["json"]) for row in rows], rows[0]["total"] if rows else 0
 
-def check_widgets(targets: Sequence[WidgetName]) -> None:
-    """Raise CommandError, with the nearest widget, if one of the widgets does not exist."""
-    for widget in dict.fromkeys(target.widget for target in targets):
-        get_widget(widget)
+    def has_widget(self, widget: WidgetName) -> bool:
+        return find_widget(database().fetch, widget.scope, widget.name) is not None
+
+    def read_document(self, widget: WidgetName) -> Json:
+        row = get_widget(database().fetch, widget)
+        with database().read() as connection:
+            return read_document(connection, row)
+
+    def read_installs(self, widget: WidgetName, days: int) -> Json:
+        names = widget.scope, widget.name
+        with database().read() as connection:
+            found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
+        installs: Json = json.loads(found[1]) if found else {"days": [], "versions": []}
+        return installs
+
+    def find_updates(self, query: UpdatesQuery) -> list[Json]:
+        _, body = find_updates(database().reader(), query)
+        items: list[Json] = json.loads(body)["updates"]
+        return items
+
+
+def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
+    """Return the target without a version if the @ belongs to the name of an existing widget."""
+    whole = WidgetName(target.scope, f"{target.name}@{target.version}")
+    # No name has unprintable characters, and SQLite takes no lone surrogates.
+    if target.version is None or not whole.name.isprintable():
+        return target
+    return whole if catalog.has_widget(whole) else target

@@ -8,7 +8,7 @@ import click
 from ..documents import Json
 from ..store.schema.schema import SCHEMA_VERSION
 from ..text import plural
-from .base import CommandError, command, database, print_status
+from .base import CommandError, command, database, json_option, print_status
 from .terminal import format_json, format_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ IS_HIDDEN = not os.environ.get("CATALOG_RQLITE")
 
 @command("cluster", hidden=IS_HIDDEN)
 @click.argument("action", type=click.Choice(["status"]))
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
+@json_option
 def cluster(action: str, json_output: bool) -> None:
     """Show the nodes of the cluster.
 

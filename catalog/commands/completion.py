@@ -7,6 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 from flask.cli import ScriptInfo
 
+from ..server_option import named_server
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read import json_sql
@@ -33,10 +34,10 @@ def complete_name(
 ) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database."""
     try:
-        app = context.ensure_object(ScriptInfo).load_app()
-        if "database" not in app.extensions:
-            # The catalog of --server cannot be listed.
+        if named_server(context):
+            # The catalog of a service cannot be listed.
             return []
+        app = context.ensure_object(ScriptInfo).load_app()
         with closing(app.extensions["database"]) as database:
             return _find_items(database, incomplete, with_version)
     except (click.ClickException, DatabaseError, sqlite3.Error):

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import click
 
+from ..semver_ranges import is_version
 from ..store.write import moderation
 from ..store.write.audit import local_actor
-from ..store.write.lookup import WidgetName, is_version_or_range
+from ..store.write.lookup import WidgetName, get_widget, is_version_or_range, select_versions
 from ..store.write.moderation import VersionChange
+from ..text import add_replacement, quoted
 from .base import (
     TEXT,
     VERSION,
@@ -18,15 +20,11 @@ from .base import (
     command,
     confirm,
     database,
+    dry_run_option,
+    print_latest,
     print_status,
 )
-from .catalogs import open_catalog
-from .lookup import (
-    get_version,
-    get_widget,
-    print_latest,
-    resolve_name,
-)
+from .catalogs import DatabaseCatalog, open_catalog, resolve_name
 
 
 class Outcome(NamedTuple):
@@ -45,10 +43,9 @@ UNDEPRECATED = Outcome("No longer deprecated:", "Would undeprecate", "has no war
 version_arguments = click.argument(
     "versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 
-@command("yank")
+@command("yank", remote=True)
 @version_arguments
 @click.option("--reason", type=TEXT, help="Why, for the people who use it.")
 @dry_run_option
@@ -62,7 +59,7 @@ def yank(versions: tuple[WidgetName, ...], reason: str | None, dry_run: bool) ->
     set_yanked(versions, True, reason, YANKED, dry_run)
 
 
-@command("unyank")
+@command("unyank", remote=True)
 @version_arguments
 @dry_run_option
 def unyank(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
@@ -87,17 +84,35 @@ def set_yanked(
         print_latest(widget, before, after, dry_run=dry_run)
 
 
-@command("deprecate")
+@command("deprecate", remote=True)
 # Neither is required here: click would report a missing message as a missing version.
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1)
 @click.argument("message", metavar="MESSAGE", type=TEXT, required=False)
+@click.option(
+    "--replaced-by",
+    type=WIDGET,
+    metavar="WIDGET",
+    help="Name the widget to use instead; then a MESSAGE is optional.",
+)
 @dry_run_option
-def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bool) -> None:
+def deprecate(
+    versions: tuple[WidgetName, ...],
+    message: str | None,
+    replaced_by: WidgetName | None,
+    dry_run: bool,
+) -> None:
     """Set a warning on versions.
 
     Each VERSION is one version or an npm range of them, such as acme/clock@"<2.0.0"; a range
     matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
+    catalog = open_catalog()
+    if replaced_by:
+        if message is not None and is_version_argument(message):
+            versions, message = (*versions, VERSION.convert(message, None, None)), ""
+        # A person would follow a mistyped name.
+        catalog.read_document(replaced_by)
+        message = add_replacement(message or "", replaced_by)
     if message is None:
         raise click.UsageError("Give a VERSION and a MESSAGE.")
     if is_version_argument(message) or (not versions and WIDGET_ARGUMENT.fullmatch(message)):
@@ -106,7 +121,8 @@ def deprecate(versions: tuple[WidgetName, ...], message: str | None, dry_run: bo
         raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
         raise CommandError("The message is empty; widget-catalog undeprecate removes a warning.")
-    set_deprecation(versions, message, DEPRECATED, dry_run)
+    changes = catalog.set_deprecation(versions, message, dry_run=dry_run)
+    print_changes(changes, DEPRECATED, dry_run)
 
 
 WIDGET_ARGUMENT = re.compile(r"[^\s/]+/[^\s/]+")
@@ -118,7 +134,7 @@ def is_version_argument(text: str) -> bool:
     return WIDGET_ARGUMENT.fullmatch(widget) is not None and is_version_or_range(version)
 
 
-@command("undeprecate")
+@command("undeprecate", remote=True)
 @version_arguments
 @dry_run_option
 def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
@@ -126,14 +142,8 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 
     Each VERSION is one version or an npm range of them.
     """
-    set_deprecation(versions, None, UNDEPRECATED, dry_run)
-
-
-def set_deprecation(
-    targets: tuple[WidgetName, ...], message: str | None, outcome: Outcome, dry_run: bool
-) -> None:
-    changes = open_catalog().set_deprecation(targets, message, dry_run=dry_run)
-    print_changes(changes, outcome, dry_run)
+    changes = open_catalog().set_deprecation(versions, None, dry_run=dry_run)
+    print_changes(changes, UNDEPRECATED, dry_run)
 
 
 def print_changes(changes: list[VersionChange], outcome: Outcome, dry_run: bool) -> None:
@@ -145,51 +155,46 @@ def print_changes(changes: list[VersionChange], outcome: Outcome, dry_run: bool)
             print_status(f"{version} {outcome.unchanged}.")
 
 
-@command("unlist")
+@command("unlist", remote=True)
 @click.argument("widget", type=WIDGET)
 def unlist(widget: WidgetName) -> None:
     """Hide a widget from the public API.
 
     Search, detail, registry and statistics no longer show it; none of its data is lost.
     """
-    set_listed(widget, False, "is unlisted")
+    set_property(widget, "listed", False, "is unlisted")
 
 
-@command("relist")
+@command("relist", remote=True)
 @click.argument("widget", type=WIDGET)
 def relist(widget: WidgetName) -> None:
     """Show an unlisted widget again."""
-    set_listed(widget, True, "is listed")
+    set_property(widget, "listed", True, "is listed")
 
 
-def set_listed(widget: WidgetName, listed: bool, state: str) -> None:
-    changed = open_catalog().edit_widget(widget, {"listed": listed})
+def set_property(widget: WidgetName, column: str, value: bool, state: str) -> None:
+    """Set a column of the widget, and print its state."""
+    changed = open_catalog().edit_widget(widget, {column: value})
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
-@command("official")
+@command("official", remote=True)
 @click.argument("widget", type=WIDGET)
 @click.option("--off", is_flag=True, help="Mark it as not maintained by you.")
 def official(widget: WidgetName, off: bool) -> None:
     """Mark a widget as maintained by you."""
-    set_official(widget, not off)
+    set_property(widget, "is_official", not off, "is not official" if off else "is official")
 
 
 # Its name before --off.
-@command("unofficial", hidden=True)
+@command("unofficial", remote=True, hidden=True)
 @click.argument("widget", type=WIDGET)
 def unofficial(widget: WidgetName) -> None:
     """Mark a widget as not maintained by you."""
-    set_official(widget, False)
+    set_property(widget, "is_official", False, "is not official")
 
 
-def set_official(widget: WidgetName, is_official: bool) -> None:
-    changed = open_catalog().edit_widget(widget, {"is_official": is_official})
-    state = "is official" if is_official else "is not official"
-    print_status(f"{widget} {state}{'' if changed else ' already'}.")
-
-
-@command("describe")
+@command("describe", remote=True)
 @click.argument("widget", type=WIDGET)
 @click.option("--display-name", type=TEXT, help="The name that people see.")
 @click.option("--description", type=TEXT, help='A short description; "" removes it.')
@@ -220,14 +225,16 @@ def delete(target: WidgetName, yes: bool) -> None:
     A widget is deleted with all its versions and its install count. The number of a deleted version
     can be published again only with the same bundle.
     """
-    target = resolve_name(target)
+    target = resolve_name(DatabaseCatalog(), target)
     if target.version is None:
-        get_widget(target)
+        get_widget(database().fetch, target)
         question = f"Delete {target}, its versions and its install count permanently?"
-    else:
-        get_version(target)
+    elif is_version(target.version):
+        select_versions(database().fetch, [target])
         hint = "widget-catalog yank withdraws it and keeps it readable."
         question = f"Delete {target} permanently? ({hint})"
+    else:
+        raise CommandError(f"{quoted(target.version)} is not a version such as 1.4.0.")
     confirm(question, yes)
     _, before, after = moderation.delete(database(), local_actor(), target)
     print_status(f"Deleted {target}.")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -14,7 +14,7 @@ from ..documents import Document, DocumentError
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
 from ..store.read.export import catalog_lines
-from ..store.schema.schema import COUNT_ALL
+from ..store.read.selection import IS_SELECTED, Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import import_documents
 from ..text import plural
@@ -23,10 +23,12 @@ from .base import (
     bundles,
     command,
     database,
+    dry_run_option,
     format_counts,
     print_status,
     progress_bar,
 )
+from .selection import select_widgets, selection_options
 
 
 @command("init")
@@ -56,7 +58,7 @@ def create_database(demo: bool) -> None:
 @command("import")
 @click.argument("files", metavar="FILE...", type=click.File("rb"), nargs=-1, required=True)
 @click.option("--prune", is_flag=True, help="Also remove widgets and versions the files lack.")
-@click.option("--dry-run", is_flag=True, help="Only print what would change.")
+@dry_run_option
 def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     """Add and update widgets from catalog files.
 
@@ -120,17 +122,28 @@ def _batches(
         raise CommandError("The files hold no widget; --prune would remove the whole catalog.")
 
 
+COUNT_SELECTED = f"""
+SELECT count(*), (
+    SELECT count(*) FROM version JOIN widget ON widget.id = widget_id WHERE {IS_SELECTED})
+FROM widget WHERE {IS_SELECTED}
+"""
+
+
 @command("export")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
-def export(file: str) -> None:
+@selection_options
+def export(file: str, **selected: Any) -> None:
     """Write the catalog to a file.
 
-    Without FILE it goes to standard output; the command import reads it back.
+    Without FILE it goes to standard output; the command import reads it back. Options select some
+    of the widgets.
     """
-    with database().read() as connection, open_output(file) as output:
-        widgets, versions = connection.execute(COUNT_ALL).fetchone()
-        for line in catalog_lines(connection):
-            output.write(line.encode())
+    with database().read() as connection:
+        paths = select_widgets(connection, Selection(**selected))
+        widgets, versions = connection.execute(COUNT_SELECTED, {"paths": paths}).fetchone()
+        with open_output(file) as output:
+            for line in catalog_lines(connection, paths):
+                output.write(line.encode())
     if file != "-":
         counts = f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
         print_status(f"Exported {counts} to {file}.")

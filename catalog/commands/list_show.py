@@ -1,52 +1,18 @@
-"""The commands list and show: the catalog as the operator sees it, with unlisted widgets."""
-
-import json
-import sqlite3
+"""The commands list and show: the catalog as the operator or, with --server, everybody sees it."""
 
 import click
 
 from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.read import json_sql
-from ..store.read.export import read_document
-from ..store.write.lookup import WidgetName
-from ..text import fold, plural
-from .base import (
-    TEXT,
-    WIDGET_OR_VERSION,
-    command,
-    database,
-    print_status,
-)
-from .lookup import get_versions, get_widget, resolve_name
+from ..store.write.lookup import WidgetName, match_versions
+from ..text import plural
+from .base import TEXT, WIDGET_OR_VERSION, command, json_option, print_status
+from .catalogs import open_catalog, resolve_name
 from .terminal import format_json, format_table, replace_unprintable
 
-LIST = f"""
-SELECT widget.*, {json_sql.WIDGET} AS json,
-    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions,
-    latest.version AS latest_version, latest.deprecation_message,
-    coalesce((SELECT max(published_at) FROM version WHERE widget_id = widget.id), widget.created_at)
-        AS updated_at,
-    count(*) OVER () AS total
-FROM widget LEFT JOIN version AS latest ON latest.id = (
-    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
-    ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
-WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
-  AND NOT EXISTS (
-    SELECT 1 FROM json_each(:words)
-    WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
-ORDER BY
-    CASE :sort
-        WHEN 'installs' THEN download_count
-        WHEN 'updated' THEN updated_at
-        WHEN 'created' THEN widget.created_at
-    END DESC,
-    scope, name
-LIMIT coalesce(:limit, -1)
-"""
 
-
-@command("list")
+@command("list", remote=True)
 @click.argument("words", nargs=-1, type=TEXT)
 @click.option("--scope", type=TEXT, help="Only widgets of this scope.")
 @click.option("--unlisted", is_flag=True, help="Only unlisted widgets.")
@@ -57,7 +23,7 @@ LIMIT coalesce(:limit, -1)
     help="The order, by default of the names; installs and dates begin with the greatest.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N widgets.")
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array instead of a table.")
+@json_option
 def list_(
     words: tuple[str, ...],
     scope: str | None,
@@ -69,89 +35,75 @@ def list_(
     """List widgets, or find them by words.
 
     Each of the WORDS must occur in the display name, the description or scope/name; case and
-    accents are ignored.
+    accents are ignored. A service shows its listed widgets, and finds no words in scope/name.
     """
-    values = {
-        "scope": scope,
-        "unlisted": unlisted,
-        "words": json.dumps(fold(" ".join(words)).split()),
-        "sort": sort,
-        "limit": limit and min(limit, MAX_SAFE_INTEGER),
-    }
-    with database().read() as connection:
-        connection.create_function("fold", 1, fold, deterministic=True)
-        rows = connection.execute(LIST, values).fetchall()
+    limit = min(limit or MAX_SAFE_INTEGER, MAX_SAFE_INTEGER)
+    widgets, total = open_catalog().find_widgets(" ".join(words), scope, unlisted, sort, limit)
     if json_output:
-        click.echo(format_json([widget_json(row) for row in rows]))
+        click.echo(format_json(widgets))
         return
-    if rows:
-        click.echo("\n".join(format_widgets(rows, sort)))
-    total = rows[0]["total"] if rows else 0
-    shown = f"{len(rows)} of " if len(rows) < total else ""
+    if widgets:
+        click.echo("\n".join(format_widgets(widgets, sort)))
+    shown = f"{len(widgets)} of " if len(widgets) < total else ""
     print_status(f"{shown}{plural(total, 'widget')}.")
 
 
-def format_widgets(rows: list[sqlite3.Row], sort: str) -> list[str]:
-    """Return the lines of the table of widgets, with the date that it is sorted by."""
-    dates = [sort] if sort in ("updated", "created") else []
-    headings = ["WIDGET", "DISPLAY NAME", "LATEST", "VERSIONS", "INSTALLS"]
-    cells = [
-        [
-            f"{row['scope']}/{row['name']}",
-            row["display_name"],
-            row["latest_version"] or "none",
-            str(row["versions"]),
-            "unknown" if row["download_count"] is None else str(row["download_count"]),
-            *(row[f"{date}_at"].partition("T")[0] for date in dates),
-            widget_marks(row),
-        ]
-        for row in rows
-    ]
-    return format_table([*headings, *map(str.upper, dates), "MARKS"], cells, shrink_first=1)
+def format_widgets(widgets: list[Json], sort: str) -> list[str]:
+    """Return the lines of the table of widgets, with the date that it is sorted by.
 
-
-def widget_json(row: sqlite3.Row) -> Json:
-    """Return a row of the list as widget-catalog list --json prints it."""
-    return {
-        **json.loads(row["json"]),
-        "listed": bool(row["listed"]),
-        "versions": row["versions"],
-        "latestVersion": row["latest_version"],
+    The number of versions and dates are left out if a service does not send them.
+    """
+    columns = {
+        "WIDGET": [f"{each['scope']}/{each['name']}" for each in widgets],
+        "DISPLAY NAME": [each["displayName"] for each in widgets],
+        "LATEST": [each["latestVersion"] or "none" for each in widgets],
+        "VERSIONS": [str(each["versions"]) for each in widgets if "versions" in each],
+        "INSTALLS": [
+            "unknown" if each["downloadCount"] is None else str(each["downloadCount"])
+            for each in widgets
+        ],
+        sort.upper(): [each[f"{sort}At"][:10] for each in widgets if f"{sort}At" in each],
+        "MARKS": [widget_marks(each) for each in widgets],
     }
+    filled = {heading: cells for heading, cells in columns.items() if cells}
+    rows = list(zip(*filled.values(), strict=True))
+    return format_table(list(filled), rows, shrink_first=1)
 
 
-def widget_marks(row: sqlite3.Row) -> str:
+def widget_marks(widget: Json) -> str:
     """Return what the last column of the list says about a widget."""
     marks = {
-        "unlisted": not row["listed"],
-        "yanked": row["versions"] and row["latest_version"] is None,
-        "deprecated": row["deprecation_message"] is not None,
-        "official": row["is_official"],
+        "unlisted": not widget["listed"],
+        "yanked": widget.get("versions") and widget["latestVersion"] is None,
+        "deprecated": widget["deprecationMessage"] is not None,
+        "official": widget["isOfficial"],
     }
     return ", ".join(mark for mark, is_set in marks.items() if is_set)
 
 
-@command("show")
+@command("show", remote=True)
 @click.argument("target", metavar="WIDGET|VERSION", type=WIDGET_OR_VERSION)
 @click.option("--long", "long_output", is_flag=True, help="Print all fields of each version.")
-@click.option("--json", "json_output", is_flag=True, help="Print the widget document.")
+@json_option
 def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     """Show a widget with its versions.
 
     For a version, or an npm range of them such as acme/clock@1.x, and with --long, also the URL,
     hash, license and permissions of each version.
     """
-    target = resolve_name(target)
-    row = get_widget(target)
-    with database().read() as connection:
-        shown = read_document(connection, row)
+    catalog = open_catalog()
+    target = resolve_name(catalog, target)
+    shown = catalog.read_document(target)
     latest = json_sql.latest_version(shown["versions"])
     if target.version is not None:
-        numbers = {version["version"] for version in get_versions(target)}
-        shown["versions"] = [entry for entry in shown["versions"] if entry["version"] in numbers]
+        shown["versions"] = match_versions(shown["versions"], target)
     if json_output:
         click.echo(format_json(shown))
         return
+    installs = catalog.read_installs(target, days=7)
+    by_version = {each["version"]: each["installs"] for each in installs["versions"]}
+    for entry in shown["versions"]:
+        entry["installs"] = by_version.get(entry["version"], 0)
     fields = shown["widget"]
     path = f"{target.scope}/{target.name}"
     click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
@@ -160,7 +112,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         icon=fields["icon"],
         official={True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]],
         listed="yes" if fields["listed"] else "no: unlisted",
-        installs="unknown" if fields["downloadCount"] is None else fields["downloadCount"],
+        installs=format_installs(fields["downloadCount"], installs["days"]),
         created=fields["createdAt"],
     )
     if target.version is not None or long_output:
@@ -170,6 +122,13 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     elif shown["versions"]:
         click.echo()
         click.echo("\n".join(format_versions(shown["versions"], latest)))
+
+
+def format_installs(count: int | None, days: list[Json]) -> str:
+    """Return the installs of a widget, and those of the last days."""
+    if count is None:
+        return "unknown"
+    return f"{count}, {sum(each['installs'] for each in days)} in the last 7 days"
 
 
 def print_fields(**values: object) -> None:
@@ -192,6 +151,7 @@ def print_version(entry: Json, widget: Json, latest: str | None) -> None:
     print_fields(
         marks=version_marks(entry, latest) or None,
         published=entry["publishedAt"],
+        installs=entry["installs"],
         sdk=entry["sdkVersion"] or '""',
         url=entry["bundleUrl"],
         bytes=entry["bundleSize"],
@@ -213,14 +173,15 @@ def format_versions(versions: list[Json], latest: str | None) -> list[str]:
         [
             entry["version"],
             entry["publishedAt"],
+            str(entry["installs"]),
             str(entry["bundleSize"]),
             entry["sdkVersion"] or '""',
             version_marks(entry, latest),
         ]
         for entry in versions
     ]
-    headings = ("VERSION", "PUBLISHED", "BYTES", "SDK", "MARKS")
-    return format_table(headings, cells, shrink_first=3)
+    headings = ("VERSION", "PUBLISHED", "INSTALLS", "BYTES", "SDK", "MARKS")
+    return format_table(headings, cells, shrink_first=4)
 
 
 def version_marks(entry: Json, latest: str | None) -> str:

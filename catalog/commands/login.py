@@ -2,58 +2,57 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
-from flask.cli import with_appcontext
 
-from ..remote.token_file import VARIABLE, check_token, store_token, token_file
-from .base import Command, application, print_status
-from .catalogs import REMOTE_CATALOG
-
-if TYPE_CHECKING:
-    from ..remote.service import Service
+from ..remote.token_file import VARIABLE, check_token, store_login, token_file
+from ..server_option import named_server
+from .base import command, print_status
+from .catalogs import last_login, open_remote
+from .tokens import describe_expiry
 
 
-def service() -> "Service":
-    """Return the service of --server."""
-    found: Service = application().extensions[REMOTE_CATALOG].service
-    return found
-
-
-@click.command("login", cls=Command, context_settings={"allow_extra_args": True})
-@click.pass_context
-@with_appcontext
-def login(context: click.Context) -> None:
+@command("login", remote=True)
+# An argument would be reported by click, with the token.
+@click.argument("arguments", nargs=-1, metavar="")
+def login(arguments: tuple[str, ...]) -> None:
     """Store a token for a service.
 
     The token is asked for or, without a terminal, read from standard input. It is stored in a file
     that only you may read, in ~/.config/widget-catalog. The variable CATALOG_TOKEN has precedence.
+    Where there is no database, later commands use the service of the last login, with its --ca.
     """
-    if context.args:
-        # The message of click would show it.
+    if arguments:
         raise click.UsageError("The token is no argument, which others could see: type or pipe it.")
+    server = named_server(click.get_current_context())
+    if server is None:
+        raise click.UsageError("Name the service: --server URL.")
+    service = open_remote(server).service
     if sys.stdin is not None and sys.stdin.isatty():
         text = click.prompt("Token", hide_input=True, err=True)
     else:
         text = sys.stdin.readline() if sys.stdin is not None else ""
-    target = service()
-    target.token = check_token(text, "The input")
-    session = target.request("GET", "/api/session")
-    store_token(target.url, target.token)
-    validity = f"valid until {session['expiresAt'] or 'it is revoked'}"
-    print_status(f"Logged in to {target.url} with the token {session['token']}, {validity}.")
+    service.token = check_token(text, "The input")
+    session = service.request("GET", "/api/session")
+    store_login(server.url, service.token, server.ca)
+    validity = describe_expiry(session["expiresAt"])
+    print_status(f"Logged in to {service.url} with the token {session['token']}, {validity}.")
     print_status(f"It is stored in {token_file()}.")
     if os.environ.get(VARIABLE):
         print_status(f"{VARIABLE} is set, and has precedence over it.")
 
 
-@click.command("logout", cls=Command)
-@with_appcontext
+@command("logout", remote=True)
 def logout() -> None:
-    """Remove the stored token for a service; it stays valid."""
-    url = service().url
-    if store_token(url, None):
+    """Remove the stored token for a service; it stays valid.
+
+    Without --server, for that of the last login.
+    """
+    server = named_server(click.get_current_context()) or last_login()
+    if server is None:
+        raise click.UsageError("Name the service: --server URL.")
+    url = server.url
+    if store_login(url, None):
         print_status(f"Removed the token for {url}; to end it, revoke it at the service.")
     else:
         print_status(f"There is no stored token for {url}.")

@@ -1,7 +1,6 @@
 """widget-catalog check, backup, restore, serve: operation of the service and its database file."""
 
 from collections.abc import Iterable
-from contextvars import Context
 from itertools import chain
 from pathlib import Path
 
@@ -9,8 +8,15 @@ import click
 
 from ..settings import parse_required
 from ..store import backups
-from ..store.check import check_bundles, check_catalog, find_unusual, repair_derived
+from ..store.check import (
+    check_bundles,
+    check_catalog,
+    find_elsewhere,
+    find_unusual,
+    repair_derived,
+)
 from ..store.connection.wal import wal_path
+from ..testing.service import prepare, testing_option
 from ..text import plural
 from .base import (
     CommandError,
@@ -20,26 +26,23 @@ from .base import (
     command,
     confirm,
     database,
+    is_quiet,
+    json_option,
     print_status,
 )
 from .import_export import create_database
-from .retention import (
-    add_dated,
-    check_target,
-    directory_option,
-    keep_option,
-    remove_older,
-)
+from .retention import add_dated, check_target, directory_option, keep_option
 from .terminal import format_json, replace_unprintable
 
 
 @command("check")
 @click.option("--strict", is_flag=True, help="Treat warnings as problems.")
 @click.option(
-    "--repair", is_flag=True, help="First write the search tables and the list of changes again."
+    "--repair", is_flag=True, help="First write the rows again that are derived from others."
 )
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON object instead of lines.")
-def check(strict: bool, repair: bool, json_output: bool) -> None:
+@click.option("--offline", is_flag=True, help="Report versions whose bundle is not here.")
+@json_option
+def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     """Check the database and all bundles.
 
     Reads the whole database and every held bundle, and prints a line for each problem; exit code 1
@@ -49,8 +52,11 @@ def check(strict: bool, repair: bool, json_output: bool) -> None:
     """
     if repair:
         repair_derived(database())
-        print_status("Wrote the search tables and the list of changes again.")
+        print_status("Wrote the derived rows again.")
     findings = chain(check_catalog(database()), check_bundles(database(), bundles()))
+    if offline:
+        reason = "its bundleUrl points elsewhere, so it needs a network"
+        findings = chain(findings, (f"{each}: {reason}." for each in find_elsewhere(database())))
     warnings = find_unusual(database())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
@@ -86,15 +92,17 @@ def backup(file: str | None, directory: Path | None, keep: int | None) -> None:
     back from the disk before older ones are removed.
     """
     check_target(file, directory, keep)
+    done = f"Backed up {database().name}"
     if directory is None:
         backups.backup(database(), Path(str(file)))
-        print_status(f"Backed up {database().name} to {file}.")
+        print_status(f"{done} to {file}.")
         return
-    target, _ = add_dated(
-        directory, ".db", lambda new: backups.backup_verified(database(), new, directory)
-    )
-    print_status(f"Backed up {database().name} to {target}.")
-    remove_older(target, keep)
+
+    def write(new: Path) -> str:
+        backups.backup_verified(database(), new, directory)
+        return done
+
+    add_dated(directory, ".db", keep, write)
 
 
 @command("restore")
@@ -107,8 +115,14 @@ def restore(file: Path, yes: bool) -> None:
     """
     if database().exists():
         confirm(f"Replace all of {database().name} with {file}?", yes)
-    print_moved(backups.restore(database(), file))
+    damaged = backups.restore(database(), file)
     print_status(f"Restored {database().name} from {file}.")
+    print_moved(damaged)
+    if damaged:
+        print_status(
+            f"Tokens and the record of changes are those of {file}: revoke again what was revoked "
+            "since, see widget-catalog token list."
+        )
 
 
 def print_moved(damaged: Path | None) -> None:
@@ -143,6 +157,7 @@ def print_moved(damaged: Path | None) -> None:
     is_flag=True,
     help="Print the address as one line of JSON: url, database, pid.",
 )
+@testing_option
 def serve(
     host: str | None,
     port: int | None,
@@ -150,10 +165,12 @@ def serve(
     init: bool,
     demo: bool,
     print_json: bool,
+    testing: Path | None,
 ) -> None:
     """Serve the catalog.
 
-    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first.
+    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first. With --testing,
+    it also ends with the process that started it, and prints the address as with --print-json.
     """
     # Waitress is imported only by the command that needs it.
     from ..serving import server
@@ -161,7 +178,12 @@ def serve(
     if unix_path and (host, port) != (None, None):
         raise click.UsageError("--unix cannot be combined with --host or --port.")
     app = application()
-    if (init or demo) and not database().exists():
+    options = {"HOST": host, "PORT": port}
+    app.config.update({name: value for name, value in options.items() if value is not None})
+    if testing:
+        prepare(app, testing, "demo" if demo else "empty")
+        app.config["LOG_LEVEL"] = "error" if is_quiet() else "info"
+    elif (init or demo) and not database().exists():
         wal = wal_path(database().real_path)
         if not database().is_cluster and wal.exists():
             raise CommandError(
@@ -171,7 +193,9 @@ def serve(
         create_database(demo)
     # Requests do not wait for a lock as long as commands do.
     app.extensions["database"].on_wait = None
-    options = {"HOST": host, "PORT": port}
-    app.config.update({name: value for name, value in options.items() if value is not None})
-    # In an empty context: requests would share the application context of the command, and its g.
-    Context().run(server.serve, app, unix_path=unix_path, print_json=print_json)
+    server.serve(
+        app,
+        unix_path=unix_path,
+        print_json=print_json or testing is not None,
+        testing=testing is not None,
+    )

@@ -1,88 +1,129 @@
 """widget-catalog mirror: a copy of another catalog, made and refreshed through its public API."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..documents import MAX_PROBLEMS
+from ..server_option import ca_option
 from ..text import plural
-from ..validators import check_identifier
+from ..validators import check_base_url, format_timestamp
 from .base import (
-    SERVICE_URL,
     CommandError,
     ValidatedType,
     bundles,
     command,
     database,
+    is_quiet,
     print_status,
     progress_bar,
 )
-from .terminal import replace_unprintable
+from .selection import selection_options, warn_of_unmatched
+from .terminal import format_table, replace_unprintable
+from .tokens import lifetime, parse_lifetime
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
     from ..mirror.bundles import BundleReport
-    from ..mirror.sync import MirrorOptions, MirrorReport
+    from ..mirror.remembered import MirrorOptions, Remembered
+    from ..mirror.sync import MirrorRun
+    from ..store.write.lookup import WidgetName
 
-# Widgets that are fetched in parallel.
-WORKERS = 4
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
+# In place of a URL, which it is not.
+STATUS = "status"
+
+
+URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else check_base_url(text))
 
 
 @command("mirror")
-@click.argument("url", type=SERVICE_URL)
+@click.argument("url", metavar="[URL | status]", type=URL_OR_STATUS, required=False)
+@selection_options
+@click.option("--bundles", is_flag=True, help="Download the bundles too, to serve them.")
 @click.option(
-    "--scope",
-    "scopes",
-    type=ValidatedType("scope", check_identifier),
-    multiple=True,
-    help="Only widgets of this scope; may be repeated.",
+    "--keep-removed",
+    is_flag=True,
+    help="Keep widgets and versions that the upstream has unlisted or deleted, as an archive.",
 )
 @click.option(
-    "--bundles", "with_bundles", is_flag=True, help="Download the bundles too, to serve them."
+    "--min-age",
+    type=ValidatedType("age", parse_lifetime),
+    metavar="7d|12h",
+    help="Hold new versions back until they are this old.",
 )
-@click.option(
-    "--prune", is_flag=True, help="Unlist copies of widgets that are gone from the upstream."
-)
+# What it did is the default now.
+@click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
+@ca_option
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
-    url: str,
-    scopes: tuple[str, ...],
-    with_bundles: bool,
-    prune: bool,
+    url: str | None,
     adopt: bool,
     dry_run: bool,
+    **remembered_options: Any,
 ) -> None:
     """Copy another catalog, or refresh a copy.
 
-    URL is the address of its service, such as https://widgets.example.com. Only what changed since
-    the last run is transferred. Installs counted here are added to those of the upstream.
+    URL is the address of its service, such as https://widgets.example.com. It is remembered with
+    the options that select what is copied: without a URL, all upstreams are refreshed as the last
+    time. `mirror status` shows them.
+
+    Only what changed since the last run is transferred. Widgets that the upstream has unlisted or
+    deleted are unlisted here, and deleted versions removed. Installs counted here are added to
+    those of the upstream.
     """
-    from ..mirror.bundles import download_bundles
-    from ..mirror.sync import MirrorError, MirrorOptions, mirror
-    from ..mirror.upstream import Upstream, UpstreamError
+    from ..mirror.remembered import MirrorOptions, find_remembered
 
     if database().exists():
         database().check()
-    options = MirrorOptions(tuple(dict.fromkeys(scopes)), adopt, prune, dry_run)
+    options = MirrorOptions(**remembered_options)
+    remembered = find_remembered(database())
+    if url in (None, STATUS) and options != MirrorOptions():
+        raise click.UsageError(
+            f"{' '.join(options.arguments())} needs a URL; without one, the last options apply."
+        )
+    if url in (None, STATUS) and not remembered:
+        raise CommandError("There is no upstream yet; name its URL.")
+    if url == STATUS:
+        print_upstreams(remembered)
+        return
+    errors = []
+    for source, known, *_ in [(url, options)] if url else remembered:
+        try:
+            refresh(source, known, adopt, dry_run)
+        except CommandError as error:
+            errors.append(error.message)
+    if errors:
+        raise CommandError("\n".join(errors))
+
+
+def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> None:
+    """Mirror one upstream, and print the results; raise CommandError if anything failed."""
+    from ..mirror.bundles import download_bundles
+    from ..mirror.connections import UpstreamError
+    from ..mirror.sync import MirrorRun
+    from ..mirror.upstream import Upstream
+
     bundle_report = None
+    age = lifetime(options.min_age) if options.min_age else None
+    limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, WORKERS)) as upstream:
+        with closing(Upstream(url, options.ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
-                report = mirror(database(), upstream, options, on_progress)
-            if with_bundles and not dry_run:
+                run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
+                run.run()
+            if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
-                    bundle_report = download_bundles(
-                        database(), upstream, bundles(), options, on_progress
-                    )
-    except (UpstreamError, MirrorError) as error:
+                    bundle_report = download_bundles(run, bundles(), on_progress)
+    except UpstreamError as error:
         raise CommandError(
             f"{url} cannot be mirrored: {replace_unprintable(str(error))}."
         ) from error
@@ -90,26 +131,50 @@ def mirror_command(
         print_status("Interrupted; the next run continues from here.")
         # A normal exit would join the threads that wait for responses.
         os._exit(INTERRUPTED_EXIT_CODE)
-    print_report(url, options, report, bundle_report)
+    print_report(url, run, bundle_report)
 
 
-def print_report(
-    url: str,
-    options: "MirrorOptions",
-    report: "MirrorReport",
-    bundle_report: "BundleReport | None",
-) -> None:
+def print_upstreams(remembered: "Sequence[Remembered]") -> None:
+    """Print a table of the upstreams."""
+    headings = ["UPSTREAM", "OPTIONS", "REFRESHED", "WIDGETS", "VERSIONS", "BUNDLES", "GONE"]
+    rows = [
+        [
+            each.source,
+            " ".join(each.options.arguments()) or "none",
+            format_age(each.refreshed_at),
+            *map(str, (each.widgets, each.versions, each.bundles, each.gone)),
+        ]
+        for each in remembered
+    ]
+    click.echo("\n".join(format_table(headings, rows, shrink_first=1)))
+
+
+def format_age(time: str | None) -> str:
+    """Return how long ago the time was, in words."""
+    if time is None:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f"{plural(int(seconds // length), unit)} ago"
+    return "just now"
+
+
+def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None") -> None:
     """Print the results; raise CommandError if anything failed."""
+    report = run.report
+    warn_of_unmatched(run.options, report.listed)
     print_failures(report.failures)
-    effect = "it stays listed here without --prune"
-    if options.prune:
-        effect = "it would be unlisted here" if options.dry_run else "it is unlisted here"
-    for key in report.gone[:MAX_PROBLEMS]:
-        print_status(f"{replace_unprintable(str(key))} is gone from the upstream; {effect}.")
+    print_first([describe_gone(key, run) for key in report.gone])
+    reason = f"it is held back until it is {run.options.min_age} old"
+    print_first(
+        [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
+    )
+    gone = [key for key in report.gone if key.version is None]
     print_status(
-        f"{'Would mirror' if options.dry_run else 'Mirrored'} {url}: {report.added} added, "
+        f"{'Would mirror' if run.dry_run else 'Mirrored'} {url}: {report.added} added, "
         f"{report.changed} changed, {report.unchanged} unchanged, {len(report.failures)} failed, "
-        f"{len(report.gone)} gone."
+        f"{len(gone)} gone."
     )
     failed = [plural(len(report.failures), "widget")] if report.failures else []
     if bundle_report:
@@ -123,9 +188,24 @@ def print_report(
         raise CommandError(f"{' and '.join(failed)} failed; the rest is done.")
 
 
+def describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
+    """Return what happens here to a widget or version that the upstream no longer shows."""
+    cause, effect = ("deleted", "removed") if key.version else ("unlisted or deleted", "unlisted")
+    effect = f"would be {effect}" if run.dry_run else f"is {effect}"
+    if run.options.keep_removed:
+        effect = "stays"
+    return f"{key} was {cause} at the upstream; it {effect} here."
+
+
+def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
+    """Print the first sentences, and how many more there are; errors also with --quiet."""
+    more = len(sentences) - MAX_PROBLEMS
+    lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
+    for line in lines:
+        if is_error or not is_quiet():
+            click.echo(replace_unprintable(line), err=True)
+
+
 def print_failures(failures: Mapping[str, str]) -> None:
-    """Print what failed and why, also with --quiet."""
-    for name, reason in list(failures.items())[:MAX_PROBLEMS]:
-        click.echo(replace_unprintable(f"{name}: {reason}."), err=True)
-    if len(failures) > MAX_PROBLEMS:
-        click.echo(f"There are {len(failures) - MAX_PROBLEMS} more failures.", err=True)
+    """Print what failed and why."""
+    print_first([f"{name}: {reason}." for name, reason in failures.items()], is_error=True)

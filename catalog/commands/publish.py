@@ -9,13 +9,12 @@ import click
 from ..documents import DocumentError
 from ..store.write.manifests import BundleSummary, BundleUrlError
 from ..store.write.publishing import PublishResult, Upload
-from .base import STDIN, CommandError, command, file_name, print_status
+from .base import STDIN, CommandError, command, file_name, print_latest, print_status
 from .catalogs import open_catalog
-from .lookup import print_latest
 from .terminal import format_json
 
 
-@command("publish")
+@command("publish", remote=True)
 @click.argument("manifest", type=click.File("rb"))
 @click.argument("bundle", type=click.File("rb"))
 @click.option(

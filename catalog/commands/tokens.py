@@ -24,6 +24,7 @@ from .base import (
     command,
     command_group,
     database,
+    json_option,
     print_status,
 )
 from .catalogs import open_catalog
@@ -111,17 +112,23 @@ def create(name: str, scopes: tuple[str, ...], permissions: str, expires: str) -
         [ADMIN] if ADMIN in allowed else allowed,
         lifetime(expires),
     )
+    print_secret("Created", created, text)
+
+
+def print_secret(verb: str, created: Token, text: str) -> None:
+    """Print the text of a token, which cannot be read again."""
     click.echo(text)
-    print_status(f"Created the token {name}, {describe_expiry(created)}. It is shown only now.")
+    validity = describe_expiry(created.expires_at)
+    print_status(f"{verb} the token {created.name}, {validity}. It is shown only now.")
 
 
-def describe_expiry(shown: Token) -> str:
+def describe_expiry(expires_at: str | None) -> str:
     """Return until when a token is valid, as words."""
-    return f"valid until {shown.expires_at}" if shown.expires_at else "valid until it is revoked"
+    return f"valid until {expires_at or 'it is revoked'}"
 
 
 @command("list", token)
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+@json_option
 def list_command(json_output: bool) -> None:
     """List all tokens, also those that are no longer valid."""
     with database().read() as connection:
@@ -144,6 +151,8 @@ def list_command(json_output: bool) -> None:
         for each in found
     ]
     click.echo("\n".join(format_table(headings, cells, shrink_first=4)))
+    for warning in filter(None, (each.expiry_warning(time) for each in found)):
+        print_status(f"Warning: {warning}.")
     print_status(f"{plural(len(found), 'token')}.")
 
 
@@ -175,22 +184,22 @@ def rotate(name: str, expires: str) -> None:
     The old one is refused from the next request on. Scopes and permissions stay.
     """
     rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
-    click.echo(text)
-    print_status(f"Rotated the token {name}, {describe_expiry(rotated)}. It is shown only now.")
+    print_secret("Rotated", rotated, text)
 
 
 SINCE = ValidatedType("time", check_timestamp)
 
 
-@command("log")
+@command("log", remote=True)
 @click.argument("widget", type=WIDGET, required=False)
 @click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N changes.")
-@click.option("--json", "json_output", is_flag=True, help="Print a JSON array.")
+@json_option
 def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
     """Print who changed what, the newest change last.
 
-    Without WIDGET, all changes of the catalog and its tokens. Installs are not recorded.
+    Without WIDGET, all changes of the catalog and its tokens; with --server, those in the scopes of
+    your token. Installs are not recorded.
     """
     entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
     entries.reverse()

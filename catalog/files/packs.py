@@ -9,7 +9,6 @@ unknown source can contain more than data, such as triggers.
 
 import hashlib
 import io
-import os
 import re
 import sqlite3
 import tarfile
@@ -28,6 +27,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import connect
 from ..store.connection.transaction import Transaction
 from ..store.read.export import catalog_lines
+from ..store.read.selection import IS_SELECTED
 from ..store.schema.schema import COUNT_ALL
 from ..store.write.held_bundles import held_bundles, hold_bundles
 from ..store.write.imports import put_documents
@@ -49,9 +49,15 @@ class PackError(Exception):
     """The pack cannot be written or read; the message says why in one sentence."""
 
 
-HELD_HASHES = """
-SELECT DISTINCT sha256_hash FROM version WHERE bundle_path IS NOT NULL ORDER BY sha256_hash
+HELD_HASHES = f"""
+SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
+WHERE bundle_path IS NOT NULL AND {IS_SELECTED} ORDER BY sha256_hash
 """
+
+
+def held_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
+    """Return the hashes of the held bundles; IS_SELECTED explains the paths of a selection."""
+    return [sha256 for (sha256,) in connection.execute(HELD_HASHES, {"paths": paths})]
 
 
 def pack(
@@ -59,17 +65,19 @@ def pack(
     bundles: Bundles,
     output: BinaryIO,
     on_progress: Callable[[int, int], None],
-) -> int:
-    """Write the catalog and its held bundles; return the number of bundles.
+    paths: str | None = None,
+) -> None:
+    """Write the catalog and its held bundles.
 
     on_progress gets the number of bundles written and their total. The bundles are not locked: one
     whose version is deleted meanwhile, and which gc removes then, is an error.
     """
-    hashes = [sha256 for (sha256,) in connection.execute(HELD_HASHES)]
+    selected = {"paths": paths}
+    hashes = held_hashes(connection, paths)
     lines = {
-        CATALOG: catalog_lines(connection),
-        MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED)),
-        DELETED: (f"{line}\n" for (line,) in connection.execute(READ_DELETED)),
+        CATALOG: catalog_lines(connection, paths),
+        MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED, selected)),
+        DELETED: (f"{line}\n" for (line,) in connection.execute(READ_DELETED, selected)),
     }
     with ExitStack() as stack:
         files = {
@@ -89,7 +97,6 @@ def pack(
             except BundleError as error:
                 raise PackError(f"The bundle {sha256} cannot be packed: {error}.") from error
             on_progress(number, len(hashes))
-    return len(hashes)
 
 
 def _format_sums(sums: dict[str, str]) -> str:
@@ -123,21 +130,21 @@ def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
 
 
 # How mirrored.jsonl is read from a database, and written to one.
-READ_MIRRORED = """
+READ_MIRRORED = f"""
 SELECT json_object('scope', scope, 'name', name, 'source', source, 'etag', etag,
-    'upstreamCount', upstream_count)
+    'upstreamCount', upstream_count, 'gone', json(iif(gone, 'true', 'false')))
 FROM mirrored JOIN widget ON widget.id = widget_id
-ORDER BY scope, name
+WHERE {IS_SELECTED} ORDER BY scope, name
 """
 PUT_MIRRORED = """
-INSERT INTO mirrored (widget_id, source, etag, upstream_count)
-SELECT id, :source, :etag, :upstreamCount FROM widget WHERE scope = :scope AND name = :name
+INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
+SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scope AND name = :name
 """
 
 # And deleted.jsonl.
-READ_DELETED = """
+READ_DELETED = f"""
 SELECT json_object('scope', scope, 'name', name, 'version', version, 'sha256Hash', sha256_hash)
-FROM deleted_version ORDER BY scope, name, version, sha256_hash
+FROM deleted_version WHERE {IS_SELECTED} ORDER BY scope, name, version, sha256_hash
 """
 PUT_DELETED = """
 INSERT INTO deleted_version (scope, name, version, sha256_hash)
@@ -170,8 +177,7 @@ def unpack(
         sums = _read_sums(archive)
         files = {name: stack.enter_context(_verified(archive, name, sums)) for name in FILES}
         hashes = [*sums.values()][len(FILES) :]
-        bundles.create()
-        new_bundles = Bundles(stack.enter_context(scratch_directory(bundles.directory)))
+        new_bundles = stack.enter_context(bundles.incoming())
         for number, sha256 in enumerate(hashes, start=1):
             _add_bundle(archive, new_bundles, sha256)
             on_progress(number, len(hashes))
@@ -184,7 +190,7 @@ def unpack(
             widgets, versions = connection.execute(COUNT_ALL).fetchone()
         stack.enter_context(bundles.writing())
         for sha256 in hashes:
-            os.replace(new_bundles.path(sha256), bundles.path(sha256))
+            bundles.accept(new_bundles, sha256)
         bundles.sync()
         damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
     return UnpackResult(widgets, versions, len(hashes), damaged)
@@ -214,7 +220,8 @@ def _parse_object(line: bytes) -> Json:
     value = parse_json(line)
     if not isinstance(value, dict):
         raise ValueError("a line is not a JSON object")
-    return value
+    # Release 1.0 does not write it.
+    return {"gone": False, **value}
 
 
 def verify(file: BinaryIO) -> None:

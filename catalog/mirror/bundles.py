@@ -9,14 +9,11 @@ from ..store.bundles import BundleError, Bundles
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
 from ..store.write.audit import local_actor
-from ..store.write.held_bundles import (
-    HeldBundle,
-    hold_bundles,
-    release_bundles,
-)
+from ..store.write.held_bundles import HeldBundle, hold_bundles, release_bundles
+from .connections import UpstreamError
 from .fetch import OnProgress, batched, thread_pool
-from .sync import MirrorOptions
-from .upstream import Upstream, UpstreamError
+from .sync import MirrorRun
+from .upstream import Upstream
 
 
 class MirroredVersion(NamedTuple):
@@ -43,35 +40,29 @@ class BundleReport:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def download_bundles(
-    database: Database,
-    upstream: Upstream,
-    bundles: Bundles,
-    options: MirrorOptions,
-    on_progress: OnProgress,
-) -> BundleReport:
+def download_bundles(run: MirrorRun, bundles: Bundles, on_progress: OnProgress) -> BundleReport:
     """Download the bundles of all mirrored versions, and have those versions loaded from here."""
     groups: dict[str, Group] = {}
-    for row in database.reader().execute(MIRRORED_VERSIONS, {"source": upstream.base_url}):
+    for row in run.database.reader().execute(MIRRORED_VERSIONS, {"source": run.source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if options.includes(version.bundle.scope):
+        if run.options.names(version.bundle.scope, version.bundle.name):
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     report = BundleReport(already_here=len(present))
-    with bundles.downloading(), thread_pool(upstream.connections) as threads:
-        _update_versions(database, bundles, present, {}, report)
+    with bundles.incoming() as incoming, thread_pool() as threads:
+        _update_versions(run.database, bundles, incoming, present, {}, report)
         done = 0
         for batch in batched(absent):
             failures: dict[str, str] = {}
-            results = threads.map(partial(_download_group, upstream, bundles), batch)
+            results = threads.map(partial(_download_group, run.upstream, incoming), batch)
             for group, failure in zip(batch, results, strict=True):
                 if failure is not None:
                     failures[group[0].bundle.sha256] = failure
                 done += 1
                 on_progress(done, len(absent))
             report.fetched += len(batch) - len(failures)
-            _update_versions(database, bundles, batch, failures, report)
+            _update_versions(run.database, bundles, incoming, batch, failures, report)
     return report
 
 
@@ -84,7 +75,7 @@ ORDER BY scope, name, version
 """
 
 
-def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str | None:
+def _download_group(upstream: Upstream, incoming: Bundles, group: Group) -> str | None:
     """Download the bundle that these versions share; return the reason if that failed.
 
     Versions may name different URLs and sizes for the same hash. Each is tried until one is right.
@@ -93,20 +84,17 @@ def _download_group(upstream: Upstream, bundles: Bundles, group: Group) -> str |
     candidates = dict.fromkeys((version.url, version.bundle.size) for version in group)
     for url, size in candidates:
         try:
-            upstream.download(url, bundles.partial(sha256), size)
-            bundles.verify_download(sha256, size)
+            upstream.download(url, size, partial(incoming.add, sha256, size))
             return None
         except (UpstreamError, BundleError) as error:
             failure = f"stays at {url}: {error}"
-            if len(candidates) > 1:
-                # Another URL must not continue the partial file of this one.
-                bundles.partial(sha256).unlink(missing_ok=True)
     return failure
 
 
 def _update_versions(
     database: Database,
     bundles: Bundles,
+    incoming: Bundles,
     groups: Sequence[Group],
     failures: dict[str, str],
     report: BundleReport,
@@ -119,16 +107,14 @@ def _update_versions(
     with bundles.writing():
         for version in (version for group in groups for version in group):
             bundle = version.bundle
-            if bundle.sha256 not in failures and not bundles.holds(bundle.sha256):
-                bundles.accept(bundle.sha256)
-            if bundles.holds(bundle.sha256, bundle.size):
-                if not version.is_held:
-                    new.append(bundle)
-                continue
-            wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
-            report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
-            if version.is_held:
-                lost.append(bundle.sha256)
+            if incoming.holds(bundle.sha256):
+                bundles.accept(incoming, bundle.sha256)
+            if not bundles.holds(bundle.sha256, bundle.size):
+                wrong_size = f"stays at {version.url}: its size is not {bundle.size} bytes"
+                report.failures[str(version)] = failures.get(bundle.sha256, wrong_size)
+                lost += [bundle.sha256] if version.is_held else []
+            elif not version.is_held:
+                new.append(bundle)
         if not new and not lost:
             return
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from http.client import HTTPException
-from threading import Lock, Timer
+from threading import Timer, get_ident
 from time import monotonic
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, Rea
 from urllib3.util import parse_url
 
 from ..text import quoted
+from ..tls import describe_refusal
 from ..validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
@@ -33,10 +34,10 @@ MAX_UNREACHABLE_SECONDS = 10
 TOO_SLOW = "the server does not respond in time"
 
 
-class TransferError(Exception):
-    """A request failed; the message says why."""
+class UpstreamError(Exception):
+    """A request failed; the message says why, without a full stop."""
 
-    def __init__(self, message: str, *, is_temporary: bool = True, retry_after: float = 0) -> None:
+    def __init__(self, message: str, *, is_temporary: bool = False, retry_after: float = 0) -> None:
         super().__init__(message)
         self.is_temporary = is_temporary
         # Seconds.
@@ -45,17 +46,20 @@ class TransferError(Exception):
 
 @contextmanager
 def transfer_errors() -> Iterator[None]:
-    """Raise TransferError for everything that the network and the server can do wrong."""
+    """Raise UpstreamError for everything that the network and the server can do wrong."""
     try:
         yield
     except (TimeoutError, ReadTimeoutError) as error:
-        raise TransferError(TOO_SLOW) from error
+        raise UpstreamError(TOO_SLOW, is_temporary=True) from error
+    except ssl.SSLCertVerificationError as error:
+        raise UpstreamError(describe_refusal(error)) from error
     except ssl.SSLError as error:
-        raise TransferError(f"the TLS handshake failed: {error}", is_temporary=False) from error
+        raise UpstreamError(f"the TLS handshake failed: {error}") from error
     except (OSError, HTTPException, ProtocolError) as error:
-        raise TransferError("the connection ended before the response was complete") from error
+        message = "the connection ended before the response was complete"
+        raise UpstreamError(message, is_temporary=True) from error
     except HTTPError as error:
-        raise TransferError(f"the response is invalid: {error}", is_temporary=False) from error
+        raise UpstreamError(f"the response is invalid: {error}") from error
 
 
 class Origin(NamedTuple):
@@ -67,12 +71,12 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> "Origin":
-        """Return the origin of a URL; raise TransferError if it is not an http or https URL."""
+        """Return the origin of a URL; raise UpstreamError if it is not an http or https URL."""
         try:
             parts = parse_url(check_http_url(url))
         except (ValueError, LocationParseError):
             message = f"{quoted(url)} is not an absolute http or https URL"
-            raise TransferError(message, is_temporary=False) from None
+            raise UpstreamError(message) from None
         scheme, host = parts.scheme or "http", (parts.host or "").strip("[]")
         return cls(scheme, host, parts.port or (443 if scheme == "https" else 80))
 
@@ -84,12 +88,18 @@ class Origin(NamedTuple):
             return []
         return [str(address[0]) for *_, address in found]
 
-    def connect(self, address: str, timeout: float) -> HTTPConnection:
+    def connect(
+        self, address: str, timeout: float, context: ssl.SSLContext | None
+    ) -> HTTPConnection:
         """Return a new connection to this address of the host."""
         connection = HTTPConnection(address, self.port, timeout=timeout)
         if self.scheme == "https":
             connection = HTTPSConnection(
-                address, self.port, timeout=timeout, server_hostname=self.host
+                address,
+                self.port,
+                timeout=timeout,
+                server_hostname=self.host,
+                ssl_context=context,
             )
         try:
             connection.connect()
@@ -101,14 +111,14 @@ class Origin(NamedTuple):
 
 
 class Connections:
-    """Connections that are used again, at most `size` of them at rest. Thread-safe."""
+    """Connections that are used again: each thread keeps its last one. Thread-safe."""
 
-    def __init__(self, base_url: str, size: int) -> None:
+    def __init__(self, base_url: str, context: ssl.SSLContext | None) -> None:
+        """Trust the certificates that the context trusts, without one those of the system."""
+        self._context = context
         self._upstream = Origin.of(base_url)
-        self._size = size
-        # Those at rest; the one that was used last is the last.
-        self._idle: list[tuple[Origin, HTTPConnection]] = []
-        self._lock = Lock()
+        # By the threads that used them.
+        self._idle: dict[int, tuple[Origin, HTTPConnection]] = {}
         # When a connection to a host failed first.
         self._unreachable_since: dict[Origin, float] = {}
 
@@ -116,7 +126,7 @@ class Connections:
     def get(
         self, url: str, headers: Mapping[str, str], deadline: float
     ) -> Iterator[BaseHTTPResponse]:
-        """Send a GET and yield its response; raise TransferError, in any case past the deadline.
+        """Send a GET and yield its response; raise UpstreamError, in any case past the deadline.
 
         The deadline, a time of time.monotonic(), is for everything from connecting to the last byte
         that the block reads. Only the system's resolver has limits of its own.
@@ -139,39 +149,28 @@ class Connections:
                 yield response
                 # A body without a length seems to be complete when the socket was shut down.
                 if monotonic() >= deadline:
-                    raise TransferError(TOO_SLOW)
+                    raise UpstreamError(TOO_SLOW)
                 is_complete = response.closed and connection.sock is not None
         finally:
             timer.cancel()
             if is_complete:
-                self._keep(origin, connection)
+                self._idle[get_ident()] = origin, connection
             else:
                 connection.close()
 
     def close(self) -> None:
         """Close the connections at rest."""
-        while self._idle:
-            self._idle.pop()[1].close()
+        for _, connection in self._idle.values():
+            connection.close()
 
     def _take(self, origin: Origin) -> HTTPConnection | None:
-        """Return a connection at rest that the server has not closed."""
-        with self._lock:
-            same = [each for each in self._idle if each[0] == origin]
-            if not same:
-                return None
-            self._idle.remove(same[-1])
-        connection = same[-1][1]
-        if connection.is_connected:
+        """Return this thread's last connection, if it leads there and the server has kept it."""
+        last, connection = self._idle.pop(get_ident(), (None, None))
+        if connection and last == origin and connection.is_connected:
             return connection
-        connection.close()
-        return self._take(origin)
-
-    def _keep(self, origin: Origin, connection: HTTPConnection) -> None:
-        with self._lock:
-            self._idle.append((origin, connection))
-            oldest = self._idle.pop(0)[1] if len(self._idle) > self._size else None
-        if oldest:
-            oldest.close()
+        if connection:
+            connection.close()
+        return None
 
     def _connect(self, origin: Origin, deadline: float) -> HTTPConnection:
         """Return a connection to the first address that accepts."""
@@ -183,14 +182,14 @@ class Connections:
             if (remaining := end - monotonic()) <= 0:
                 break
             with suppress(HTTPError):
-                connection = origin.connect(address, remaining)
+                connection = origin.connect(address, remaining, self._context)
                 self._unreachable_since.pop(origin, None)
                 return connection
         self._unreachable_since[origin] = since
-        raise TransferError(f"{origin.host} cannot be reached", is_temporary=is_temporary)
+        raise UpstreamError(f"{origin.host} cannot be reached", is_temporary=is_temporary)
 
     def _allowed_addresses(self, origin: Origin) -> list[str]:
-        """Return the addresses of the host; raise TransferError if it may not be asked.
+        """Return the addresses of the host; raise UpstreamError if it may not be asked.
 
         A publisher at the upstream could have a mirror request something from its own network. The
         connection is made to an address that was checked: a name could have another one later.
@@ -200,10 +199,9 @@ class Connections:
             return addresses
         allowed = [address for address in addresses if _is_public(address)]
         if addresses and not allowed:
-            raise TransferError(
+            raise UpstreamError(
                 f"{origin.host} is at {addresses[0]}, an address of the local network, which only "
-                "an upstream that is there itself may refer to",
-                is_temporary=False,
+                "an upstream that is there itself may refer to"
             )
         return allowed
 

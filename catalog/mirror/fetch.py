@@ -1,14 +1,17 @@
 """Reads an upstream: the list of its widgets, its changes, and widgets, ahead of their use."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from .. import V1_PREFIX
 from ..documents import Document, DocumentError, check_document
 from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
+from ..store.read.selection import Selection
 from ..store.write.lookup import WidgetName
 from ..text import quoted
 from ..validators import (
@@ -18,9 +21,12 @@ from ..validators import (
     check_text,
     check_whole_number,
 )
-from .upstream import Upstream, UpstreamError
+from .connections import UpstreamError
+from .upstream import Upstream
 
 MAX_WIDGETS = 1_000_000
+# Requests at the same time.
+WORKERS = 4
 # Results in one transaction: enough that fsync costs little, few enough to lose in a crash.
 BATCH_SIZE = 64
 
@@ -31,48 +37,56 @@ OnProgress = Callable[[int, int], None]
 
 # The download count of each widget in the list.
 Counts = dict[WidgetName, int | None]
+# Parameters of a search.
+Query = dict[str, object]
 
 
-def list_widgets(upstream: Upstream, scopes: Collection[str]) -> tuple[Counts, bool]:
-    """Return the widgets that the upstream lists, in these scopes or in all, and if this is all.
+def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool]:
+    """Return the selected widgets that the upstream lists, and whether the list was complete.
 
     A widget that moves to a page already read is missed, and another one is read twice.
     """
     counts: Counts = {}
     is_complete = True
-    filters: Collection[str | None] = scopes or (None,)
-    for scope in filters:
-        widgets, total = _list_scope(upstream, scope)
-        counts |= widgets
-        is_complete = is_complete and total == len(widgets)
+    named = (path.partition("/")[0] for path in selection.widgets)
+    scopes = [{"scope": scope} for scope in dict.fromkeys([*selection.scopes, *named])]
+    sdks = [{"compatSdk": sdk} for sdk in selection.sdks]
+    official = {"official": "true"} if selection.official else {}
+    for scope, sdk in product(scopes or [{}], sdks or [{}]):
+        entries, total = _read_list(upstream, {**scope, **sdk, **official})
+        is_complete = is_complete and total == len(entries)
+        for key, entry in entries.items():
+            if entry.is_compatible and selection.names(key.scope, key.name):
+                counts[key] = entry.downloads
     return counts, is_complete
 
 
-def _list_scope(upstream: Upstream, scope: str | None) -> tuple[Counts, int]:
+class ListEntry(NamedTuple):
+    """A widget in the list: its download count, and whether a version is for the SDK asked for."""
+
+    downloads: int | None
+    is_compatible: bool
+
+
+def _read_list(upstream: Upstream, query: Query) -> tuple[dict[WidgetName, ListEntry], int]:
     """Return the widgets on all pages of one list, and the total that the last page states."""
-    counts: Counts = {}
+    widgets: dict[WidgetName, ListEntry] = {}
     page, received, has_more = 0, 0, True
     while has_more:
         page += 1
-        entries, total = _read_list_page(upstream, scope, page)
+        parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
+        result = upstream.get(f"{V1_PREFIX}search?{parameters}").json()
+        with _format_errors("the search response is not that of a widget catalog"):
+            entries = {_check_key(each): _check_entry(each, query) for each in result["widgets"]}
+            total = check_whole_number(result["total"])
+        if total > MAX_WIDGETS:
+            raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
         received += len(entries)
-        has_new = not entries.keys() <= counts.keys()
-        counts |= entries
+        has_new = not entries.keys() <= widgets.keys()
+        widgets |= entries
         # A server may cap the limit, but not below the default of the API.
         has_more = has_new and received < total and len(entries) >= DEFAULT_LIMIT
-    return counts, total
-
-
-def _read_list_page(upstream: Upstream, scope: str | None, page: int) -> tuple[Counts, int]:
-    """Return the widgets of one page, and the total that it states."""
-    query = {"page": page, "limit": MAX_LIMIT} | ({} if scope is None else {"scope": scope})
-    result = upstream.get(f"{V1_PREFIX}search?{urlencode(query)}").json()
-    with _format_errors("the search response is not that of a widget catalog"):
-        counts = {_check_key(entry): _check_count(entry) for entry in result["widgets"]}
-        total = check_whole_number(result["total"])
-    if total > MAX_WIDGETS:
-        raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
-    return counts, total
+    return widgets, total
 
 
 @contextmanager
@@ -87,9 +101,10 @@ def _check_key(entry: Any) -> WidgetName:
     return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
 
 
-def _check_count(entry: Any) -> int | None:
+def _check_entry(entry: Any, query: Query) -> ListEntry:
     count = entry.get("downloadCount")
-    return None if count is None else check_whole_number(count)
+    is_compatible = "compatSdk" not in query or entry["latestCompatibleVersion"] is not None
+    return ListEntry(None if count is None else check_whole_number(count), is_compatible)
 
 
 class UpstreamChanges(NamedTuple):
@@ -188,18 +203,15 @@ def fetch_widget(upstream: Upstream, key: WidgetName, etag: str | None) -> Fetch
 
 
 @contextmanager
-def thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+def thread_pool() -> Iterator[ThreadPoolExecutor]:
     """Provide a pool; work that has not started when the block ends is cancelled."""
-    threads = ThreadPoolExecutor(workers)
-    wait = True
+    threads = ThreadPoolExecutor(WORKERS)
     try:
         yield threads
-    except KeyboardInterrupt:
-        # An interrupted command must end now, not when the pending responses arrive.
-        wait = False
-        raise
     finally:
-        threads.shutdown(wait, cancel_futures=True)
+        # An interrupted command must end now, not when the pending responses arrive.
+        is_interrupted = isinstance(sys.exception(), KeyboardInterrupt)
+        threads.shutdown(wait=not is_interrupted, cancel_futures=True)
 
 
 def batched(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

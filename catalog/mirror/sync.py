@@ -1,10 +1,9 @@
 """Copies the widgets of an upstream catalog through its public API, and refreshes the copies.
 
-mirror() is the whole run. It reads the changes of the upstream since the last run, if it lists
-them, and the list of its widgets. A copy that did not change gets its download count from the list;
-every other widget is fetched, a copy with its ETag. All of it is written in batches. Copies that
-are gone from the upstream are unlisted if asked to. Bundles come afterwards: see
-bundles.download_bundles().
+MirrorRun.run() reads the changes of the upstream since the last run, if it lists them, and the list
+of its widgets. A copy that did not change gets its download count from the list; every other widget
+is fetched, a copy with its ETag. All of it is written in batches. Copies that are gone from the
+upstream are unlisted. Bundles come afterwards: see bundles.download_bundles().
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,17 +13,18 @@ from typing import NamedTuple
 
 from ..documents import Document
 from ..store.connection.database import Database
-from ..store.connection.transaction import Transaction
-from ..store.write import mirrored as mirror_writes
+from ..store.connection.transaction import Transaction, now
+from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from ..store.write.lookup import WidgetName
+from ..store.write.lookup import WidgetName, find_versions
 from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream_counts,
     put_upstream_documents,
+    unlist_gone,
 )
-from ..store.write.moderation import edit_widget
+from .connections import UpstreamError
 from .fetch import (
     FetchResult,
     OnProgress,
@@ -34,27 +34,16 @@ from .fetch import (
     read_changes,
     thread_pool,
 )
+from .remembered import (
+    MirrorOptions,
+    Remembered,
+    find_remembered,
+    find_source,
+    put_remembered,
+)
 from .upstream import Upstream
 
 MAX_FAILURES_IN_A_ROW = 25
-
-
-class MirrorError(Exception):
-    """The run cannot continue; the message says why, without a full stop."""
-
-
-class MirrorOptions(NamedTuple):
-    """The options of widget-catalog mirror."""
-
-    # Empty: all scopes.
-    scopes: Collection[str] = ()
-    adopt: bool = False
-    prune: bool = False
-    dry_run: bool = False
-
-    def includes(self, scope: str) -> bool:
-        """Return whether widgets of this scope are to be mirrored."""
-        return not self.scopes or scope in self.scopes
 
 
 @dataclass
@@ -64,10 +53,14 @@ class MirrorReport:
     added: int = 0
     changed: int = 0
     unchanged: int = 0
+    # The scope/name of each selected widget that the upstream lists.
+    listed: set[str] = field(default_factory=set)
     # Reasons, by what failed.
     failures: dict[str, str] = field(default_factory=dict)
-    # Copies of widgets that the upstream no longer has.
+    # Widgets and versions here that the upstream does not show, or no longer.
     gone: list[WidgetName] = field(default_factory=list)
+    # When versions were published that are too new to be copied.
+    held_back: dict[WidgetName, str] = field(default_factory=dict)
 
 
 class LocalWidget(NamedTuple):
@@ -77,50 +70,6 @@ class LocalWidget(NamedTuple):
     source: str | None
     etag: str | None
     upstream_count: int | None
-
-
-def mirror(
-    database: Database, upstream: Upstream, options: MirrorOptions, on_progress: OnProgress
-) -> MirrorReport:
-    """Copy every widget that the upstream lists, and report or unlist copies that are gone there.
-
-    Each batch is one transaction, so an interrupted run loses at most one batch.
-    """
-    token = find_token(database, upstream, options)
-    changes = read_changes(upstream, token)
-    # This fails if there is no catalog at the URL, before an empty database is created.
-    listed, is_complete = list_widgets(upstream, options.scopes)
-    if not database.exists() and not options.dry_run:
-        database.create()
-    local = find_local(database)
-    copies = [
-        key
-        for key, widget in local.items()
-        if widget.listed and widget.source == upstream.base_url and options.includes(key.scope)
-    ]
-    if options.prune and copies and not listed:
-        raise MirrorError(
-            f"{upstream.base_url} lists no widget; --prune would unlist all copies of it"
-        )
-    sync = WidgetSync(database, upstream, options, on_progress, local)
-    counts = {
-        key: listed[key]
-        for key in copies
-        if changes and key in listed and changes.has_current(key, local[key].etag)
-    }
-    sync.write_counts(counts)
-    keys = dict.fromkeys([*copies, *(changes.changed if changes else ()), *listed])
-    others = [key for key in keys if key not in counts and options.includes(key.scope)]
-    sync.fetch_and_write(others, len(counts))
-    sync.finish({*copies}, listed)
-    report = sync.report
-    if changes is None and not is_complete:
-        report.failures["The list"] = "changed while it was read, or repeats itself"
-    if changes and changes.token != token and not report.failures and not options.dry_run:
-        # Last: everything before the token must have been written.
-        values = upstream.base_url, options.scopes, changes.token
-        database.transact(lambda transaction: mirror_writes.put_position(transaction, *values))
-    return report
 
 
 LOCAL_WIDGETS = """
@@ -136,40 +85,86 @@ def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
     return {WidgetName(*row[:2]): LocalWidget(*row[2:]) for row in rows}
 
 
-POSITION = "SELECT token FROM mirror_position WHERE source = :source AND scopes = :scopes"
-
-
-def find_token(database: Database, upstream: Upstream, options: MirrorOptions) -> str | None:
-    """Return the token after the changes that earlier runs with these options have read."""
-    if not database.exists():
-        return None
-    key = {"source": upstream.base_url, "scopes": mirror_writes.scopes_key(options.scopes)}
-    row = database.reader().execute(POSITION, key).fetchone()
-    return row["token"] if row else None
-
-
 @dataclass
-class WidgetSync:
-    """One run: what it works on, the widgets that were not found, and the report."""
+class MirrorRun:
+    """One refresh of the copies of an upstream.
+
+    Each batch is one transaction, so an interrupted run loses at most one batch.
+    """
 
     database: Database
     upstream: Upstream
     options: MirrorOptions
     on_progress: OnProgress
-    local: dict[WidgetName, LocalWidget]
+    adopt: bool = False
+    dry_run: bool = False
+    # Versions that were published later are held back, if this is given.
+    published_before: str | None = None
+    # The URL by which the copies are known.
+    source: str = field(init=False)
+    local: dict[WidgetName, LocalWidget] = field(default_factory=dict)
     not_found: list[WidgetName] = field(default_factory=list)
     report: MirrorReport = field(default_factory=MirrorReport)
+
+    def run(self) -> MirrorReport:
+        """Copy every selected widget of the upstream, and unlist copies that are gone there."""
+        options = self.options
+        self.source = find_source(self.database, self.upstream.base_url)
+        known = [each for each in find_remembered(self.database) if each.source == self.source]
+        remembered = known[0] if known else Remembered(self.source, options)
+        changes = read_changes(self.upstream, remembered.token)
+        # This fails if there is no catalog at the URL, before an empty database is created.
+        listed, is_complete = list_widgets(self.upstream, options)
+        if not self.database.exists() and not self.dry_run:
+            self.database.create()
+        if not known or options.json() != remembered.options.json():
+            # Already now, so that an interrupted run can be continued without options.
+            self.remember(remembered.token, remembered.refreshed_at)
+        self.local = find_local(self.database)
+        copies = [
+            key for key, each in self.local.items() if each.listed and each.source == self.source
+        ]
+        if copies and not listed and not options.keep_removed:
+            everything, _ = list_widgets(self.upstream, Selection())
+            if not everything:
+                reason = "it lists no widget, so all copies would be unlisted"
+                raise UpstreamError(f"{reason}; --keep-removed keeps them")
+        counts = {
+            key: listed[key]
+            for key in copies
+            if changes and key in listed and changes.has_current(key, self.local[key].etag)
+        }
+        self.write_counts(counts)
+        # The changes name what the list misses, but not if it is official, or for an SDK.
+        is_covered = changes and not options.official and not options.sdks
+        changed = changes.changed if changes and is_covered else []
+        named = (key for key in changed if options.names(key.scope, key.name))
+        keys = dict.fromkeys([*copies, *named, *listed])
+        self.fetch_and_write([key for key in keys if key not in counts], len(counts))
+        self.finish({*copies}, listed)
+        if not is_covered and not is_complete:
+            self.report.failures["The list"] = "changed while it was read, or repeats itself"
+        if not self.report.failures:
+            # Last: everything before the token must have been written.
+            self.remember(changes.token if changes else remembered.token, now())
+        return self.report
+
+    def remember(self, token: str | None, refreshed_at: str | None) -> None:
+        """Store the options, how far the changes were read, and the time."""
+        if not self.dry_run:
+            upstream = Remembered(self.source, self.options, token, refreshed_at)
+            self.database.transact(partial(put_remembered, upstream=upstream))
 
     def write_counts(self, counts: Mapping[WidgetName, int | None]) -> None:
         """Write the upstream's counts of copies that are current otherwise."""
         changed = [
-            MirroredWidget(*key[:2], self.upstream.base_url, self.local[key].etag, count)
+            MirroredWidget(*key[:2], self.source, self.local[key].etag, count)
             for key, count in counts.items()
             if count != self.local[key].upstream_count
         ]
         self.report.changed += len(changed)
         self.report.unchanged += len(counts) - len(changed)
-        if not self.options.dry_run:
+        if not self.dry_run:
             for batch in batched(changed):
                 self.database.transact(partial(put_upstream_counts, widgets=batch))
 
@@ -178,7 +173,7 @@ class WidgetSync:
         total = done + len(keys)
         self.on_progress(done, total)
         failures = 0
-        with thread_pool(self.upstream.connections) as threads:
+        with thread_pool() as threads:
             for batch in batched(keys):
                 results: list[FetchResult] = []
                 try:
@@ -188,7 +183,7 @@ class WidgetSync:
                         self.on_progress(done, total)
                         failures = failures + 1 if result.is_unavailable else 0
                         if failures == MAX_FAILURES_IN_A_ROW:
-                            raise MirrorError(
+                            raise UpstreamError(
                                 f"{failures} requests in a row failed, the last one because "
                                 f"{result.failure}"
                             )
@@ -199,10 +194,10 @@ class WidgetSync:
         """Fetch and validate one widget. Runs in the thread pool."""
         local = self.local.get(key)
         etag = None
-        if local and local.source == self.upstream.base_url:
+        if local and local.source == self.source:
             # An unlisted copy is listed again by writing it, so it must not get a 304.
             etag = local.etag if local.listed else None
-        elif local and not self.options.adopt:
+        elif local and not self.adopt:
             origin = (
                 f"is a copy from {local.source}"
                 if local.source
@@ -221,23 +216,26 @@ class WidgetSync:
                 self.not_found.append(key)
             elif document is None:
                 self.report.unchanged += 1
-            else:
+            elif rest := self.hold_back(key, document):
+                # Without an ETag, the next run compares the versions again.
+                etag = etag if rest is document else None
                 upstream_count = document.widget["download_count"]
-                mirrored = MirroredWidget(*key[:2], self.upstream.base_url, etag, upstream_count)
-                widgets.append((document, mirrored))
+                mirrored = MirroredWidget(*key[:2], self.source, etag, upstream_count)
+                widgets.append((rest, mirrored))
 
         def put(transaction: Transaction) -> PutResult:
-            result = put_upstream_documents(transaction, widgets)
+            removes_versions = not self.options.keep_removed
+            result = put_upstream_documents(transaction, widgets, removes_versions=removes_versions)
             added, changed = len(result.added), len(result.changed)
             if added or changed:
-                after = {"source": self.upstream.base_url, "added": added, "changed": changed}
+                after = {"source": self.source, "added": added, "changed": changed}
                 transaction.record("mirror", after=after)
             return result
 
         if not widgets:
             return
         if self.database.exists():
-            result = self.database.transact(put, local_actor(), dry_run=self.options.dry_run)
+            result = self.database.transact(put, local_actor(), dry_run=self.dry_run)
         else:
             # A dry run without a catalog.
             result = PutResult({document.path for document, _ in widgets}, set())
@@ -245,18 +243,35 @@ class WidgetSync:
         self.report.added += added
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
+        self.report.gone += result.others
+
+    def hold_back(self, key: WidgetName, document: Document) -> Document | None:
+        """Return the document without versions that are too new; None for a widget with no other.
+
+        What is here already stays.
+        """
+        limit = self.published_before
+        new = {row["version"]: row["published_at"] for row in document.versions}
+        new = {number: time for number, time in new.items() if limit and time > limit}
+        if new and self.database.exists():
+            for row in find_versions(self.database.fetch, key):
+                new.pop(row["version"], None)
+        if not new:
+            return document
+        self.report.held_back |= {key._replace(version=each): time for each, time in new.items()}
+        rest = [row for row in document.versions if row["version"] not in new]
+        return document._replace(versions=rest) if rest or key in self.local else None
 
     def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
-        """Report the copies that are gone, unlist them with --prune, and optimize the search."""
-        for key in self.not_found:
-            if key in listed:
-                self.report.failures[str(key)] = "is listed, but its detail is not found"
-            elif key in copies:
-                self.report.gone.append(key)
-        if self.options.dry_run:
+        """Unlist the copies that are gone, and optimize the search."""
+        gone = [key for key in self.not_found if key in copies and key not in listed]
+        self.report.gone += gone
+        self.report.listed = {str(key) for key in listed}
+        for key in {*self.not_found} & {*listed}:
+            self.report.failures[str(key)] = "is listed, but its detail is not found"
+        if self.dry_run:
             return
-        if self.options.prune:
-            for key in self.report.gone:
-                edit_widget(self.database, local_actor(), key, {"listed": False})
+        if gone and not self.options.keep_removed:
+            self.database.transact(partial(unlist_gone, widgets=gone), local_actor())
         if self.report.added + self.report.changed >= OPTIMIZE_AFTER:
             self.database.transact(lambda transaction: transaction.execute(OPTIMIZE_SEARCH_INDEX))

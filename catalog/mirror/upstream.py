@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -10,12 +9,11 @@ from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import HTTPError
 
 from .. import __version__
-from ..atomic_files import file_size
 from ..documents import parse_json
-from ..store.bundles import open_private
 from ..text import quoted
+from ..tls import create_context
 from ..validators import check_base_url
-from .connections import TOO_SLOW, Connections, TransferError, transfer_errors
+from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
 
 # For one request with its whole response.
 MAX_REQUEST_SECONDS = 120
@@ -39,10 +37,6 @@ READ_SIZE = 64 * 1024  # bytes
 T = TypeVar("T")
 
 
-class UpstreamError(Exception):
-    """A request failed; the message says why, without a full stop."""
-
-
 class UpstreamResponse(NamedTuple):
     """A response of any status that is not retried."""
 
@@ -64,42 +58,34 @@ class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
     def __init__(
-        self, base_url: str, connections: int, max_seconds: float = MAX_REQUEST_SECONDS
+        self, base_url: str, ca: str | None = None, max_seconds: float = MAX_REQUEST_SECONDS
     ) -> None:
+        """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
-        self.connections = connections
         self._max_seconds = max_seconds
-        self._connections = Connections(self.base_url, connections)
+        self._connections = Connections(self.base_url, create_context(ca) if ca else None)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        headers = {"Accept": "application/json"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        return self._request(
-            self.base_url + path, lambda: headers, _read_response, self._max_seconds
-        )
+        return self._request(self.base_url + path, headers, _read_response, self._max_seconds)
 
-    def download(self, url: str, partial: Path, size: int) -> None:
-        """Download the URL into the partial file, from where the file ends up to the size.
+    def download(self, url: str, size: int, store: Callable[[Iterator[bytes]], None]) -> None:
+        """Pass the content at the URL, of at most that size, to store() in chunks.
 
-        A failed transfer keeps the bytes that it received, and the next one continues from there.
-        A response beyond the size is the wrong content, so the file is removed. The caller checks
-        the content.
+        If the transfer fails, the iterator raises, and store() is called again for the next one.
         """
         if size > MAX_BUNDLE_BYTES:
             raise UpstreamError(f"its size is {size} bytes, more than {MAX_BUNDLE_BYTES}")
-        if file_size(partial) > size:
-            partial.unlink()
-        if size == 0:
-            partial.touch(mode=0o600)
-        if file_size(partial) < size:
-            self._request(
-                url,
-                lambda: _download_headers(partial),
-                lambda response: _append_body(response, partial, size),
-                self._max_seconds + size / MIN_BUNDLE_RATE,
-            )
+
+        def read(response: BaseHTTPResponse) -> None:
+            if response.status != 200:
+                raise UpstreamError(f"the response status is {response.status}, not 200")
+            store(_read_chunks(response, size))
+
+        self._request(url, {"Accept": "*/*"}, read, self._max_seconds + size / MIN_BUNDLE_RATE)
 
     def close(self) -> None:
         """Close all connections."""
@@ -108,7 +94,7 @@ class Upstream:
     def _request(
         self,
         url: str,
-        get_headers: Callable[[], Mapping[str, str]],
+        headers: Mapping[str, str],
         read: Callable[[BaseHTTPResponse], T],
         max_seconds: float,
     ) -> T:
@@ -117,8 +103,8 @@ class Upstream:
         for wait in (*RETRY_WAITS, None):
             deadline = min(time.monotonic() + max_seconds, last_deadline)
             try:
-                return self._follow(url, get_headers(), read, deadline)
-            except TransferError as failure:
+                return self._follow(url, headers, read, deadline)
+            except UpstreamError as failure:
                 error = failure
             if time.monotonic() >= deadline:
                 # The connection was shut down.
@@ -126,7 +112,7 @@ class Upstream:
             if wait is None or not error.is_temporary:
                 break
             time.sleep(max(error.retry_after, wait))
-        raise UpstreamError(str(error))
+        raise error
 
     def _follow(
         self,
@@ -136,9 +122,9 @@ class Upstream:
         deadline: float,
     ) -> T:
         """Send a GET, follow redirects, and return what read() returns."""
-        headers = {"User-Agent": f"widget-catalog/{__version__}", **headers}
+        common = {"User-Agent": f"widget-catalog/{__version__}", "Accept-Encoding": "gzip"}
         for _ in range(1 + MAX_REDIRECTS):
-            with self._connections.get(url, headers, deadline) as response:
+            with self._connections.get(url, {**common, **headers}, deadline) as response:
                 _check_status(response)
                 location = response.get_redirect_location()
                 if not location:
@@ -158,7 +144,7 @@ def _redirect_target(url: str, location: str) -> str:
 
 
 def _check_status(response: BaseHTTPResponse) -> None:
-    """Raise TransferError if the request is to be repeated later."""
+    """Raise UpstreamError if the request is to be repeated later."""
     if response.status not in RETRIED_STATUSES:
         return
     try:
@@ -166,7 +152,7 @@ def _check_status(response: BaseHTTPResponse) -> None:
     except (HTTPError, ValueError, OverflowError):
         # Not a valid time.
         seconds = 0
-    raise TransferError(
+    raise UpstreamError(
         f"the response status is {response.status}, not 200",
         is_temporary=seconds <= MAX_RETRY_AFTER,
         retry_after=seconds,
@@ -194,33 +180,3 @@ def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
         if remaining < 0:
             raise UpstreamError(f"the response is larger than {max_bytes} bytes")
         yield chunk
-
-
-def _download_headers(partial: Path) -> dict[str, str]:
-    # A compressed body could not be continued in the middle.
-    headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
-    start = file_size(partial)
-    return {**headers, "Range": f"bytes={start}-"} if start else headers
-
-
-def _append_body(response: BaseHTTPResponse, partial: Path, size: int) -> None:
-    """Append a 206 to the file, or write a 200 from the beginning."""
-    start = file_size(partial)
-    if response.status == 200:
-        start = 0
-    elif response.status == 206:
-        content_range = response.headers.get("Content-Range", "")
-        if (
-            not content_range.startswith(f"bytes {start}-")
-            or "Content-Encoding" in response.headers
-        ):
-            partial.unlink(missing_ok=True)
-            raise TransferError("the response has another range than the requested one")
-    else:
-        raise UpstreamError(f"the response status is {response.status}, not 200")
-    with open(partial, "ab" if start else "wb", opener=open_private) as file:
-        try:
-            file.writelines(_read_chunks(response, size - start))
-        except UpstreamError:
-            partial.unlink()
-            raise

@@ -2,14 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import count
 from urllib.parse import quote
 
 from urllib3 import encode_multipart_formdata
 
+from .. import V1_PREFIX
 from ..documents import WIDGET_FIELDS, Json, Row
-from ..store.write.lookup import ChangeError, WidgetName, check_version_or_range
+from ..store.read.updates import UpdatesQuery
+from ..store.write.lookup import ChangeError, MissingError, WidgetName, check_version_or_range
 from ..store.write.manifests import build_document, check_keys
-from ..store.write.moderation import LatestChange, VersionChange
+from ..store.write.moderation import LatestChange, Moderation, VersionChange
 from ..store.write.publishing import PublishResult, Upload
 from ..validators import check_identifier, check_version
 from .service import Body, Service, json_body
@@ -17,10 +20,12 @@ from .service import Body, Service, json_body
 # The keys of the API, by the columns that the commands change.
 COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}
 DRY_RUN = {"dryRun": "true"}
+# The internal paths of widgets.
+WIDGETS = "/api/widgets/"
 
 
 class RemoteCatalog:
-    """The catalog of a service, with the same methods as the one in a database."""
+    """The catalog of a service, for the commands that can be used with --server."""
 
     # A publisher has no access to the disk of the service, so it is sent the bundle.
     stores_by_default = True
@@ -50,7 +55,7 @@ class RemoteCatalog:
             }
             body = Body(*encode_multipart_formdata(parts))
         options = DRY_RUN if dry_run else {}
-        result = self.service.request("PUT", _version_path(target), body, options)
+        result = self.service.request("PUT", f"{WIDGETS}{_path(target)}", body, options)
         return PublishResult(
             target=target,
             is_new=result["published"],
@@ -65,11 +70,8 @@ class RemoteCatalog:
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> tuple[list[VersionChange], list[LatestChange]]:
-        """Yank the versions or make them available again; None as the reason keeps the stored one.
-
-        Return what changed in the versions, and in the latest versions of their widgets.
-        """
+    ) -> Moderation:
+        """Yank the versions or make them available again; None keeps the stored reason."""
         body = {"reason": reason} if yanked and reason is not None else {}
         results = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
         latest = [
@@ -104,21 +106,21 @@ class RemoteCatalog:
         options = DRY_RUN if dry_run else {}
         results: dict[WidgetName, Json] = {}
         for widget, versions in widgets.items():
-            path = f"{_version_path(widget._replace(version=','.join(versions)))}/{action}"
+            path = f"{WIDGETS}{_path(widget._replace(version=','.join(versions)))}/{action}"
             results[widget] = self.service.request("POST", path, json_body(body), options)
         return results
 
     def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
         """Set columns of the widget; return whether one of them was different."""
         body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
-        is_changed: bool = self.service.request("PATCH", _widget_path(widget), body)["changed"]
-        return is_changed
+        result = self.service.request("PATCH", f"{WIDGETS}{_path(widget)}", body)
+        return bool(result["changed"])
 
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
     ) -> list[Json]:
         """Return the recorded changes, the newest first."""
-        options: dict[str, object] = {"since": since, "widget": widget}
+        options: dict[str, object] = {"since": since, "widget": widget and str(widget)}
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
         while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
@@ -127,6 +129,54 @@ class RemoteCatalog:
                 break
             parameters["before"] = page[-1]["id"]
         return entries[:limit]
+
+    def find_widgets(
+        self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
+    ) -> tuple[list[Json], int]:
+        """Return the first listed widgets with these words, and how many there are."""
+        if unlisted:
+            raise ChangeError("The service shows no unlisted widgets; leave out --unlisted.")
+        query: dict[str, object] = {"q": words, "scope": scope or "", "sort": sort, "limit": 100}
+        found: list[Json] = []
+        for page in count(1):
+            result = self.service.get(f"{V1_PREFIX}search", {**query, "page": page})
+            found += map(_listed_widget, result["widgets"])
+            if not result["widgets"] or len(found) >= min(limit, result["total"]):
+                return found[:limit], result["total"]
+        raise AssertionError("the pages have no end")
+
+    def has_widget(self, widget: WidgetName) -> bool:
+        """Return whether there is such a listed widget."""
+        try:
+            self.read_document(widget)
+        except MissingError:
+            return False
+        return True
+
+    def read_document(self, widget: WidgetName) -> Json:
+        """Return the document of a listed widget; raise MissingError if there is none."""
+        detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
+        return {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
+
+    def read_installs(self, widget: WidgetName, days: int) -> Json:
+        """Return the installs of a listed widget, in the last days and by version."""
+        return self.service.get(f"{V1_PREFIX}{_path(widget.widget)}/installs", {"days": days})
+
+    def find_updates(self, query: UpdatesQuery) -> list[Json]:
+        """Return the updates of installed versions."""
+        parameters = {"compatSdk": query.sdk, "installed": list(map(str, query.installed))}
+        items: list[Json] = self.service.get(f"{V1_PREFIX}updates", parameters)["updates"]
+        return items
+
+
+def _listed_widget(summary: Json) -> Json:
+    """Return a search result as `widget-catalog list --json` prints it."""
+    latest = summary["latestVersion"] or {"version": None, "deprecationMessage": None}
+    states = {
+        "latestVersion": latest["version"],
+        "deprecationMessage": latest["deprecationMessage"],
+    }
+    return {**summary, "listed": True, **states}
 
 
 def _version_changes(results: dict[WidgetName, Json]) -> list[VersionChange]:
@@ -154,9 +204,6 @@ def _manifest_target(upload: Upload) -> WidgetName:
         raise
 
 
-def _widget_path(target: WidgetName) -> str:
-    return f"/api/widgets/{quote(target.scope, safe='')}/{quote(target.name, safe='')}"
-
-
-def _version_path(target: WidgetName) -> str:
-    return f"{_widget_path(target)}/{quote(target.version or '', safe='')}"
+def _path(target: WidgetName) -> str:
+    """Return scope, name and version as a part of a path."""
+    return "/".join(quote(part, safe="") for part in target if part is not None)

@@ -1,4 +1,4 @@
-"""The tokens that `widget-catalog login` stores, by the URL of the service."""
+"""What `widget-catalog login` stores by the URL of the service: its token, and the file of --ca."""
 
 import json
 import os
@@ -29,13 +29,22 @@ def token_file() -> Path:
 
 def find_token(url: str) -> str:
     """Return the token in the environment, or else the stored one; raise TokenError."""
-    login = f"widget-catalog --server {url} login"
+    login = f"widget-catalog login --server {url}"
     if text := os.environ.get(VARIABLE):
         return check_token(text, VARIABLE)
-    stored = read_tokens().get(url)
+    stored = read_logins().get(url)
     if stored is None:
         raise TokenError(f"There is no token for {url}: run {login}, or set {VARIABLE}.")
-    return stored
+    return stored["token"]
+
+
+def remembered_servers() -> dict[str, str | None]:
+    """Return the file of --ca of each login by the URL of its service, the last login last."""
+    try:
+        return {url: login.get("ca") for url, login in read_logins().items()}
+    except TokenError:
+        # A command that needs a token says why.
+        return {}
 
 
 def check_token(text: str, source: str) -> str:
@@ -46,32 +55,35 @@ def check_token(text: str, source: str) -> str:
     return token
 
 
-def read_tokens() -> dict[str, str]:
-    """Return the stored tokens by URL; raise TokenError if others may read the file."""
+def read_logins() -> dict[str, dict[str, str]]:
+    """Return what is stored by URL, the last login last; raise TokenError if others may read it."""
     path = token_file()
     try:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise TokenError(f"Other users may read {path}; make it private: chmod 600 {path}")
-            tokens: dict[str, str] = json.load(file)
-            if not all(map(token_id, tokens.values())):
+            logins: dict[str, dict[str, str]] = json.load(file)
+            if not all(token_id(login["token"]) for login in logins.values()):
                 raise ValueError
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise TokenError(f"{path} is not a file of tokens; remove it and log in again.") from error
-    return tokens
+    return logins
 
 
-def store_token(url: str, token: str | None) -> bool:
-    """Store the token of a service, None removes it; return whether there was one."""
+def store_login(url: str, token: str | None, ca: str | None = None) -> bool:
+    """Store the token of a service and the file of --ca; None as the token removes both.
+
+    Return whether there was a token.
+    """
     path = token_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked_directory(path.parent):
-        tokens = read_tokens()
-        had_token = tokens.pop(url, None) is not None
+        logins = read_logins()
+        had_token = logins.pop(url, None) is not None
         if token is not None:
-            tokens[url] = token
+            logins[url] = {"token": token, **({"ca": os.path.abspath(ca)} if ca else {})}
         with atomic_replace(path) as new:
-            new.write_text(json.dumps(tokens, indent=2) + "\n", encoding="utf-8")
+            new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
     return had_token

@@ -30,6 +30,8 @@ class ConnectionLimits:
     def __init__(self, maximum: int, per_client: int, proxies: Proxies) -> None:
         self.maximum = maximum
         self.connections: set[Channel] = set()
+        # Whether unsent bodies were added since their sum was computed.
+        self.has_new_bodies = False
         # Connections that were closed at once: all others of the client were being handled.
         self.refused = 0
         self._per_client = per_client or maximum + MAX_ACCEPTS
@@ -40,7 +42,7 @@ class ConnectionLimits:
         free = self.maximum - len(self.connections)
         if free < MAX_ACCEPTS:
             # Those that are not busy can be closed.
-            free = self.maximum - sum(each.is_busy for each in self.connections)
+            free = self.maximum - sum(each.task is not None for each in self.connections)
         return max(min(free, MAX_ACCEPTS), 0)
 
     def close_surplus(self, accepted: Sequence["Channel"], now: float) -> None:
@@ -60,7 +62,7 @@ class ConnectionLimits:
 
     def _close(self, candidates: Iterable["Channel"], count: int, now: float) -> int:
         """Close this many of the connections; return how many could be closed."""
-        ranks = [(each.rank(now), id(each), each) for each in candidates if not each.is_busy]
+        ranks = [(each.rank(now), id(each), each) for each in candidates if not each.task]
         closed = sorted(ranks)[:count]
         for _, _, each in closed:
             each.drop()
@@ -80,6 +82,9 @@ class ConnectionLimits:
         A body that several connections send counts once. The largest response does not count:
         otherwise one above the limit could never be sent.
         """
+        if not self.has_new_bodies:
+            return
+        self.has_new_bodies = False
         unsent = {each: bodies for each in self.connections if (bodies := each.bodies())}
         senders = Counter(id(body) for bodies in unsent.values() for body in bodies)
         sizes = {id(body): len(body) for bodies in unsent.values() for body in bodies}

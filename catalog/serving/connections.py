@@ -5,7 +5,7 @@ A connection goes through these phases:
 1. Receiving. The client has CATALOG_REQUEST_TIMEOUT to send a complete request. If it does not, it
    gets 408, or no response if it sent nothing. A large body, see uploads.py, must arrive at a rate
    instead.
-2. Handling. dispatch.py chooses a thread. There is no deadline here: dispatch.py has its own.
+2. Handling. dispatch.py chooses a thread, and has deadlines of its own.
 3. Sending. The client must take the response at MIN_RATE; its deadline moves with the bytes that it
    acknowledges. The next request is parsed when the response has been sent.
 4. Idle. The client has CATALOG_IDLE_TIMEOUT to begin the next request; then phase 1 follows.
@@ -29,19 +29,16 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from ..store.connection.sqlite import DeadlineExceeded
 from .connection_limits import Rank
 from .context import Context
-from .http_parser import TIMED_OUT, Parser, Refusal
+from .http_parser import TIMED_OUT, Parser
 from .proxies import client_network
 from .sending import MAX_LEFT_TO_KERNEL, Piece, Sender
-from .tasks import Response, Task, build_head, refuse
+from .tasks import Response, Task, build_head
 from .uploads import Upload
 
 if TYPE_CHECKING:
     from .listeners import Listener
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
-NOT_CHANGED = Refusal(
-    "503 Service Unavailable", "The client ended its side too early; nothing was changed."
-)
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
 MAX_JOINED = 48 * 1024  # bytes
 # How much is read and parsed in one turn, and how much of a large body that is not parsed.
@@ -57,7 +54,7 @@ class Channel(wasyncore.dispatcher):
 
     addr: tuple[str, int]
     connected: bool
-    # The request that is received, and the one that is handled.
+    # The request that is received, and the one that is handled: then it is never closed for others.
     request: Parser | None = None
     task: Task | None = None
     upload: Upload | None = None
@@ -66,8 +63,8 @@ class Channel(wasyncore.dispatcher):
     # What to do when everything has been sent.
     closes = may_still_send = False
     is_half_closed = False
-    # Whether the client has ended its input while its request was handled.
-    is_input_ended = False
+    # The response that is sent: its request, itself, and the bytes sent before its body.
+    _sending: tuple[Parser, Response, int] | None = None
     # The turn of the event loop in which it was read last.
     last_turn = 0
 
@@ -88,11 +85,6 @@ class Channel(wasyncore.dispatcher):
         # For turns that are fair by client; behind a proxy, all connections are of one client.
         self.client = client_network(address[0])
         context.limits.connections.add(self)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether its request is being handled."""
-        return self.task is not None
 
     @property
     def is_idle(self) -> bool:
@@ -132,17 +124,15 @@ class Channel(wasyncore.dispatcher):
         return self._sender.bodies()
 
     def readable(self) -> bool:
-        if self.task:
-            # A client that disconnects does not need the change that waits in the queue.
-            return not self._unparsed and not self.is_input_ended and self.task.has_token
-        return self.is_half_closed or not (self._unparsed or self._sender or self.closes)
+        is_occupied = self.task or self._unparsed or self._sender or self.closes
+        return self.is_half_closed or not is_occupied
 
     def writable(self) -> bool:
         # The kernel has room again when the client has taken most of the response.
         return bool(self._sender) or (self.closes and not self.is_half_closed)
 
     def handle_read(self) -> None:
-        if self._unparsed and not self.task:
+        if self._unparsed:
             self._parse()
             return
         is_upload = self.upload is not None and not self.upload.request.is_chunked
@@ -153,9 +143,7 @@ class Channel(wasyncore.dispatcher):
         except OSError:
             self.handle_close()
             return
-        if self.task:
-            self._receive_while_busy(data)
-        elif not data:
+        if not data:
             self.handle_close()
         elif not self.is_half_closed:
             self._last_received = time.monotonic()
@@ -163,13 +151,6 @@ class Channel(wasyncore.dispatcher):
                 self._phase_started = self._last_received
             self._unparsed = data
             self._parse()
-
-    def _receive_while_busy(self, data: bytes) -> None:
-        self._unparsed = data
-        self.is_input_ended = not data
-        if not data and self.task and self._context.dispatcher.discard_change(self.task):
-            # A client that has only ended its side learns that nothing was changed.
-            self.respond(self.task, refuse(self.task.request, NOT_CHANGED))
 
     def _parse(self) -> None:
         """Parse what has arrived up to the end of a request, and have it handled."""
@@ -200,27 +181,27 @@ class Channel(wasyncore.dispatcher):
                 task.has_token = True
         context.dispatcher.dispatch(task)
 
-    def respond(self, task: Task, response: Response | None) -> None:
+    def send_response(self, task: Task, response: Response | None) -> None:
         """Send the response to the request that is handled; None closes the connection."""
         request = task.request
         request.close()
         if self.upload is not None:
             self._context.uploads.end(self.upload)
             self.upload = None
+        self.task = None
         if response is None or not self.connected:
             if response:
                 response.close()
-                self._context.log(request, response, self.addr[0])
+                self._context.log(request, response, self.addr[0], 0)
             self.drop()
             return
-        self.task = None
         self.has_responded = True
         self._phase_started = time.monotonic()
         # The next pipelined request gets a response of a stopping service too.
         is_last = self._context.is_stopping and not self._unparsed
-        head, self.closes = build_head(request, response, is_last=is_last or self.is_input_ended)
+        head, self.closes = build_head(request, response, is_last=is_last)
         self.may_still_send = response.is_refusal
-        self._context.log(request, response, self.addr[0])
+        self._sending = request, response, self._sender.sent + len(head)
         if request.command == "HEAD" or response.status[:3] in ("204", "304"):
             response.close()
             self._send(head)
@@ -229,7 +210,7 @@ class Channel(wasyncore.dispatcher):
         elif response.length <= MAX_JOINED:
             self._send(b"".join([head, *response.body]))
         else:
-            self._context.has_more_unsent = True
+            self._context.limits.has_new_bodies = True
             self._send(head, *response.body)
 
     def _send(self, *pieces: Piece) -> None:
@@ -238,8 +219,18 @@ class Channel(wasyncore.dispatcher):
         except OSError:
             self.handle_close()
             return
+        if not self._sender:
+            self._log()
         if self.closes and self._sender.unacknowledged() <= MAX_LEFT_TO_KERNEL:
             self._close_if_sent()
+
+    def _log(self) -> None:
+        """Log the response as far as it was sent."""
+        if self._sending is not None:
+            request, response, body_start = self._sending
+            self._sending = None
+            size = max(0, self._sender.sent - body_start)
+            self._context.log(request, response, self.addr[0], size)
 
     def handle_write(self) -> None:
         try:
@@ -247,6 +238,8 @@ class Channel(wasyncore.dispatcher):
         except OSError:
             self.handle_close()
             return
+        if not self._sender:
+            self._log()
         if self.closes:
             self._close_if_sent()
 
@@ -288,6 +281,7 @@ class Channel(wasyncore.dispatcher):
         if not self.connected:
             return
         self.connected = False
+        self._log()
         # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
         # this option.
         with contextlib.suppress(AttributeError, OSError):

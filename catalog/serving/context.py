@@ -29,22 +29,19 @@ class Context:
     count_request: Callable[[str | None, str, int, float], None] | None = None
     # Whether the service is stopping, so that each response is the last of its connection.
     is_stopping: bool = False
-    # Whether unsent bodies were added since their sum was computed.
-    has_more_unsent: bool = False
 
-    def log(self, request: Parser, response: Response, address: str) -> None:
-        """Count the response, and write its line to the access log."""
+    def log(self, request: Parser, response: Response, address: str, size: int) -> None:
+        """Count the response, and write its line to the access log; size is what was sent."""
         status = int(response.status[:3])
         seconds = time.perf_counter() - request.started_at if request.started_at else 0
         if self.count_request:
             self.count_request(response.endpoint, request.command, status, seconds)
-        has_body = request.command != "HEAD" and status not in (204, 304)
         self.access_log.add(
             response.client or address,
             request.command,
             request.request_uri or request.first_line.decode("latin-1"),
             status,
-            response.length if has_body else 0,
+            size,
             seconds,
             response.header("x-request-id") or "" if status >= 500 else "",
         )

@@ -1,39 +1,30 @@
-"""Which thread handles a request.
+"""Which thread handles a request; docs/architecture.md has the table of threads and the reasons.
 
-| thread | work | why it is bounded |
-|---|---|---|
-| I/O thread | parses, sends; cached responses, ALWAYS_FAST, API reads | READ_BUDGET, TURN_BUDGET |
-| quick thread | what did not fit there; pages, static files, bundles | QUICK_BUDGET, then long |
-| long thread | what takes longer; large compression | LONG_DEADLINE, then 503 |
-| writer thread | POST /api/v1/widgets/{scope}/{name}; in a cluster several | one statement |
-| publisher thread | requests with a valid token that change something | CHANGE_DEADLINE, then 503 |
-
-Two threads that read SQLite at the same time cost two to three times the CPU of one, since the
-sqlite3 module gives the GIL away at every step. So fast reads stay on the I/O thread, and there is
-only one quick and one long thread. The budgets are in CPU time of the thread: a request that
-exceeds one raises DeadlineExceeded and starts again on the next thread.
-
-The queues of the quick and the long thread are fair by client, so a flood delays itself. A cached
-response is sent by the I/O thread even if its budget is spent. Only that thread touches a
+The budgets are in CPU time of the thread. A request that exceeds one raises DeadlineExceeded and
+starts again on the next thread: the I/O thread tries it, then the quick thread, then the long one.
+A cached response is sent by the I/O thread even if its budget is spent. Only that thread touches a
 connection: the others hand their responses over to it, so no thread waits for a client.
 """
 
+import logging
+import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
-
-from waitress.task import ThreadedTaskDispatcher
+from typing import TYPE_CHECKING
 
 from .. import V1_PREFIX
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DeadlineExceeded
 from .fair_queue import FairQueue
 from .http_parser import Parser, Refusal
-from .tasks import Response, Task, refuse
+from .tasks import Response, Task, describe_server, refuse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
+
+logger = logging.getLogger(__name__)
 
 READ_BUDGET = 0.005  # seconds of CPU time
 TURN_BUDGET = 0.01  # seconds of CPU time
@@ -59,21 +50,66 @@ def is_api_read(request: Parser) -> bool:
 
 
 def is_install(request: Parser) -> bool:
-    """Return whether it is POST /api/v1/widgets/{scope}/{name}."""
+    """Return whether it is POST /api/v1/widgets/{scope}/{name}, or the same with a version."""
     path = request.path
     return (
         request.command == "POST"
         and path.startswith(V1_PREFIX)
-        and path.count("/", len(V1_PREFIX)) == 1
+        and 1 <= path.count("/", len(V1_PREFIX)) <= 2
     )
 
 
-class PoolLoad(NamedTuple):
-    """The requests that wait for a pool, its threads, and those of them that handle a request."""
+def end_reads(error: BaseException) -> None:
+    """Free the cursors of a request that was aborted.
 
-    queued: int
-    threads: int
-    busy: int
+    A cursor keeps the snapshot that its connection reads: without this, the thread would read old
+    data until the garbage collector frees the frames, since one of Flask's refers to the error.
+    """
+    traceback.clear_frames(error.__traceback__)
+
+
+class Pool:
+    """Threads that handle requests from a queue that is fair by client."""
+
+    def __init__(self, threads: int, handle: Callable[[Task], None]) -> None:
+        # How many threads there are, and how many of them handle a request.
+        self.threads, self.busy = threads, 0
+        self._handle = handle
+        self._queue: FairQueue[Task] = FairQueue()
+        self._changed = threading.Condition()
+        for _ in range(threads):
+            # A thread that is busy ends with the process.
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def __len__(self) -> int:
+        """Return how many requests wait."""
+        return len(self._queue)
+
+    def add(self, task: Task) -> None:
+        """Have one of the threads handle the request."""
+        task.queued_at = time.monotonic()
+        with self._changed:
+            self._queue.append(task)
+            self._changed.notify()
+
+    def clear(self) -> None:
+        """Forget the requests that wait."""
+        with self._changed:
+            self._queue = FairQueue()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue:
+                    self._changed.wait()
+                task = self._queue.popleft()
+                self.busy += 1
+            try:
+                self._handle(task)
+            except BaseException:
+                logger.exception("A request failed.")
+            with self._changed:
+                self.busy -= 1
 
 
 class Dispatcher:
@@ -89,14 +125,16 @@ class Dispatcher:
         """Take what wakes the I/O thread when a response waits for it."""
         self._application, self._database, self._wake = application, database, wake
         database.mark_io_thread()
-        self._quick, self._long, self._writer, self._publisher = pools = [
-            ThreadedTaskDispatcher() for _ in range(4)
-        ]
-        self._quick.queue, self._long.queue = FairQueue(), FairQueue()
-        self._publisher.queue = FairQueue()
-        counts = (quick_threads, 1, database.writer_threads, 1)
-        for pool, count in zip(pools, counts, strict=True):
-            pool.set_thread_count(count)
+        self._quick = Pool(quick_threads, self._handle_quickly)
+        self._long = Pool(1, self._handle_long)
+        self._writer = Pool(database.writer_threads, self._finish)
+        self._publisher = Pool(1, self._change)
+        self.pools = {
+            "quick": self._quick,
+            "long": self._long,
+            "writer": self._writer,
+            "publisher": self._publisher,
+        }
         self._responses: deque[tuple[Task, Response | None]] = deque()
         self._spent_in_turn = 0.0
 
@@ -108,37 +146,27 @@ class Dispatcher:
         """Handle the request on this thread, the I/O thread, or hand it over to another one."""
         request = task.request
         if request.error:
-            task.channel.respond(task, refuse(request, request.error))
+            task.channel.send_response(task, refuse(request, request.error))
+        elif request.path == "*":
+            task.channel.send_response(task, describe_server())
         elif task.has_token:
-            self._queue(self._publisher, task, self._change)
+            self._publisher.add(task)
         elif is_install(request):
-            self._queue(self._writer, task, self._finish)
+            self._writer.add(task)
         elif is_api_read(request):
             self._try_now(task)
         else:
-            self._queue(self._quick, task, self._handle_quickly)
-
-    def discard_change(self, task: Task) -> bool:
-        """Remove a change from its queue; return False if it is not there."""
-        with self._publisher.lock:
-            queue: FairQueue[Task] = self._publisher.queue
-            return queue.discard(task)
+            self._quick.add(task)
 
     def deliver(self) -> None:
         """Send the responses of other threads; call it on the I/O thread."""
         while self._responses:
             task, response = self._responses.popleft()
             try:
-                task.channel.respond(task, response)
+                task.channel.send_response(task, response)
             except Exception:
                 # It logs the error and closes the connection.
                 task.channel.handle_error()
-
-    def _queue(
-        self, pool: ThreadedTaskDispatcher, task: Task, handle: Callable[[Task], None]
-    ) -> None:
-        task.handle, task.queued_at = handle, time.monotonic()
-        pool.add_task(task)
 
     def _try_now(self, task: Task) -> None:
         request = task.request
@@ -148,20 +176,22 @@ class Dispatcher:
         started = time.thread_time()
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
         try:
-            response = task.respond(self._application)
-        except DeadlineExceeded:
-            self._spent_in_turn += time.thread_time() - started
-            self._queue(self._quick, task, self._handle_quickly)
+            response = task.run(self._application)
+        except DeadlineExceeded as error:
+            end_reads(error)
+            self._quick.add(task)
         else:
+            task.channel.send_response(task, response)
+        finally:
             self._spent_in_turn += time.thread_time() - started
-            task.channel.respond(task, response)
 
     def _handle_quickly(self, task: Task) -> None:
         self._database.deadline.set_budget(QUICK_BUDGET)
         try:
             self._finish(task)
-        except DeadlineExceeded:
-            self._queue(self._long, task, self._handle_long)
+        except DeadlineExceeded as error:
+            end_reads(error)
+            self._long.add(task)
 
     def _handle_long(self, task: Task) -> None:
         is_late = time.monotonic() - task.queued_at > LONG_DEADLINE
@@ -174,32 +204,15 @@ class Dispatcher:
         self._database.set_deadline(seconds, is_final=True)
         try:
             self._finish(task)
-        except DeadlineExceeded:
+        except DeadlineExceeded as error:
+            end_reads(error)
             # The application responds by itself if a view exceeds it.
             self._hand_over(task, refuse(task.request, TOOK_TOO_LONG))
 
     def _finish(self, task: Task) -> None:
-        self._hand_over(task, task.respond(self._application))
+        self._hand_over(task, task.run(self._application))
 
     def _hand_over(self, task: Task, response: Response | None) -> None:
         """Have the I/O thread send the response."""
         self._responses.append((task, response))
         self._wake()
-
-    def loads(self) -> dict[str, PoolLoad]:
-        """Return the load of each pool, by its name."""
-        pools = {
-            "quick": self._quick,
-            "long": self._long,
-            "writer": self._writer,
-            "publisher": self._publisher,
-        }
-        return {
-            name: PoolLoad(len(pool.queue), len(pool.threads), pool.active_count)
-            for name, pool in pools.items()
-        }
-
-    def shutdown(self) -> None:
-        """Stop all threads that are idle; the others end with the process."""
-        for pool in (self._quick, self._long, self._writer, self._publisher):
-            pool.shutdown(timeout=0.5)

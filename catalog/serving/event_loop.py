@@ -1,7 +1,7 @@
-"""The event loop of the I/O thread: one turn after another reads, writes and accepts.
+"""The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
-A turn reads the connections in an order that is fair by client, and stops once it has spent
-READ_TURN: the rest is read in the next turns, those that waited longest first. So a flood of one
+A turn serves the connections in an order that is fair by client, and stops once it has spent
+TURN_TIME: the rest is served in the next turns, those that waited longest first. So a flood of one
 client delays itself.
 """
 
@@ -18,8 +18,8 @@ from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener, SocketMap
 
-# How long a turn reads connections.
-READ_TURN = 0.03  # seconds of CPU time
+# How long a turn serves connections.
+TURN_TIME = 0.015  # seconds of CPU time
 # Between two checks of the deadlines, and two calls of other periodic work.
 CHECK_INTERVAL = 1  # seconds
 POLL_ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -59,24 +59,22 @@ class EventLoop:
         """Send, read and accept what is possible now; wait for that up to the timeout."""
         context = self.context
         context.dispatcher.begin_turn()
-        waiting = [each for each in self.channels() if each.has_input]
-        ready = self._poll(0 if waiting else timeout)
-        for socket, flags in ready:
-            is_channel = isinstance(socket, Channel)
-            if is_channel and flags & select.POLLIN:
+        waiting = {each: select.POLLIN for each in self.channels() if each.has_input}
+        listeners = []
+        for socket, flags in self._poll(0 if waiting else timeout):
+            if isinstance(socket, Channel):
                 # What has arrived is read first, even if the client has closed the connection.
-                waiting.append(socket)
-                flags &= ~(select.POLLIN | POLL_ENDED)
-            if flags:
+                waiting[socket] = flags & ~POLL_ENDED if flags & select.POLLIN else flags
+            elif isinstance(socket, Listener):
+                listeners.append(socket)
+            else:
                 wasyncore.readwrite(socket, flags)
         # After the trigger was read: a response that comes later wakes the next turn.
         context.dispatcher.deliver()
-        self._read(waiting)
-        self._accept()
+        self._serve(waiting)
+        self._accept(self.listeners if context.is_stopping else listeners)
         now = time.monotonic()
-        if context.has_more_unsent:
-            context.has_more_unsent = False
-            context.limits.bound_unsent(now)
+        context.limits.bound_unsent(now)
         if now >= self._next_check:
             self._next_check = now + CHECK_INTERVAL
             for work in self.periodic:
@@ -93,33 +91,36 @@ class EventLoop:
         found = poll.poll(timeout * 1000)
         return [(self.sockets[descriptor], flags) for descriptor, flags in found]
 
-    def _read(self, channels: list[Channel]) -> None:
-        """Read the connections until the turn has spent its time."""
+    def _serve(self, ready: dict[Channel, int]) -> None:
+        """Read from the connections and send to them until the turn has spent its time."""
         self._turn += 1
         queue: FairQueue[Channel] = FairQueue()
-        for channel in sorted(channels, key=lambda channel: channel.last_turn):
+        for channel in sorted(ready, key=lambda channel: channel.last_turn):
             queue.append(channel)
-        end = time.thread_time() + READ_TURN
-        while queue:
+        end = time.thread_time() + TURN_TIME
+        while queue and time.thread_time() < end:
             channel = queue.popleft()
             if channel.connected:
                 channel.last_turn = self._turn
-                wasyncore.readwrite(channel, select.POLLIN)
-                if time.thread_time() > end:
-                    break
+                wasyncore.readwrite(channel, ready[channel])
 
-    def _accept(self) -> None:
-        """Accept connections after all sockets were read, and close others beyond the limits.
+    def _accept(self, listeners: list[Listener]) -> None:
+        """Accept connections after others were read, and close those beyond the limits.
 
         So no connection is closed whose request has arrived.
         """
         limits = self.context.limits
         accepted: list[Channel] = []
-        for listener in self.listeners:
-            if listener.has_queued:
-                accepted += listener.accept_queued(self.context, limits.room())
+        for listener in listeners:
+            accepted += listener.accept_queued(limits.room())
         if accepted:
             limits.close_surplus(accepted, time.monotonic())
+
+    def close_listeners(self, condition: Callable[[Listener], bool]) -> None:
+        """Close the listening sockets that fulfil the condition."""
+        for listener in filter(condition, self.listeners[:]):
+            self.listeners.remove(listener)
+            listener.close()
 
     def _close_overdue(self) -> None:
         """Close the connections whose deadlines have passed."""

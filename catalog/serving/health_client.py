@@ -8,13 +8,15 @@ import http.client
 import json
 import os
 import socket
-from typing import Any
+import ssl
 from urllib.parse import urlsplit
 
 import click
 
+from ..server_option import named_ca, named_server, server_options
 from ..settings import SettingError, parse_base_url, read_setting
 from ..text import error_reason, escape_unprintable, plural, quoted
+from ..tls import create_context, describe_refusal
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
@@ -37,28 +39,23 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class UrlType(click.ParamType):  # type: ignore[type-arg]
-    """The base URL of a service, or unix: and the path of its socket."""
-
-    name = "url"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        if value.startswith(UNIX_SCHEME):
-            return str(value)
-        try:
-            url = parse_base_url(value)
-            # An invalid port raises ValueError.
-            if not url or not url.isascii() or urlsplit(url).port == 0:
-                raise ValueError
-        except ValueError:
-            self.fail(f"{quoted(value)} is neither an http or https URL nor unix:PATH.")
-        return url
+def check_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the base URL of a service, or unix: and the path of its socket."""
+    if value is None or value.startswith(UNIX_SCHEME):
+        return value
+    try:
+        url = parse_base_url(value)
+        # An invalid port raises ValueError.
+        if not url or not url.isascii() or urlsplit(url).port == 0:
+            raise ValueError
+    except ValueError:
+        message = f"{quoted(value)} is neither an http or https URL nor unix:PATH."
+        raise click.BadParameter(message) from None
+    return url
 
 
-@click.command("health")
-@click.argument("url", type=UrlType(), required=False)
+@click.command("health", params=server_options())
+@click.argument("url", callback=check_url, required=False)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 3600, min_open=True),
@@ -68,14 +65,18 @@ class UrlType(click.ParamType):  # type: ignore[type-arg]
     help="Seconds to wait for the connection and for the response.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def health(url: str | None, timeout: float, quiet: bool) -> None:
+@click.pass_context
+def health(context: click.Context, url: str | None, timeout: float, quiet: bool) -> None:
     """Check whether a service can be used.
 
-    URL is its base URL, or unix:PATH for a Unix socket; by default it has the CATALOG_HOST and
-    CATALOG_PORT of the environment. Exit code 0 if the service can read and write its catalog,
-    else 1 with the reason.
+    URL is its base URL, or unix:PATH for a Unix socket; by default it is that of --server, or has
+    the CATALOG_HOST and CATALOG_PORT of the environment. Exit code 0 if the service can read and
+    write its catalog, else 1 with the reason.
     """
-    check_service(url or configured_url(), timeout)
+    if url is None:
+        server = named_server(context)
+        url = server.url if server else configured_url()
+    check_service(url, timeout, named_ca(context))
     if not quiet:
         click.echo("ok", err=True)
 
@@ -92,13 +93,16 @@ def configured_url() -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def check_service(url: str, timeout: float) -> None:
+def check_service(url: str, timeout: float, ca: str | None) -> None:
     """Raise ClickException with the reason unless the service responds that it is ok."""
     try:
-        status, body = fetch_health(url, timeout)
+        status, body = fetch_health(url, timeout, ca)
     except TimeoutError:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
+    except ssl.SSLCertVerificationError as error:
+        reason = describe_refusal(error)
+        raise click.ClickException(f"{url} cannot be reached: {reason}.") from None
     except (OSError, UnicodeError) as error:
         raise click.ClickException(f"{url} cannot be reached: {error_reason(error)}.") from None
     except http.client.HTTPException:
@@ -113,7 +117,7 @@ def check_service(url: str, timeout: float) -> None:
     raise click.ClickException(f"{url} {escape_unprintable(text)}")
 
 
-def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
+def fetch_health(url: str, timeout: float, ca: str | None) -> tuple[int, bytes]:
     """Return status and body of the response; raise OSError or HTTPException."""
     connection: http.client.HTTPConnection
     path = PATH
@@ -121,10 +125,18 @@ def fetch_health(url: str, timeout: float) -> tuple[int, bytes]:
         connection = UnixConnection(url.removeprefix(UNIX_SCHEME), timeout)
     else:
         parts = urlsplit(url)
-        is_https = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         path = parts.path + PATH
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(
+                parts.hostname or "",
+                parts.port,
+                timeout=timeout,
+                context=create_context(ca),
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                parts.hostname or "", parts.port, timeout=timeout
+            )
     try:
         connection.request("GET", path, headers={"User-Agent": "widget-catalog health"})
         response = connection.getresponse()

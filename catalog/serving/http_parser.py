@@ -130,15 +130,15 @@ class Parser:
             self.refuse(LINE_TOO_LONG if is_line_too_long else HEAD_TOO_LARGE)
         elif end >= 0:
             self.headers_finished = True
-            self.parse_head(bytes(head[:end]))
+            self._parse_head(bytes(head[:end]))
         else:
             return len(data)
         used = len(data) - (len(head) - size)
         self._head = bytearray()
         return used
 
-    def parse_head(self, head: bytes) -> None:
-        """Parse a complete head without its last empty line; raise MalformedRequestError."""
+    def _parse_head(self, head: bytes) -> None:
+        """Parse a complete head without its last empty line."""
         self.started_at = time.perf_counter()
         self.first_line, _, section = head.partition(b"\r\n")
         self.command, target, self.version = split_request_line(self.first_line)

@@ -41,61 +41,53 @@ def bind(host: str, port: int) -> list[socket.socket]:
 class Listener(wasyncore.dispatcher):
     """A listening socket. A socket passed by systemd listens already, with its own backlog."""
 
-    # Whether connections wait in the queue, and whether the queue was found empty.
-    has_queued = _is_empty = False
+    # Whether no connection was left in the queue after the last accept.
+    is_empty = False
     _paused_until = 0.0
 
     def __init__(
-        self, sockets: SocketMap, bound: socket.socket, *, name: str, is_passed: bool = False
+        self,
+        context: Context,
+        sockets: SocketMap,
+        bound: socket.socket,
+        *,
+        name: str,
+        is_passed: bool = False,
     ) -> None:
-        self.sockets, self._is_passed = sockets, is_passed
+        self.sockets, self.is_passed, self._context = sockets, is_passed, context
         self._is_unix = bound.family == socket.AF_UNIX
         if self._is_unix:
-            self._host, self._port = "", str(bound.getsockname())
-            name = "localhost"
+            name, port = "localhost", str(bound.getsockname())
+            self.url = f"unix:{port}"
         else:
             flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-            self._host, self._port = socket.getnameinfo(bound.getsockname(), flags)
+            host, port = socket.getnameinfo(bound.getsockname(), flags)
+            self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            name = host if is_passed else name
             # Accepted connections inherit both.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_BUFFER)
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.environ = listener_environ(name if not is_passed else self._host or name, self._port)
+        if not is_passed:
+            bound.listen(BACKLOG)
+        self.environ = listener_environ(name, port)
         super().__init__(bound, map=sockets)
-        self.accepting = True
-
-    @property
-    def url(self) -> str:
-        """Where the listener is reached."""
-        if self._is_unix:
-            return f"unix:{self._port}"
-        return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
-
-    def listen_now(self) -> None:
-        """Begin to listen."""
-        if not self._is_passed:
-            self.socket.listen(BACKLOG)
 
     def readable(self) -> bool:
-        return self.accepting and not self.has_queued and time.monotonic() >= self._paused_until
+        return time.monotonic() >= self._paused_until and self._context.limits.room() > 0
 
     def writable(self) -> bool:
         return False
 
-    def handle_accept(self) -> None:
-        """Leave the queued connections to accept_queued(), after all sockets were read."""
-        self.has_queued = True
-
-    def accept_queued(self, context: Context, limit: int) -> list[Channel]:
-        """Accept queued connections up to the limit, and return them."""
+    def accept_queued(self, limit: int) -> list[Channel]:
+        """Accept queued connections up to the limit, and return them; the others wait."""
         accepted: list[Channel] = []
-        # Without room they wait; the socket is polled again once there is some.
-        self.has_queued = limit <= 0
+        self.is_empty = False
         while len(accepted) < limit:
             try:
                 connection, address = self.socket.accept()
-                accepted.append(Channel(context, self, connection, self._client(address)))
+                accepted.append(Channel(self._context, self, connection, self._client(address)))
             except BlockingIOError:
-                self._is_empty = True
+                self.is_empty = True
                 break
             except OSError as error:
                 # Otherwise the client has disconnected already.
@@ -103,16 +95,6 @@ class Listener(wasyncore.dispatcher):
                     self._paused_until = time.monotonic() + ACCEPT_PAUSE
                     break
         return accepted
-
-    def begin_stop(self) -> None:
-        """Have the next turns of the event loop accept all that waits in the queue."""
-        self.has_queued, self._is_empty = True, False
-
-    def close_if_empty(self) -> None:
-        """Close the socket if no connection waits; leave that of systemd to the next process."""
-        if self.accepting and (self._is_passed or self._is_empty):
-            self.close()
-        self.has_queued = self.accepting
 
     def _client(self, address: Any) -> tuple[str, int]:
         """Return the host and port of a client; a client of a Unix socket has neither."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flask import Flask
 from prometheus_client import (
@@ -37,12 +37,13 @@ from ..atomic_files import file_size
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.connection.wal import wal_path
+from ..store.write.tokens import next_expiry
 from .context import Context
 
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds
 UNMATCHED = "unmatched"
-INSTALL_ENDPOINT = "v1.install"
+INSTALL_ENDPOINTS = ("v1.install", "v1.install_version")
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH"})
 OTHER_METHOD = "other"
 PREFIX = "widget_catalog"
@@ -56,16 +57,6 @@ SELECT (SELECT count(*) FROM listing) AS widgets,
 """
 
 
-class CacheCounts(Protocol):
-    """What this module needs of the response cache."""
-
-    hits: int
-    misses: int
-
-    def size(self) -> int:
-        """Return the bytes in memory."""
-
-
 def start(app: Flask, context: Context, host: str, port: int) -> str:
     """Serve metrics on an address, and return their URL; raise OSError or UnicodeError."""
     # They would double the number of series.
@@ -75,9 +66,8 @@ def start(app: Flask, context: Context, host: str, port: int) -> str:
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
         {"version": __version__}
     )
-    registry.register(ServerCollector(context, app.extensions["response_cache"]))
-    registry.register(DatabaseCollector(app.extensions["database"]))
-    registry.register(BackupCollector(app.config["BACKUPS"]))
+    registry.register(ServerCollector(app, context))
+    registry.register(DatabaseCollector(app))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     context.count_request = RequestCounts(registry, route_names(app)).add
@@ -122,15 +112,15 @@ class RequestCounts:
         method = method if method in METHODS else OTHER_METHOD
         self._request(route, method, str(status)).inc()
         self._duration(route, method).observe(seconds)
-        if endpoint == INSTALL_ENDPOINT and status == 200:
+        if endpoint in INSTALL_ENDPOINTS and status == 200:
             self._installs.inc()
 
 
 class ServerCollector(Collector):
     """Connections, threads, log and response cache."""
 
-    def __init__(self, context: Context, cache: CacheCounts) -> None:
-        self._context, self._cache = context, cache
+    def __init__(self, app: Flask, context: Context) -> None:
+        self._context, self._cache = context, app.extensions["response_cache"]
 
     def collect(self) -> Iterator[Metric]:
         limits, cache = self._context.limits, self._cache
@@ -141,15 +131,15 @@ class ServerCollector(Collector):
             "Connections closed at once, as all others of the client were being processed.",
             limits.refused,
         )
-        loads = self._context.dispatcher.loads()
-        for field, name, text in (
-            ("queued", "queued_requests", "Requests that wait for a thread."),
-            ("threads", "threads", "Threads."),
-            ("busy", "busy_threads", "Threads that handle a request."),
+        pools = self._context.dispatcher.pools.items()
+        for name, text, values in (
+            ("queued_requests", "Requests that wait.", {key: len(pool) for key, pool in pools}),
+            ("threads", "Threads.", {key: pool.threads for key, pool in pools}),
+            ("busy_threads", "Threads at work.", {key: pool.busy for key, pool in pools}),
         ):
             family = GaugeMetricFamily(f"{PREFIX}_pool_{name}", text, labels=("pool",))
-            for pool, load in loads.items():
-                family.add_metric((pool,), getattr(load, field))
+            for key, value in values.items():
+                family.add_metric((key,), value)
             yield family
         yield _counter("response_cache_hits", "Responses from the cache.", cache.hits)
         yield _counter("response_cache_misses", "Responses rendered.", cache.misses)
@@ -159,10 +149,11 @@ class ServerCollector(Collector):
 
 
 class DatabaseCollector(Collector):
-    """The database file, its writes, and the size of the catalog."""
+    """The database file, its writes, its backups, and the size of the catalog."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, app: Flask) -> None:
+        self._database: Database = app.extensions["database"]
+        self._backups: str = app.config["BACKUPS"]
         # Widgets and versions, and the revision they belong to.
         self._sizes = (0, 0)
         self._counted_at: int | None = None
@@ -189,45 +180,41 @@ class DatabaseCollector(Collector):
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)
-        revision, widgets, versions = sizes or (None, None, None)
+        revision, expiry, widgets, versions = sizes or (None, None, None, None)
+        text = "When the first of the valid tokens expires."
+        yield _gauge("next_token_expiry_timestamp_seconds", text, expiry)
         yield _gauge("revision", "Changes of the content.", revision)
         yield _gauge("widgets", "Listed widgets.", widgets)
         yield _gauge("versions", "Versions of listed widgets.", versions)
+        newest = newest_backup(self._backups) if self._backups else None
+        text = "Time of the newest backup; 0 if there is none."
+        yield _gauge("last_backup_timestamp_seconds", text, newest)
 
-    def _read(self) -> tuple[int, int, int] | None:
-        """Return revision, widgets and versions; None if the database cannot be read in time."""
+    def _read(self) -> tuple[int, float | None, int, int] | None:
+        """Return revision, next expiry, widgets and versions; None if not readable in time."""
         database = self._database
         database.set_deadline(SQL_DEADLINE)
         try:
             with database.read() as connection:
                 (revision,) = connection.execute(REVISION).fetchone()
+                expiry = next_expiry(connection)
                 if self._counted_at != revision:
                     widgets, versions = connection.execute(CATALOG_SIZE).fetchone()
                     self._sizes = widgets, versions
                     self._counted_at = revision
         except (DatabaseError, DeadlineExceeded, sqlite3.Error):
             return None
-        return revision, *self._sizes
+        return revision, expiry, *self._sizes
 
 
-class BackupCollector(Collector):
-    """The newest file in the directory of CATALOG_BACKUPS."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def collect(self) -> Iterator[Metric]:
-        text = "Time of the newest backup; 0 if there is none."
-        newest = self._newest() if self._directory else None
-        yield _gauge("last_backup_timestamp_seconds", text, newest)
-
-    def _newest(self) -> float:
-        times = [0.0]
-        for path in Path(self._directory).glob("catalog-*T*Z.*"):
-            # It may be removed just now.
-            with suppress(OSError):
-                times.append(path.stat().st_mtime)
-        return max(times)
+def newest_backup(directory: str) -> float:
+    """Return the time of the newest file in the directory of CATALOG_BACKUPS, 0 if it has none."""
+    times = [0.0]
+    for path in Path(directory).glob("catalog-*T*Z.*"):
+        # It may be removed just now.
+        with suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return max(times)
 
 
 def _gauge(name: str, text: str, value: Any) -> Metric:

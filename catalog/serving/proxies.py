@@ -2,10 +2,12 @@
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from werkzeug.middleware.proxy_fix import ProxyFix
+
+from ..settings import TrustedProxies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,11 +25,8 @@ FORWARDED_HEADERS = {
 class Proxies:
     """The proxies that are trusted, and the client behind an address."""
 
-    def __init__(
-        self, networks: list[IPv4Network | IPv6Network], *, trusts_unix_sockets: bool
-    ) -> None:
-        self._networks = networks
-        self._trusts_unix_sockets = trusts_unix_sockets
+    def __init__(self, trusted: TrustedProxies) -> None:
+        self._trusted = trusted
         self.is_trusted = lru_cache(1000)(self._is_proxy)
 
     def client(self, address: str, forwarded_for: str) -> str:
@@ -40,30 +39,24 @@ class Proxies:
     def _is_proxy(self, address: str) -> bool:
         # A client of a Unix socket has no address.
         if not address:
-            return self._trusts_unix_sockets
+            return self._trusted.has_unix
         return is_address(address) and any(
-            ip_address(address) in network for network in self._networks
+            ip_address(address) in network for network in self._trusted.networks
         )
 
 
 class TrustedProxy:
     """WSGI middleware that applies the X-Forwarded- headers of requests from trusted proxies."""
 
-    def __init__(
-        self,
-        app: "WSGIApplication",
-        networks: list[IPv4Network | IPv6Network],
-        *,
-        trusts_unix_sockets: bool,
-    ) -> None:
+    def __init__(self, app: "WSGIApplication", trusted: TrustedProxies) -> None:
         self._direct = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
-        self._proxies = Proxies(networks, trusts_unix_sockets=trusts_unix_sockets)
+        self._is_trusted = Proxies(trusted).is_trusted
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> "Iterable[bytes]":
-        if not self._proxies.is_trusted(environ.get("REMOTE_ADDR", "")):
+        if not self._is_trusted(environ.get("REMOTE_ADDR", "")):
             return self._direct(environ, start_response)
         for name, pattern in FORWARDED_HEADERS.items():
             if not re.fullmatch(pattern, last_value(environ.get(name, ""))):

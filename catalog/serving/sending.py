@@ -10,16 +10,14 @@ from typing import TypeAlias
 
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
-# How fast a client must take a response.
+# How fast a client must take a response, or send a large body.
 MIN_RATE = 16 * 1024  # bytes a second
-# What a client's kernel takes of a response whether or not the client reads it.
-FIRST_WINDOW = 64 * 1024  # bytes
 # What the kernel may hold of a response when the connection is closed without a reset.
 MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
 # How much of a file is read into memory at a time.
 FILE_BYTES = 256 * 1024
 # How much is sent to one client before it is the turn of the others.
-FLUSH_BYTES = 1024 * 1024
+FLUSH_BYTES = 256 * 1024
 # Smaller pieces of a response do not count as memory.
 MIN_BODY = 8 * 1024  # bytes
 
@@ -33,10 +31,8 @@ class Sender:
         self._socket, self._timeout = connection, timeout
         self._unsent: deque[Piece] = deque()
         # Bytes given to the kernel, and those of them acknowledged at the last check.
-        self._sent = self.acknowledged = 0
+        self.sent = self.acknowledged = 0
         self._deadline = 0.0
-        # Acknowledged bytes up to this number are no progress at the first check of a response.
-        self._first_window_end = 0
 
     def __bool__(self) -> bool:
         return bool(self._unsent)
@@ -44,21 +40,18 @@ class Sender:
     @property
     def is_behind(self) -> bool:
         """Whether the client has more of a response to take than may be left to the kernel."""
-        return bool(self._unsent) or self._sent - self.acknowledged > MAX_LEFT_TO_KERNEL
+        return bool(self._unsent) or self.sent - self.acknowledged > MAX_LEFT_TO_KERNEL
 
     def begin(self, *pieces: Piece) -> None:
         """Send a new response as far as the kernel takes it; raise OSError if that fails."""
         self._deadline = time.monotonic() + self._timeout
-        # At most half of what the timeout allows, so that a client that reads at MIN_RATE is never
-        # late.
-        self._first_window_end = self._sent + min(FIRST_WINDOW, self._timeout * MIN_RATE // 2)
         self._unsent.extend(pieces)
         self.flush()
 
     def flush(self) -> None:
         """Send up to FLUSH_BYTES of what the client takes now; raise OSError if that fails."""
-        end = self._sent + FLUSH_BYTES
-        while self._unsent and self._sent < end:
+        end = self.sent + FLUSH_BYTES
+        while self._unsent and self.sent < end:
             piece = self._unsent[0]
             try:
                 if isinstance(piece, ReadOnlyFileBasedBuffer):
@@ -72,7 +65,7 @@ class Sender:
                     self._unsent[0] = piece = memoryview(piece)[count:]
             except (BlockingIOError, InterruptedError):
                 return
-            self._sent += count
+            self.sent += count
             if not len(piece):
                 self._unsent.popleft()
                 close_file(piece)
@@ -84,11 +77,11 @@ class Sender:
         not count: it accepts a part of any response. Time cannot be saved up: the deadline is never
         later than a full timeout from now.
         """
-        if self._sent != self.acknowledged:
-            acknowledged = self._sent - self.unacknowledged()
-            progress = max(0, acknowledged - max(self.acknowledged, self._first_window_end))
+        if self.sent != self.acknowledged:
+            acknowledged = self.sent - self.unacknowledged()
+            progress = acknowledged - self.acknowledged
             self._deadline = min(now + self._timeout, self._deadline + progress / MIN_RATE)
-            self.acknowledged, self._first_window_end = acknowledged, 0
+            self.acknowledged = acknowledged
         return self._deadline
 
     def unacknowledged(self) -> int:

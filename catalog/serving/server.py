@@ -53,6 +53,10 @@ THREADS = 4
 
 # The application refuses bodies that are only a little too large, with its own message.
 BODY_TOLERANCE = 16 * 1024  # bytes
+# A control request of a test may contain a bundle or a whole catalog. Delayed requests wait on the
+# quick threads.
+TESTING_BODY = 64 * 1024 * 1024  # bytes
+TESTING_THREADS = 16
 # From glibc's malloc.h.
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 1024 * 1024  # bytes
@@ -65,7 +69,7 @@ def serve(
     *,
     unix_path: Path | None = None,
     print_json: bool = False,
-    quick_threads: int = 1,
+    testing: bool = False,
 ) -> None:
     """Serve until a signal stops the process; raise ClickException if it cannot start.
 
@@ -73,29 +77,37 @@ def serve(
     again. No other process may find a file that this one still writes.
 
     Sockets passed by systemd take precedence over a Unix socket at a path, and that one over
-    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object.
+    CATALOG_HOST and CATALOG_PORT. With print_json, the first line of output is a JSON object. With
+    testing, requests may wait on purpose, have large bodies, and are logged to standard error.
     """
     database = app.extensions["database"]
-    try:
-        database.check_start()
-    except DatabaseError as error:
-        raise ClickException(str(error)) from error
     release_large_blocks()
     raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
-    # Waitress warns whenever a request waits for a thread, which is normal in a burst.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     sys.setswitchinterval(SWITCH_INTERVAL)
-    loop = EventLoop()
     passed = take_passed_sockets()
     socket_file = SocketFile(unix_path) if unix_path and not passed else None
-    loop.listeners = create_listeners(app, loop, passed, socket_file)
-    with logging_to_standard_streams(app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]) as log:
-        loop.context = create_context(app, loop, log, quick_threads)
+    bound = passed or ([socket_file.socket] if socket_file else bind_address(app))
+    try:
+        # It migrates a file of an earlier release. A second service on the same address has failed
+        # already, and does not do that to the file of the first.
+        database.check_start()
+    except DatabaseError as error:
+        if socket_file:
+            socket_file.remove()
+        raise ClickException(str(error)) from error
+    loop = EventLoop()
+    log_options = app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]
+    stream = sys.stderr if testing else sys.stdout
+    with logging_to_standard_streams(*log_options, stream) as log:
+        loop.context = create_context(app, loop, log, testing)
         handle_signals(loop)
         warn_of_ignored_settings(passed)
         metrics_url = start_metrics(app, loop.context)
-        for listener in loop.listeners:
-            listener.listen_now()
+        name, is_passed = app.config["HOST"], bool(passed)
+        loop.listeners = [
+            Listener(loop.context, loop.sockets, each, name=name, is_passed=is_passed)
+            for each in bound
+        ]
         url = loop.listeners[0].url
         path = os.fspath(database.path.absolute())
         start = {"url": url, "database": path, "pid": os.getpid()}
@@ -124,14 +136,11 @@ def stop_if_gone(loop: EventLoop, database: Database) -> None:
         loop.has_failed = loop.context.is_stopping = True
 
 
-def create_listeners(
-    app: Flask, loop: EventLoop, passed: list[socket.socket], socket_file: SocketFile | None
-) -> list[Listener]:
-    """Listen on the sockets passed by systemd, on the Unix socket, or on host and port."""
+def bind_address(app: Flask) -> list[socket.socket]:
+    """Return sockets for CATALOG_HOST and CATALOG_PORT; raise ClickException."""
     host, port = app.config["HOST"], app.config["PORT"]
     try:
-        bound = passed or ([socket_file.socket] if socket_file else bind(host, port))
-        return [Listener(loop.sockets, each, name=host, is_passed=bool(passed)) for each in bound]
+        return bind(host, port)
     except (socket.gaierror, UnicodeError) as error:
         raise ClickException(f"CATALOG_HOST {host} is not an address to serve on.") from error
     except OSError as error:
@@ -142,12 +151,13 @@ def create_listeners(
         ) from error
 
 
-def create_context(app: Flask, loop: EventLoop, log: AccessLog, quick_threads: int) -> Context:
+def create_context(app: Flask, loop: EventLoop, log: AccessLog, testing: bool) -> Context:
     """Return what all connections share, and start the threads."""
     config, database = app.config, app.extensions["database"]
+    quick_threads = TESTING_THREADS if testing else 1
     dispatcher = Dispatcher(app, database, loop.wake, quick_threads)
-    trusted = config["TRUSTED_PROXY"]
-    proxies = Proxies(trusted.networks, trusts_unix_sockets=trusted.has_unix)
+    max_body = TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE
+    proxies = Proxies(config["TRUSTED_PROXY"])
     return Context(
         dispatcher=dispatcher,
         limits=ConnectionLimits(
@@ -158,7 +168,7 @@ def create_context(app: Flask, loop: EventLoop, log: AccessLog, quick_threads: i
         access_log=log,
         request_timeout=config["REQUEST_TIMEOUT"],
         idle_timeout=config["IDLE_TIMEOUT"],
-        max_body=config["MAX_BODY_BYTES"] + BODY_TOLERANCE,
+        max_body=max_body,
     )
 
 
@@ -235,12 +245,11 @@ def drain(loop: EventLoop, timeout: int) -> None:
     aborted.
     """
     started = time.monotonic()
-    for listener in loop.listeners:
-        listener.begin_stop()
+    # What waits at a socket of systemd is left to the next process.
+    loop.close_listeners(lambda listener: listener.is_passed)
     while True:
         loop.run_turn(0.05)
-        for listener in loop.listeners:
-            listener.close_if_empty()
+        loop.close_listeners(lambda listener: listener.is_empty)
         elapsed = time.monotonic() - started
         busy = sum(not channel.is_idle for channel in loop.channels())
         if not busy and elapsed > STOP_IDLE_TIME:
@@ -251,5 +260,6 @@ def drain(loop: EventLoop, timeout: int) -> None:
                 seconds = plural(timeout, "second")
                 logger.warning("%s not finished %s after the stop.", connections, seconds)
             break
-    loop.context.dispatcher.shutdown()
+    for pool in loop.context.dispatcher.pools.values():
+        pool.clear()
     loop.close()

@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 INTERNAL_ERROR = Refusal("500 Internal Server Error", "Internal server error.")
 RETRY_AFTER = ("Retry-After", "5")
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
 
 Headers = list[tuple[str, str]]
 
@@ -72,19 +73,11 @@ class Task:
     request: Parser
     # In whose queue it waits.
     client: str
-    handle: Callable[["Task"], None] = field(init=False)
     queued_at: float = 0.0
     # Whether it has a valid token and is to change something.
     has_token: bool = False
 
-    def service(self) -> None:
-        """Handle the request; a pool calls this on one of its threads."""
-        self.handle(self)
-
-    def cancel(self) -> None:
-        """Do nothing; a pool calls this when it shuts down, and the connection is closed then."""
-
-    def respond(self, application: "WSGIApplication") -> Response | None:
+    def run(self, application: "WSGIApplication") -> Response | None:
         """Run the application; return None if the connection is to be closed without a response.
 
         Raise DeadlineExceeded if this thread has no more time for it.
@@ -169,7 +162,7 @@ def call(application: "WSGIApplication", environ: "WSGIEnvironment") -> Response
 
 def refuse(request: Parser, error: Refusal) -> Response:
     """Return the response to a request that the server refuses, as the API's errors are."""
-    headers = [("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff")]
+    headers = [("Content-Type", "application/json"), NOSNIFF]
     if is_for_v1(request.first_line.decode("latin-1")):
         headers += [("Access-Control-Allow-Origin", "*"), ("Cache-Control", "no-cache")]
     if error.status.startswith("503"):
@@ -177,6 +170,12 @@ def refuse(request: Parser, error: Refusal) -> Response:
     body = json.dumps({"error": error.message}).encode() + b"\n"
     headers.append(("Content-Length", str(len(body))))
     return Response(error.status, headers, [body], is_refusal=True)
+
+
+def describe_server() -> Response:
+    """Return the response to OPTIONS *, which asks what the server as a whole can do."""
+    headers = [("Allow", "GET, HEAD, PATCH, POST, PUT, OPTIONS"), NOSNIFF, ("Content-Length", "0")]
+    return Response("200 OK", headers, [])
 
 
 def is_for_v1(line: str) -> bool:

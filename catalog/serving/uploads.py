@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..rights import (
     MAX_FORM_BYTES,
     MAX_JSON_BYTES,
+    NOT_ADMITTED,
     TOO_LARGE,
-    TOO_MANY,
     bearer_token,
     required_right,
 )
@@ -25,6 +25,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.write.tokens import Token, find_valid
 from .http_parser import CANNOT_STORE, Parser
+from .sending import MIN_RATE
 
 if TYPE_CHECKING:
     from .connections import Channel
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8
 MAX_UPLOADS_PER_TOKEN = 4
-# How fast a body must arrive.
-MIN_RATE = 16 * 1024  # bytes a second
 # To check a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time
 
@@ -86,11 +85,11 @@ class Uploads:
         if right is None or token is None or token.missing_right(right.permission, right.scope):
             # The application says what is wrong with it. If the token is valid by then, it is asked
             # to send the request again.
-            request.refuse_body(TOO_MANY)
+            request.refuse_body(NOT_ADMITTED)
         elif request.content_length > limit:
             request.refuse_body(TOO_LARGE)
         elif not self._has_slot(token.name):
-            request.refuse_body(TOO_MANY)
+            request.refuse_body(NOT_ADMITTED)
         else:
             return self._begin(channel, request, token, limit)
         return None

@@ -4,16 +4,15 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
 
-from ..atomic_files import locked_directory, sync_directory
+from ..atomic_files import locked_directory, scratch_directory, sync_directory
 from ..text import path_text
 
 HASH = re.compile("[0-9a-f]{64}")
 PARTIAL = ".partial"
-DOWNLOADS = "downloads"
 # How long a command waits for others, which lock the directory while a batch of bundles gets names.
 LOCK_TIMEOUT = 60  # seconds
 
@@ -40,10 +39,6 @@ class Bundles:
             raise ValueError(f"{sha256!r} is not a SHA-256")
         return self.directory / sha256
 
-    def partial(self, sha256: str) -> Path:
-        """Return the path for an incomplete download: see downloading()."""
-        return self.directory / DOWNLOADS / self.path(sha256).name
-
     def holds(self, sha256: str, size: int | None = None) -> bool:
         """Return whether the bundle exists, with this size if one is given."""
         try:
@@ -56,15 +51,13 @@ class Bundles:
         """Return the hash of each bundle, sorted."""
         return (name for name in _names(self.directory) if HASH.fullmatch(name))
 
-    def incomplete(self) -> dict[Path, str]:
-        """Return the hash of each incomplete file; call it while the directory is locked.
+    def incomplete(self) -> list[Path]:
+        """Return the incomplete files; call it while the directory is locked.
 
-        Nobody writes to those that are not downloads then: their processes were killed.
+        Nobody writes to them then: their processes were killed.
         """
-        added = [name for name in _names(self.directory) if name.endswith(PARTIAL)]
-        downloads = [f"{DOWNLOADS}/{name}" for name in _names(self.directory / DOWNLOADS)]
-        paths = [self.directory / name for name in added + downloads]
-        return {path: path.stem for path in paths if HASH.fullmatch(path.stem)}
+        names = [name for name in _names(self.directory) if name.endswith(PARTIAL)]
+        return [self.directory / name for name in names if HASH.fullmatch(Path(name).stem)]
 
     def create(self) -> None:
         """Create the directory if it is missing."""
@@ -91,16 +84,18 @@ class Bundles:
             yield
 
     @contextmanager
-    def downloading(self) -> Iterator[None]:
-        """Let no other process write to the incomplete downloads, which are not locked otherwise.
+    def incoming(self) -> Iterator["Bundles"]:
+        """Yield a directory for bundles that accept() stores later; it is removed afterwards.
 
-        They stay, so that the next run can continue them.
+        So they arrive without the lock of this one, for which a publication would have to wait.
         """
-        downloads = self.directory / DOWNLOADS
         self.create()
-        downloads.mkdir(mode=0o700, exist_ok=True)
-        with locked_directory(downloads, self.lock_timeout, self.on_wait):
-            yield
+        with scratch_directory(self.directory) as directory:
+            yield Bundles(directory)
+
+    def accept(self, incoming: "Bundles", sha256: str) -> None:
+        """Store a bundle of incoming()."""
+        os.replace(incoming.path(sha256), self.path(sha256))
 
     def add(
         self, sha256: str, size: int | None, chunks: Iterable[bytes], *, durable: bool = True
@@ -123,21 +118,6 @@ class Bundles:
             # The disk may be full: leave the space to others.
             new.unlink(missing_ok=True)
             raise
-
-    def verify_download(self, sha256: str, size: int) -> None:
-        """Make a download ready for accept(); raise BundleError and remove it if it differs."""
-        with _open(self.partial(sha256)) as file:
-            try:
-                _verify(file, sha256, size)
-            except BundleError:
-                self.partial(sha256).unlink(missing_ok=True)
-                raise
-            os.fsync(file.fileno())
-
-    def accept(self, sha256: str) -> None:
-        """Store a verified download as the bundle, unless gc has removed it meanwhile."""
-        with suppress(FileNotFoundError):
-            os.replace(self.partial(sha256), self.path(sha256))
 
     def sync(self) -> None:
         """Make added bundles survive a loss of power; call it before a version names them.

@@ -3,7 +3,7 @@
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 
 from ..documents import DocumentError, Row, check_document, version_warnings
@@ -13,7 +13,8 @@ from .connection.database import Database
 from .connection.sqlite import result_code
 from .connection.transaction import Transaction
 from .read.export import EXPORT_WIDGETS, read_document
-from .schema.derived import TOUCH_ALL
+from .read.selection import IS_SELECTED
+from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
 from .schema.sdk_intervals import sdk_intervals
 from .write.held_bundles import HeldBundle, bundle_path
 from .write.imports import (
@@ -25,20 +26,36 @@ from .write.imports import (
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+SUM_OF_DAYS = "coalesce((SELECT sum(installs) FROM install WHERE widget_id = widget.id), 0)"
+
+
+WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"
+SET_FOLDED = """
+UPDATE widget SET folded_name = :folded_name, folded_text = :folded_text WHERE id = :id
+"""
 
 
 def repair_derived(database: Database) -> None:
     """Write all derived rows again. A new history begins, so mirrors compare every widget."""
     history = secrets.token_hex(8)
 
-    def empty(transaction: Transaction) -> None:
+    def rewrite(transaction: Transaction) -> None:
+        for row in transaction.read(WIDGET_TEXTS):
+            folded = folded_columns(row["display_name"], row["description"])
+            if any(row[column] != text for column, text in folded.items()):
+                transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
+        ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
+        transaction.execute("DELETE FROM sdk_interval")
+        for statement in add_ranges(ranges):
+            transaction.execute(*statement)
         transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
         for table in ("listing", "summary", "change"):
             transaction.execute(f"DELETE FROM {table}")
+        transaction.execute(f"UPDATE widget SET counted = {SUM_OF_DAYS}")
         transaction.execute("UPDATE revision SET history = :history", {"history": history})
         transaction.execute(TOUCH_ALL)
 
-    database.transact(empty)
+    database.transact(rewrite)
 
 
 def check_catalog(database: Database) -> Iterator[str]:
@@ -53,7 +70,7 @@ def check_catalog(database: Database) -> Iterator[str]:
                 child = "A row" if row_id is None else f"Row {row_id}"
                 yield f"{child} of {table} refers to no {parent}."
             yield from _check_derived(connection)
-            for row in connection.execute(EXPORT_WIDGETS).fetchall():
+            for row in connection.execute(EXPORT_WIDGETS, {"paths": None}).fetchall():
                 yield from _check_widget(connection, row)
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
@@ -106,12 +123,14 @@ UNION
 SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
     SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
 """
+WRONG_INSTALLS = f"SELECT scope || '/' || name FROM widget WHERE counted <> {SUM_OF_DAYS}"
 # Statements that find wrong rows, with a sentence about each value that they return.
 DERIVED_ROWS = (
     (WRONG_LISTINGS, "{}: its listing for search differs from the widget."),
     (WRONG_SUMMARIES, "{}: its summary in search results differs from the widget."),
     (UNUSED_SUMMARIES, "Search has a summary for widget {}, which is not listed."),
     (WRONG_CHANGES, "{}: its last change does not say whether it is listed."),
+    (WRONG_INSTALLS, "{}: its installs by day do not add up to those that were counted."),
 )
 
 STORED_INTERVALS = """
@@ -180,6 +199,25 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
                 f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
                 f"{bundles.name}."
             )
+
+
+ELSEWHERE = f"""
+SELECT scope || '/' || name || '@' || version, sha256_hash
+FROM version JOIN widget ON widget.id = widget_id
+WHERE listed AND bundle_path IS NULL AND {IS_SELECTED}
+ORDER BY scope, name, precedence
+"""
+
+
+def find_elsewhere(
+    database: Database, paths: str | None = None, packed: Collection[str] = ()
+) -> list[str]:
+    """Return the versions of listed widgets whose bundleUrl points elsewhere.
+
+    Of a pack: of selected widgets, whose bundles are not among the packed ones.
+    """
+    rows = database.fetch(ELSEWHERE, {"paths": paths})
+    return [version for version, sha256 in rows if sha256 not in packed]
 
 
 def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:

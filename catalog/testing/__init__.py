@@ -1,1 +1,1 @@
-"""The server of the pytest plugin: a fork server, its catalogs, and fault injection."""
+"""serve --testing: a temporary catalog that the tests of other projects control by requests."""

@@ -24,6 +24,7 @@ from .pages import page_response, pages
 from .updates import load_updates
 
 OPERATIONS = openapi.load_operations()
+SCHEMAS = openapi.load_schemas()
 RESPONSE_HEADERS = openapi.describe_headers(OPERATIONS)
 SEARCH_OPERATION = next(operation for operation in OPERATIONS if operation.id == "searchWidgets")
 
@@ -33,13 +34,7 @@ MAX_EXAMPLE_ITEMS = 20
 # Characters that change the direction of the text after them.
 BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-for template_filter in (
-    openapi.describe_limits,
-    openapi.describe_status,
-    openapi.describe_type,
-    openapi.render_code_spans,
-    openapi.resolve,
-):
+for template_filter in (openapi.describe_status, openapi.describe_type, openapi.render_code_spans):
     pages.add_app_template_filter(template_filter)
 
 
@@ -74,7 +69,7 @@ def render_reference(examples: "dict[str, CatalogExample]") -> str:
         # The version that the first steps of the page lead to.
         entry=search and search.response["widgets"][0]["latestCompatibleVersion"],
         server_url=public_url(),
-        schemas=openapi.DESCRIPTION["components"]["schemas"],
+        schemas=SCHEMAS,
         headers=RESPONSE_HEADERS,
     )
 

@@ -30,7 +30,7 @@ from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
 from ..store.read.suggestions import Suggestion, suggest_widgets
-from ..text import shorten
+from ..text import find_replacement, shorten
 from . import formatting
 from .icons import icon_svg
 from .markdown import render_markdown
@@ -102,6 +102,17 @@ def install_url(entry: Json) -> str:
     """Return the address that adds a version to the operator's dashboard; empty if it has none."""
     template: str = current_app.config["INSTALL_URL"]
     return re.sub(r"\{(scope|name|version)\}", lambda key: quote(entry[key[1]], safe=""), template)
+
+
+@pages.app_template_filter()
+def link_replacement(message: str, length: int) -> str:
+    """Return a warning, shortened or with a link to the widget that replaces this one."""
+    replacement = find_replacement(message)
+    if replacement is None or len(message) > length:
+        return shorten(message, length)
+    before, scope, name = replacement
+    url = url_for("pages.widget", scope=scope, name=name)
+    return Markup('{}<a href="{}">{}/{}</a>.').format(before, url, scope, name)
 
 
 @pages.record

@@ -1,8 +1,7 @@
 """/updates: what to do about the versions that a dashboard has installed.
 
-A person pastes lines of scope/name@version, or a JSON lockfile, which only a script reads: it sends
-the versions in it, in the address. Without a script, the form is a POST that changes nothing, since
-proxies refuse a long address.
+A script reads the pasted lines or the lockfile and sends only the versions in it, in the address.
+Without the script, the form is a POST that changes nothing, since proxies refuse a long address.
 """
 
 import json
@@ -14,8 +13,8 @@ from flask import Response, g, render_template, request, url_for
 from ..documents import Json
 from ..routing import public_url
 from ..store.connection.sqlite import Connection
+from ..store.read.installed_list import read_installed_list
 from ..store.read.json_sql import with_bundle_urls
-from ..store.read.search_params import ParameterError
 from ..store.read.updates import (
     CURRENT,
     MAX_INSTALLED,
@@ -24,18 +23,13 @@ from ..store.read.updates import (
     Installed,
     UpdatesQuery,
     find_updates,
-    parse_installed,
 )
-from ..text import quoted
 from .formatting import format_count, is_readable
 from .pages import page_response, pages, reader
 from .parameters import read_sdk
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
-FORM = "scope/name@version, such as acme/clock@1.0.0"
-# Around a version in a line that was copied out of JSON.
-PUNCTUATION = " \t\ufeff,\"'"
 REQUIREMENT = re.compile(r"(\S+) needs SDK (.*[^…])", re.DOTALL)
 
 
@@ -45,9 +39,8 @@ class UpdatesForm(NamedTuple):
     text: str
     sdk_text: str
     sdk: str
-    # Each once.
     installed: list[Installed]
-    notice: str
+    notices: list[str]
     # By the name of the field.
     errors: dict[str, str]
 
@@ -89,34 +82,16 @@ def read_form() -> UpdatesForm:
     fields = request.form if request.method == "POST" else request.args
     text = "\n".join(fields.getlist("installed"))
     sdk_text = fields.get("compatSdk", "").strip()
-    field = read_sdk(sdk_text)
+    field, installed = read_sdk(sdk_text), read_installed_list(text)
     g.sdk = field.sdk
-    installed: list[Installed] = []
     errors = {}
-    try:
-        installed = read_lines(text)
-        # Links from other pages carry the SDK alone.
-        if "installed" in fields and not installed:
-            errors["installed"] = NO_LIST
-    except ValueError as error:
-        errors["installed"] = str(error)
+    # Links from other pages carry the SDK alone.
+    if installed.error or ("installed" in fields and not installed.installed):
+        errors["installed"] = installed.error or NO_LIST
     if field.error or (text.strip() and not sdk_text):
         errors["compatSdk"] = field.error or NO_SDK
-    return UpdatesForm(text, sdk_text, field.sdk, installed, field.notice, errors)
-
-
-def read_lines(text: str) -> list[Installed]:
-    """Return the versions in the lines, except in comments; raise ValueError."""
-    installed: dict[Installed, None] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        content = line.strip(PUNCTUATION)
-        if not content or content.startswith("#"):
-            continue
-        try:
-            installed[parse_installed(content)] = None
-        except ParameterError:
-            raise ValueError(f"Line {number}: {quoted(content)} is not {FORM}.") from None
-    return list(installed)
+    notices = [notice for notice in (field.notice, installed.notice) if notice]
+    return UpdatesForm(text, sdk_text, field.sdk, installed.installed, notices, errors)
 
 
 def load_updates(connection: Connection, query: UpdatesQuery) -> Json:

@@ -17,7 +17,8 @@ from . import widget_queries
 from .browse import pager_links
 from .charts import releases_chart
 from .compare import permission_changes
-from .formatting import today
+from .formatting import current_date
+from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
 from .parameters import Parameters, read_parameters
 from .widget_queries import VersionsFilter
@@ -39,7 +40,8 @@ def widget(scope: str, name: str) -> Response:
         table = load_table(connection, widget_id, found, parameters, history.total)
         if history.total >= MIN_CHART_RELEASES:
             months = widget_queries.load_release_months(connection, widget_id)
-            chart = releases_chart(months, today())
+            chart = releases_chart(months, current_date())
+        installs = load_install_chart(connection, found)
     connection.check_deadline()
     page = render_template(
         "widget.html",
@@ -50,6 +52,7 @@ def widget(scope: str, name: str) -> Response:
         chart=chart,
         **selection,
         **table,
+        installs=installs,
     )
     return page_response(page, parameters.status)
 

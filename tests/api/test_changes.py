@@ -82,48 +82,6 @@ def test_etag_is_current_after_an_install(client_with: ClientWith) -> None:
     assert after["next"] == before["next"]
 
 
-EDITS = {
-    "publish": ["import"],
-    "yank": ["yank", "acme/clock@1.0.0"],
-    "deprecate": ["deprecate", "acme/clock@1.0.0", "Old."],
-    "describe": ["describe", "acme/clock", "--icon", "mdi:clock"],
-    "official": ["official", "acme/clock"],
-    "delete a version": ["delete", "acme/clock@1.0.0", "--yes"],
-}
-
-
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_changed_widget_is_returned_once_at_its_last_change(
-    app_with: AppWith, edit: list[str]
-) -> None:
-    app = app_with(document("acme/clock", version()), document("acme/notes"))
-    client = app.test_client()
-    since = read(client)["next"]
-    if edit == ["import"]:
-        put(app, document("acme/clock", version(), version("2.0.0"), version("3.0.0")))
-    else:
-        command(app, *edit)
-    assert names(read(client, since)) == ["acme/clock changed"]
-    assert names(read(client)) == ["acme/notes changed", "acme/clock changed"]
-    assert names(read(client, read(client, since)["next"])) == []
-
-
-REMOVALS = {"unlist": ["unlist", "acme/clock"], "delete": ["delete", "acme/clock", "--yes"]}
-
-
-@pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
-def test_widget_that_stops_being_public_is_removed(app_with: AppWith, removal: list[str]) -> None:
-    app = app_with(document("acme/clock", version()), document("acme/notes"))
-    client = app.test_client()
-    since = read(client)["next"]
-    command(app, *removal)
-    page = read(client, since)
-    assert page["changes"] == [{"scope": "acme", "name": "clock", "kind": "removed", "etag": None}]
-    put(app, document("acme/clock", version(), listed=True))
-    assert names(read(client, page["next"])) == ["acme/clock changed"]
-    assert names(read(client)) == ["acme/notes changed", "acme/clock changed"]
-
-
 NO_CHANGES = {
     "install": lambda app: app.test_client().post("/api/v1/widgets/acme/clock"),
     "the same import": lambda app: put(app, document("acme/clock", version())),

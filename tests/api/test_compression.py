@@ -4,7 +4,6 @@ import gzip
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import bundled, document, version
@@ -18,7 +17,7 @@ from werkzeug.test import TestResponse
 from app import create_app
 from catalog.api.compression import MIN_LENGTH
 from catalog.api.response_cache import MAX_COMPRESSED_ON_IO_THREAD
-from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
+from catalog.store.connection.sqlite import WouldBlock
 
 WEATHER = "/api/v1/widgets/acme/weather"
 REGISTRY = "/api/widgets/acme/registry.json"
@@ -168,13 +167,6 @@ def test_known_form_is_304_with_its_etag(
         assert not {"Content-Encoding", "Content-Type"} & set(response.headers.keys())
 
 
-def test_known_etag_is_304_before_the_body_is_compressed(client_with: Any) -> None:
-    client = client_with(document("acme/clock", version(releaseNotes=NOTES)))
-    path = "/api/v1/widgets/acme/clock"
-    tag = fetch(client, path).headers["ETag"][:-1] + '-gzip"'
-    assert fetch(client, path, **GZIP, If_None_Match=tag).status_code == 304
-
-
 def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
     demo: FlaskClient,
 ) -> None:
@@ -184,13 +176,6 @@ def test_file_that_was_not_modified_is_304_with_the_etag_that_would_be_sent(
     assert (response.status_code, response.headers["ETag"]) == (304, etags(demo, path)["gzip"])
 
 
-def test_range_of_a_file_is_ignored(demo: FlaskClient) -> None:
-    path = "/static/catalog.css"
-    response = fetch(demo, path, Range="bytes=0-1999")
-    assert (response.status_code, response.data) == (200, fetch(demo, path).data)
-    assert "Accept-Ranges" not in response.headers
-
-
 @pytest.fixture
 def client(app_with: Callable[..., Flask]) -> FlaskClient:
     """A client of a catalog with one held bundle of 3 kB."""
@@ -198,34 +183,6 @@ def client(app_with: Callable[..., Flask]) -> FlaskClient:
     app = app_with(document("acme/clock", bundled("1.0.0", content, releaseNotes=NOTES)))
     hold(app, content)
     return app.test_client()
-
-
-ROUTE_VALUES = {
-    **{"scope": "acme", "name": "clock", "version": "1.0.0"},
-    **{"filename": "catalog.css", "rest": "none"},
-}
-
-
-def routes(app: Flask) -> list[str]:
-    """Return a path for each route that has GET."""
-    adapter = app.url_map.bind("")
-    rules = [rule for rule in app.url_map.iter_rules() if "GET" in (rule.methods or {"GET"})]
-    return [
-        adapter.build(rule.endpoint, {name: ROUTE_VALUES[name] for name in rule.arguments})
-        for rule in rules
-    ]
-
-
-@pytest.mark.parametrize("accepted", ["gzip", "identity"])
-def test_head_has_the_headers_of_get_on_every_route(client: FlaskClient, accepted: str) -> None:
-    paths = routes(client.application)
-    assert {BUNDLE, "/", "/feed.atom", "/openapi.json", REGISTRY, "/api/health"} < set(paths)
-    for path in paths:
-        head = fetch(client, path, "HEAD", Accept_Encoding=accepted)
-        got = fetch(client, path, Accept_Encoding=accepted)
-        assert (head.status_code, head.data) == (got.status_code, b""), path
-        assert headers_without_date(head) == headers_without_date(got), path
-        assert got.headers["Content-Length"] == str(len(got.data)), path
 
 
 @pytest.mark.parametrize("headers", [{}, {"If-None-Match": "*"}])
@@ -314,17 +271,3 @@ def test_io_thread_does_not_compress_a_large_body_but_sends_it_compressed(
     compressed = fetch(client, REGISTRY, **GZIP)
     database.deadline.on_io_thread = True
     assert fetch(client, REGISTRY, **GZIP).data == compressed.data
-
-
-def test_compression_ends_at_a_deadline_that_is_not_final(
-    client_with: Callable[..., FlaskClient],
-) -> None:
-    client = client_with(*LARGE)
-    database = client.application.extensions["database"]
-    fetch(client, REGISTRY)
-    checks = iter([False, True])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database.deadline, "is_past", lambda: next(checks))
-        with pytest.raises(DeadlineExceeded):
-            fetch(client, REGISTRY, **GZIP)
-    assert "Content-Encoding" in fetch(client, REGISTRY, **GZIP).headers

@@ -1,13 +1,12 @@
-"""Conditional requests of /api/v1: ETag, If-None-Match, 304 and HEAD."""
+"""Conditional requests: which ETags are 304, and when an ETag changes."""
 
 import http.client
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import Server, headers_without_date
+from conftest import Server
 from flask.testing import FlaskClient
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -15,13 +14,10 @@ SEARCH = "/api/v1/widgets/search"
 READS = [
     *(CLOCK, SEARCH, f"{SEARCH}?q=clock&compatSdk=1.2.3&limit=5", f"{SEARCH}?q=nothing"),
     *(f"{CLOCK}?compatSdk=1.4.0", f"{CLOCK}/1.0.0", f"{CLOCK}/latest"),
+    f"{CLOCK}/installs",
     *(f"{SEARCH}?compatSdk=1.4.0&compatible=true", f"{SEARCH}?sort=updated"),
     "/api/v1/widgets/updates?compatSdk=1.4.0&installed=acme/clock@1.0.0",
 ]
-ERRORS = [("/api/v1/widgets/acme/none", 404), (f"{SEARCH}?page=0", 400), (f"{CLOCK}/x", 404)]
-
-reads = pytest.mark.parametrize("path", READS)
-methods = pytest.mark.parametrize("method", ["GET", "HEAD"])
 
 
 @pytest.fixture
@@ -34,41 +30,14 @@ def etag(client: FlaskClient, path: str) -> str:
     return client.get(path).headers["ETag"]
 
 
-@reads
-def test_response_has_an_etag_and_must_be_revalidated(demo: FlaskClient, path: str) -> None:
-    response = demo.get(path)
-    assert response.status_code == 200
-    assert response.headers.getlist("Cache-Control") == ["no-cache"]
-    (tag,) = response.headers.getlist("ETag")
-    assert tag.removeprefix("W/").strip('"')
-    assert tag.endswith('"')
-
-
-@reads
-def test_same_response_has_the_same_etag(demo: FlaskClient, path: str) -> None:
-    assert etag(demo, path) == etag(demo, path)
-
-
-def test_different_responses_have_different_etags(demo: FlaskClient) -> None:
-    assert len({etag(demo, path) for path in READS}) == len(READS)
-
-
-@methods
-@reads
-def test_known_etag_is_304_with_its_headers_and_no_body(
-    demo: FlaskClient, path: str, method: str
-) -> None:
-    tag = etag(demo, path)
-    response = demo.open(path, method=method, headers={"If-None-Match": tag})
-    assert (response.status_code, response.data) == (304, b"")
-    # A 304 has the headers of a 200, except those that describe the body.
-    assert headers_without_date(response) == {
-        "ETag": tag,
-        "Cache-Control": "no-cache",
-        "Access-Control-Allow-Origin": "*",
-        "Vary": "Accept-Encoding",
-        "X-Content-Type-Options": "nosniff",
-    }
+def test_each_response_has_its_own_etag_which_is_304(demo: FlaskClient) -> None:
+    tags = [etag(demo, path) for path in READS]
+    assert len(set(tags)) == len(READS)
+    for path, tag in zip(READS, tags, strict=True):
+        for method in ("GET", "HEAD"):
+            response = demo.open(path, method=method, headers={"If-None-Match": tag})
+            assert (response.status_code, response.data) == (304, b"")
+            assert response.headers["ETag"] == tag
 
 
 @pytest.mark.parametrize(
@@ -86,7 +55,7 @@ def test_known_etag_is_304_with_its_headers_and_no_body(
         pytest.param("é\x7f", 200, id="no tag at all"),
     ],
 )
-@pytest.mark.parametrize("path", [CLOCK, SEARCH])
+@pytest.mark.parametrize("path", [CLOCK, SEARCH, "/api/widgets/acme/registry.json"])
 def test_form_of_if_none_match(demo: FlaskClient, path: str, form: str, status: int) -> None:
     whole = demo.get(path)
     sent = form.format(whole.headers["ETag"].removeprefix("W/"))
@@ -109,58 +78,6 @@ def test_install_of_another_widget_keeps_the_etag_of_a_detail(client: FlaskClien
     before = etag(client, CLOCK)
     client.post("/api/v1/widgets/acme/notes")
     assert etag(client, CLOCK) == before
-
-
-@pytest.mark.parametrize("tag", ["*", '"other"'])
-def test_install_ignores_conditions_and_has_no_etag(client: FlaskClient, tag: str) -> None:
-    response = client.post(CLOCK, headers={"If-None-Match": tag})
-    assert (response.status_code, response.json) == (200, {"success": True})
-    assert "ETag" not in response.headers
-
-
-@methods
-@pytest.mark.parametrize(("path", "status"), ERRORS)
-def test_error_has_no_etag_and_is_never_304(
-    demo: FlaskClient, path: str, status: int, method: str
-) -> None:
-    response = demo.open(path, method=method, headers={"If-None-Match": "*"})
-    assert response.status_code == status
-    assert "ETag" not in response.headers
-    assert response.headers["Access-Control-Allow-Origin"] == "*"
-    assert response.headers.getlist("Cache-Control") == ["no-cache"]
-
-
-@pytest.mark.parametrize("path", [*READS, *(path for path, _ in ERRORS)])
-def test_head_has_the_headers_of_get_and_no_body(demo: FlaskClient, path: str) -> None:
-    got, head = demo.get(path), demo.head(path)
-    assert (head.status_code, head.data) == (got.status_code, b"")
-    assert headers_without_date(head) == headers_without_date(got)
-    assert head.headers["Content-Length"] == str(len(got.data))
-
-
-@pytest.mark.parametrize("path", [CLOCK, SEARCH])
-def test_failed_if_match_does_not_send_the_resource_as_an_error(
-    demo: FlaskClient, path: str
-) -> None:
-    response = demo.get(path, headers={"If-Match": '"other"'})
-    assert response.status_code == 200 or list(response.json) == ["error"]
-
-
-def test_range_of_a_json_response_is_ignored(demo: FlaskClient) -> None:
-    whole = demo.get(CLOCK)
-    response = demo.get(CLOCK, headers={"Range": "bytes=0-3"})
-    assert (response.status_code, response.data) == (200, whole.data)
-
-
-def test_real_server_sends_304_and_head_without_a_body(server: Any) -> None:
-    full, body = server.request("GET", SEARCH)
-    tag = full.getheader("ETag")
-    head, no_body = server.request("HEAD", SEARCH)
-    assert (head.status, head.getheader("ETag"), no_body) == (200, tag, b"")
-    assert head.getheader("Content-Length") == str(len(body))
-    same, no_body = server.request("GET", SEARCH, If_None_Match=tag)
-    assert (same.status, same.getheader("ETag"), no_body) == (304, tag, b"")
-    assert same.getheader("Access-Control-Allow-Origin") == "*"
 
 
 def test_connection_stays_open_after_a_response_without_a_body(server: Server) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import create_app
+from catalog.store.connection.sqlite import today
 
 PATHS = [
     "/api/v1/widgets/search",
@@ -38,6 +39,7 @@ PATHS = [
     "/api/v1/widgets/acme/clock/latest",
     "/api/v1/widgets/acme/clock/latest?compatSdk=1.1.0",
     "/api/v1/widgets/acme/clock/1.1.0",
+    "/api/v1/widgets/acme/clock/installs",
     "/api/v1/widgets/acme/timer",
     "/api/widgets/acme/registry.json",
     "/api/stats",
@@ -71,10 +73,10 @@ def import_(*documents: Json, options: str = "") -> Write:
     return command(f"import - {options}", "\n".join(map(json.dumps, documents)))
 
 
-def install(name: str, times: int = 1) -> Write:
+def install(name: str, times: int = 1, version: str = "") -> Write:
     def write(app: Flask) -> None:
         for _ in range(times):
-            app.extensions["database"].count_install("acme", name)
+            app.extensions["database"].count_install("acme", name, today(), version)
 
     return write
 
@@ -83,6 +85,7 @@ DESCRIBE = "describe acme/clock --display-name 'World Clock' --description Ticks
 # Every kind of write of the service and its commands.
 WRITES: dict[str, Write] = {
     "install": install("clock"),
+    "install version": install("clock", version="1.0.0"),
     "install another": install("timer"),
     "install many": install("timer", 120),
     "recount": import_(document("acme/clock", version("1.0.0"), downloadCount=0)),

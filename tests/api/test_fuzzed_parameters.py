@@ -1,20 +1,22 @@
 """Fuzzing of every parameter of every route: a success or a 4xx, never a 500."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from conftest import create_demo
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
 from app import create_app
 
+GREATEST = 2**53 - 1
+OPERATIONS = ["health", "version", "widgets/cli-version", "stats", "settings"]
 NAMES = ["q", "compatSdk", "compatible", "sort", "scope", "official", "page", "limit"]
 
 # fmt: off
@@ -48,44 +50,6 @@ encoded = text.map(
     lambda value: quote(value.encode("utf-8", "surrogatepass"), safe="")
 ) | st.binary(max_size=20).map(lambda value: quote(value, safe=""))
 parameters = st.lists(st.tuples(st.sampled_from([*NAMES, "Q", "other", ""]), encoded), max_size=8)
-
-VERSION = {
-    "scope": str,
-    "name": str,
-    "version": str,
-    "bundleUrl": str,
-    "bundleSize": int,
-    "sha256Hash": str,
-    "publishedAt": str,
-    "yanked": bool,
-    "yankedReason": str | None,
-    "deprecationMessage": str | None,
-    "releaseNotes": str | None,
-    "displayName": str,
-    "description": str | None,
-    "icon": str | None,
-    "minSize": dict,
-    "maxSize": dict,
-    "sdkVersion": str,
-    "configVersion": int | None,
-    "permissions": list,
-    "license": str | None,
-}
-WIDGET = {
-    "scope": str,
-    "name": str,
-    "displayName": str,
-    "description": str | None,
-    "icon": str | None,
-    "isOfficial": bool | None,
-    "downloadCount": int | None,
-}
-
-
-def assert_shape(value: dict[str, Any], shape: dict[str, Any]) -> None:
-    assert list(value) == list(shape)
-    for name, kind in shape.items():
-        assert isinstance(value[name], kind), name
 
 
 def assert_error(response: TestResponse) -> str:
@@ -121,17 +85,63 @@ def test_search_gives_a_page_or_names_the_invalid_parameter(
         return
     assert response.status_code == 200
     page = response.json
-    assert_shape(page, {"widgets": list, "total": int, "page": int, "limit": int})
+    assert list(page) == ["widgets", "total", "page", "limit"]
     assert 1 <= page["limit"] <= 100
     assert page["page"] >= 1
     assert len(page["widgets"]) <= min(page["limit"], page["total"])
     entries = ["latestVersion"] + ["latestCompatibleVersion"] * ("compatSdk" in names)
-    for widget in page["widgets"]:
-        assert_shape(widget, WIDGET | dict.fromkeys(entries, dict | None))
-        for entry in entries:
-            if widget[entry] is not None:
-                assert_shape(widget[entry], VERSION)
-                assert not widget[entry]["yanked"]
+    found = [widget[entry] for widget in page["widgets"] for entry in entries]
+    assert not any(entry["yanked"] for entry in found if entry is not None)
+
+
+number_like = st.text("0123456789", max_size=20) | st.integers().map(str) | st.text(max_size=5)
+
+
+@fuzz
+@given(value=number_like.map(lambda text: text.encode("utf-8", "replace").decode()))
+@example(value=str(GREATEST))
+@example(value=str(GREATEST + 1))
+def test_page_and_limit_are_whole_numbers_from_1_to_2_to_the_53(
+    client: FlaskClient, value: str
+) -> None:
+    is_number = re.fullmatch("[0-9]+", value) and len(value.lstrip("0")) < 20
+    number = int(value.lstrip("0") or "0") if is_number else 0
+    allowed = number if 1 <= number <= GREATEST else None
+    for name, expected in (
+        ("page", allowed if value else 1),
+        ("limit", (allowed and min(allowed, 100)) if value else 20),
+    ):
+        response = client.get("/api/v1/widgets/search", query_string={name: value})
+        assert response.status_code == (200 if expected else 400)
+        assert response.json.get(name) == expected
+
+
+# Runs of combining marks that normalization must sort, and characters that decompose into many.
+HOSTILE = {
+    "marks": "\u0301\u0323" * 16_000,
+    "marks that decompose": "\u0344\u0323" * 16_000,
+    "ligatures": "\ufdfa" * 32_000,
+    "syllables": "각" * 32_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize(("length", "status"), [(1000, 200), (32_000, 400)])
+def test_hostile_q_takes_little_time(
+    client: FlaskClient, kind: str, length: int, status: int
+) -> None:
+    query = quote(HOSTILE[kind][:length])
+    begun = time.thread_time()
+    assert client.get(f"/api/v1/widgets/search?q={query}").status_code == status
+    assert time.thread_time() - begun < 2  # seconds
+
+
+@pytest.mark.parametrize("name", ["q", "official", "compatSdk", "page", "limit"])
+def test_long_value_takes_little_time(client: FlaskClient, name: str) -> None:
+    for value in ("9" * 32_000, "0" * 32_000, "1.2.3-" + "a." * 16_000, "+" * 32_000):
+        begun = time.thread_time()
+        assert client.get(f"/api/v1/widgets/search?{name}={value}").status_code == 400
+        assert time.thread_time() - begun < 2  # seconds
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,7 +187,26 @@ def test_fuzzed_registry_path_is_404_or_401(client: FlaskClient, scope: str) -> 
     assert_error(response)
 
 
-@pytest.mark.parametrize("path", ["health", "version", "widgets/cli-version", "stats", "settings"])
+segments = st.sampled_from(["v1", "v2", "api", "widgets", "acme", "registry.json", "health", ""])
+
+
+@fuzz
+@given(
+    method=st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "FOO"]),
+    path=st.lists(segments | st.text(max_size=8), max_size=5).map("/".join),
+)
+def test_any_path_of_the_api_that_is_not_public_is_401(
+    client: FlaskClient, method: str, path: str
+) -> None:
+    assume(not path.startswith("v1/"))
+    assume(path.removesuffix("/") not in OPERATIONS)
+    assume(not re.fullmatch("widgets/[^/]+/registry[.]json/?", path))
+    response = client.open("/api/" + quote(path.encode("utf-8", "replace")), method=method)
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"] == 'Session realm="internal"'
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
 def test_operational_endpoint_ignores_parameters(client: FlaskClient, path: str) -> None:
     plain = client.get(f"/api/{path}")
 

@@ -22,18 +22,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import catalog
 from app import create_app
-from catalog import semver_ranges, validators
-from catalog.api import v1
 from catalog.serving.http_syntax import MAX_HEAD
 from catalog.settings import DEFAULTS
-from catalog.store.read.search_params import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
-    MAX_Q_LENGTH,
-    SORTS,
-    parse_search,
-)
-from catalog.store.read.updates import MAX_INSTALLED
 from catalog.web.openapi import (
     DESCRIPTION,
     build_target,
@@ -113,7 +103,7 @@ def test_description_is_valid_openapi() -> None:
 
 def test_description_has_the_paths_and_methods_of_the_routes() -> None:
     routes = {
-        (rule.rule.replace("<", "{").replace(">", "}"), method)
+        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule), method)
         for rule in create_app().url_map.iter_rules()
         if rule.rule.startswith("/api/") and not rule.endpoint.startswith("internal.")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
@@ -126,72 +116,29 @@ def test_description_has_the_version_of_the_release() -> None:
     assert DESCRIPTION["info"]["version"] == catalog.__version__
 
 
-def test_limits_match_the_code() -> None:
-    search = parameters("searchWidgets")
-    results = SCHEMAS["SearchResults"]["properties"]
-    assert search["limit"]["default"] == DEFAULT_LIMIT
-    assert results["limit"]["maximum"] == MAX_LIMIT
-    assert parameters("listChanges")["limit"] == search["limit"]
-    assert SCHEMAS["Changes"]["properties"]["changes"]["maxItems"] == MAX_LIMIT
-    for schema in (search["page"], search["limit"], results["page"]):
-        assert schema["maximum"] == semver_ranges.MAX_SAFE_INTEGER
-    assert results["widgets"]["maxItems"] == MAX_LIMIT
-    assert search["q"]["maxLength"] == MAX_Q_LENGTH
-    assert search["compatSdk"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
-    assert (
-        SCHEMAS["VersionEntry"]["properties"]["version"]["maxLength"]
-        == semver_ranges.MAX_VERSION_LENGTH
-    )
-    for schema in (parameters("getWidget"), SCHEMAS["Widget"]["properties"]):
-        assert schema["scope"]["maxLength"] == validators.MAX_IDENTIFIER_LENGTH
-        assert schema["name"]["maxLength"] == validators.MAX_IDENTIFIER_LENGTH
-    for schema, count in (("Widget", "downloadCount"), ("VersionEntry", "bundleSize")):
-        assert SCHEMAS[schema]["properties"][count]["maximum"] == semver_ranges.MAX_SAFE_INTEGER
-    assert f"more than {MAX_LIMIT} " in str(DESCRIPTION["paths"]).lower()
-    assert parameters("getBundle")["version"]["maxLength"] == semver_ranges.MAX_VERSION_LENGTH
-    assert tuple(search["sort"]["enum"]) == SORTS
-    for schema in (
-        parameters("getUpdates")["installed"],
-        SCHEMAS["Updates"]["properties"]["updates"],
-    ):
-        assert schema["maxItems"] == MAX_INSTALLED
-    cache_control = DESCRIPTION["components"]["headers"]["Immutable"]["schema"]["enum"][0]
-    assert f"max-age={v1.YEAR}," in cache_control
+def test_limits_in_sentences_are_those_of_the_service(demo: FlaskClient) -> None:
+    """Schemathesis sends values at and beyond the limits of the schemas."""
+    limits = demo.get("/api/settings").json["search"]
+    assert parameters("searchWidgets")["limit"]["default"] == limits["defaultLimit"]
+    assert parameters("getUpdates")["installed"]["maxItems"] == 100
+    assert f"more than {limits['maxLimit']} " in str(DESCRIPTION["paths"]).lower()
     assert f"more than {MAX_BODY_BYTES} bytes" in str(DESCRIPTION["components"]["responses"])
 
 
-def test_default_page_matches_the_code() -> None:
-    assert parameters("searchWidgets")["page"]["default"] == parse_search({}).page
+VERSIONS = [
+    *("1.4.0", "0.0.0", "1.2.3-rc.1", "1.2.3-0a.-.x+build.007", "1.0.0+5", "999999999999999.0.0"),
+    *("", "1.4", "v1.4.0", "01.4.0", "1.4.0-01", "1.4.0-", "1.4.0+", "1.4.0 ", "1.4.x"),
+    *("99999999999999999.0.0", "１.4.0", "^1.4.0", "1.0.0-" + "a" * 250, "1.0.0-" + "a" * 251),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *[
-            "1.4.0",
-            "0.0.0",
-            "1.2.3-rc.1",
-            "1.2.3-0a.-.x+build.007",
-            "1.0.0+5",
-            "999999999999999.0.0",
-        ],
-        *[
-            "",
-            "1.4",
-            "v1.4.0",
-            "01.4.0",
-            "1.4.0-01",
-            "1.4.0-",
-            "1.4.0+",
-            "1.4.0 ",
-            "1.4.x",
-        ],
-        *["99999999999999999.0.0", "１.4.0", "^1.4.0"],
-    ],
-)
-def test_pattern_of_compat_sdk_accepts_the_same_versions_as_the_service(text: str) -> None:
+@pytest.mark.parametrize("text", VERSIONS)
+def test_pattern_of_compat_sdk_accepts_the_same_versions_as_the_service(
+    demo: FlaskClient, text: str
+) -> None:
+    response = demo.get("/api/v1/widgets/search", query_string={"compatSdk": text})
     pattern = validator(parameters("searchWidgets")["compatSdk"])
-    assert pattern.is_valid(text) == semver_ranges.is_version(text)
+    assert pattern.is_valid(text) == (response.status_code == 200)
 
 
 def test_only_the_widget_api_has_cors_headers() -> None:
@@ -236,8 +183,12 @@ def demo(imported_demo: Path) -> Iterator[FlaskClient]:
     app.extensions["database"].close()
 
 
-# An install would change the demo catalog, and it holds no bundle: both have their own tests.
-@pytest.mark.parametrize("operation_id", sorted(OPERATIONS.keys() - {"countInstall", "getBundle"}))
+# Installs would change the demo catalog, and it holds no bundle: they have their own tests.
+VERSION = {"version": "3.1.0"}
+INSTALLS = {"countInstall", "countVersionInstall", "getInstalls"}
+
+
+@pytest.mark.parametrize("operation_id", sorted(OPERATIONS.keys() - INSTALLS - {"getBundle"}))
 def test_example_is_a_response_of_the_demo_catalog(demo: FlaskClient, operation_id: str) -> None:
     operation = OPERATIONS[operation_id]
     response = demo.get(build_target(operation, example_values(operation)))
@@ -251,12 +202,26 @@ def with_example_history(text: str) -> str:
     return re.sub('"[0-9a-f]{16}-([0-9]+)"', r'"5d1c0f9a27e84b36-\1"', text)
 
 
-def test_example_of_an_install_is_a_response(tmp_path: Path) -> None:
+@pytest.mark.parametrize("operation_id", ["countInstall", "countVersionInstall"])
+def test_example_of_an_install_is_a_response(tmp_path: Path, operation_id: str) -> None:
     app = create_app({"DATABASE": create_demo(tmp_path / "catalog.db")})
-    operation = OPERATIONS["countInstall"]
+    operation = OPERATIONS[operation_id]
     response = app.test_client().post(build_target(operation, example_values(operation)))
     app.extensions["database"].close()
     assert response.json == operation.example
+
+
+def test_example_of_installs_is_a_response(app_with: Callable[..., Flask]) -> None:
+    app = app_with(document("acme/weather", bundled("3.1.0", BUNDLE), downloadCount=100))
+    operation = OPERATIONS["getInstalls"]
+    path = build_target(OPERATIONS["countVersionInstall"], example_values(operation) | VERSION)
+    statuses = [app.test_client().post(path).status_code for _ in range(5)]
+    path = build_target(OPERATIONS["countInstall"], example_values(operation))
+    statuses += [app.test_client().post(path).status_code for _ in range(4)]
+    assert statuses == [200] * 9
+    body = app.test_client().get(build_target(operation, example_values(operation))).json
+    body["days"][0]["day"] = "2026-11-16"
+    assert body == operation.example
 
 
 @pytest.mark.parametrize("status", BUNDLE_REQUESTS)
@@ -276,12 +241,6 @@ def test_responses_for_a_held_bundle_match_the_description(
             assert response.mimetype == media_type
             assert (response.json if response.is_json else response.text) == content["example"]
         assert bool(response.data) == ("content" in description)
-
-
-@pytest.mark.parametrize("status", BUNDLE_REQUESTS)
-def test_request_headers_match_their_schemas(status: str) -> None:
-    for name, value in BUNDLE_REQUESTS[status].items():
-        assert validator(parameters("getBundle")[name]).is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -323,13 +282,6 @@ def test_error_that_no_operation_lists_has_the_body_of_every_error(
     assert has_cors == path.startswith("/api/v1/widgets/")
 
 
-@pytest.mark.parametrize("operation_id", OPERATIONS)
-def test_every_operation_forbids_content_sniffing(server: Server, operation_id: str) -> None:
-    operation = OPERATIONS[operation_id]
-    response, _ = server.request("HEAD", build_target(operation, example_values(operation)))
-    assert response.headers["X-Content-Type-Options"] == "nosniff"
-
-
 @pytest.mark.parametrize("name", ERRORS)
 def test_example_of_an_error_is_a_response(demo: FlaskClient, name: str) -> None:
     method, path, body = ERRORS[name]
@@ -352,33 +304,23 @@ def test_example_of_an_unavailable_catalog_is_a_response(tmp_path: Path, operati
     assert description.get("headers", {}).keys() <= set(response.headers.keys())
 
 
-@pytest.mark.parametrize(
-    ("schema", "paths"),
-    [
-        ("WidgetDetail", [f"/api/v1/widgets/{path}" for path in DEMO_WIDGETS]),
-        (
-            "WidgetDetail",
-            [f"/api/v1/widgets/{path}?compatSdk=1.4.0" for path in DEMO_WIDGETS],
-        ),
-        ("VersionEntry", ["/api/v1/widgets/acme/weather/2.6.1"]),
-        (
-            "Updates",
-            [
-                f"/api/v1/widgets/updates?compatSdk=1.4.0&installed={path}@1.0.0"
-                for path in DEMO_WIDGETS
-            ],
-        ),
-        ("Changes", ["/api/v1/widgets/changes", "/api/v1/widgets/changes?limit=100"]),
-        ("Registry", [f"/api/widgets/{scope}/registry.json" for scope in DEMO_SCOPES]),
-        (
-            "SearchResults",
-            [
-                "/api/v1/widgets/search?limit=100",
-                "/api/v1/widgets/search?limit=100&compatSdk=1.4.0",
-            ],
-        ),
+V1 = "/api/v1/widgets"
+SDK = "compatSdk=1.4.0"
+RESPONSES = {
+    "WidgetDetail": [
+        *(f"{V1}/{path}" for path in DEMO_WIDGETS),
+        *(f"{V1}/{path}?{SDK}" for path in DEMO_WIDGETS),
     ],
-)
+    "VersionEntry": [f"{V1}/acme/weather/2.6.1"],
+    "Updates": [f"{V1}/updates?{SDK}&installed={path}@1.0.0" for path in DEMO_WIDGETS],
+    "Installs": [f"{V1}/{path}/installs" for path in DEMO_WIDGETS],
+    "Changes": [f"{V1}/changes", f"{V1}/changes?limit=100"],
+    "Registry": [f"/api/widgets/{scope}/registry.json" for scope in DEMO_SCOPES],
+    "SearchResults": [f"{V1}/search?limit=100", f"{V1}/search?limit=100&{SDK}"],
+}
+
+
+@pytest.mark.parametrize(("schema", "paths"), RESPONSES.items(), ids=RESPONSES)
 def test_responses_have_the_described_properties_and_no_others(
     demo: FlaskClient, schema: str, paths: list[str]
 ) -> None:
@@ -396,22 +338,10 @@ def test_latest_compatible_version_is_the_only_optional_property(demo: FlaskClie
 
 
 def test_served_description_is_the_file_with_the_public_url(server: Server) -> None:
-    response, body = server.request("GET", "/openapi.json", Origin="https://dashboard.example")
-    assert response.status == 200
+    _, body = server.request("GET", "/openapi.json")
     file = (ROOT / "catalog" / "web" / "openapi.json").read_bytes()
     assert body == file.replace(b'"url": "/"', b'"url": "%b"' % server.url.encode())
     assert [str(error) for error in OpenAPIV31SpecValidator(json.loads(body)).iter_errors()] == []
-    assert response.headers["Content-Type"] == "application/json"
-    assert not [name for name in response.headers if name.lower().startswith("access-control-")]
-    head, empty_body = server.request("HEAD", "/openapi.json")
-    assert (head.headers["Content-Length"], empty_body) == (str(len(body)), b"")
-
-
-def test_description_is_304_for_a_matching_etag(demo: FlaskClient) -> None:
-    etag = demo.get("/openapi.json").headers["ETag"]
-    response = demo.get("/openapi.json", headers={"If-None-Match": etag})
-    assert (response.status_code, response.data) == (304, b"")
-    assert demo.get("/openapi.json", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
 def test_description_with_another_public_url_has_another_etag(demo: FlaskClient) -> None:
@@ -431,14 +361,22 @@ def before_call(context, case, kwargs):
 """
 
 
+@pytest.mark.parametrize(
+    "phases",
+    [
+        # It tries every boundary of every parameter.
+        ["examples", "coverage"],
+        pytest.param(["fuzzing", "stateful"], marks=pytest.mark.torture),
+    ],
+    ids=",".join,
+)
 def test_responses_to_generated_requests_match_the_description(
-    imported_demo: Path, tmp_path: Path
+    imported_demo: Path, tmp_path: Path, phases: list[str]
 ) -> None:
     server = Server(Path(shutil.copy(imported_demo, tmp_path / "catalog.db")))
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
-    # The coverage phase tries every boundary of every parameter. The random phases add a few
-    # requests to it, the same ones in each run.
-    options = ["--max-examples", "5", "--generation-deterministic", "--workers", "1"]
+    # The same requests in each run.
+    options = ["--max-examples", "20", "--generation-deterministic", "--workers", "1"]
     # A generated token is valid by its form, but of no history of this catalog.
     (tmp_path / "schemathesis.toml").write_text(
         '[checks]\npositive_data_acceptance.expected-statuses = ["2xx", "3xx", "404", "410"]\n'
@@ -450,9 +388,10 @@ def test_responses_to_generated_requests_match_the_description(
         # Hypothesis needs seconds to compute its table of UTF-8 characters, and stores it here.
         "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
     }
+    checked = ["--checks", "all", "--phases", ",".join(phases)]
     try:
         result = subprocess.run(
-            [*command, "--checks", "all", *options, "--no-color", "--continue-on-failure"],
+            [*command, *checked, *options, "--no-color", "--continue-on-failure"],
             # The directory with the configuration file.
             cwd=tmp_path,
             env={**os.environ, **environment},
@@ -464,5 +403,5 @@ def test_responses_to_generated_requests_match_the_description(
         server.stop()
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"Tested: {len(OPERATIONS)}\n" in result.stdout
-    for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
-        assert f"✅ {phase}\n" in result.stdout
+    for phase in phases:
+        assert f"✅ {phase.title()}\n" in result.stdout

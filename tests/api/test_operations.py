@@ -16,14 +16,6 @@ from app import create_app
 
 Catalog = Callable[..., FlaskClient]
 
-ENDPOINTS = {
-    "/api/health": ["status"],
-    "/api/version": ["version"],
-    "/api/widgets/cli-version": ["minimumVersion"],
-    "/api/stats": ["scopes", "widgets", "versions", "downloads", "official"],
-    "/api/settings": ["search", "rateLimit"],
-}
-
 
 @pytest.fixture
 def client_of() -> Iterator[Callable[[Path], FlaskClient]]:
@@ -51,20 +43,6 @@ def assert_unavailable(client: FlaskClient) -> None:
 
 def stats(client: FlaskClient) -> dict[str, int]:
     return client.get("/api/stats").json
-
-
-@pytest.mark.parametrize(("path", "keys"), ENDPOINTS.items())
-def test_endpoint_returns_json_without_a_session(
-    demo: FlaskClient, path: str, keys: list[str]
-) -> None:
-    response = demo.get(path)
-    assert (response.status_code, response.mimetype) == (200, "application/json")
-    assert list(response.json) == keys
-
-
-def test_health_of_a_catalog_is_ok(client_with: Catalog) -> None:
-    response = client_with().get("/api/health")
-    assert (response.status_code, response.json) == (200, {"status": "ok"})
 
 
 def test_health_is_503_without_a_file(
@@ -124,17 +102,6 @@ def test_version_is_that_of_the_service(client_with: Catalog) -> None:
     assert client_with().get("/api/version").json == {"version": catalog.__version__}
 
 
-def test_cli_version_has_a_default(client_with: Catalog) -> None:
-    response = client_with().get("/api/widgets/cli-version")
-    assert response.json == {"minimumVersion": "1.0.0"}
-
-
-@pytest.mark.parametrize("number", ["2.3.4", "0.0.0-rc.1+build", "10.0.0"])
-def test_cli_version_is_configurable(client_with: Catalog, number: str) -> None:
-    client = client_with(MINIMUM_CLI_VERSION=number)
-    assert client.get("/api/widgets/cli-version").json == {"minimumVersion": number}
-
-
 def test_stats_of_an_empty_catalog_are_zeros(client_with: Catalog) -> None:
     expected = {"scopes": 0, "widgets": 0, "versions": 0, "downloads": 0, "official": 0}
     # As text, which distinguishes 0 from 0.0.
@@ -153,11 +120,6 @@ def test_stats_count_only_listed_widgets(client_with: Catalog) -> None:
     )
     expected = {"scopes": 2, "widgets": 4, "versions": 6, "downloads": 15, "official": 2}
     assert json.dumps(stats(client)) == json.dumps(expected)
-
-
-def test_stats_of_unlisted_widgets_alone_are_zeros(client_with: Catalog) -> None:
-    client = client_with(document("acme/clock", version(), listed=False, downloadCount=3))
-    assert set(stats(client).values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -184,27 +146,6 @@ def test_sum_of_downloads_that_a_client_could_not_read_exactly_is_no_error(
     greatest = 2**53 - 1
     client = client_with(*(document(f"acme/w{n}", downloadCount=greatest) for n in range(widgets)))
     assert stats(client)["downloads"] == pytest.approx(greatest * widgets, rel=0.01)
-
-
-def test_stats_are_cached_until_the_catalog_changes(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document())
-    client = app.test_client()
-    before = stats(client)
-    statements: list[str] = []
-    connection = app.extensions["database"].reader()
-    connection.set_trace_callback(statements.append)
-    assert stats(client) == before
-    assert [sql for sql in statements if not sql.startswith("PRAGMA")] == []
-    client.post("/api/v1/widgets/acme/clock")
-    assert stats(client) == {**before, "downloads": 1}
-
-
-def test_stats_have_neither_an_etag_nor_a_cache_control(client_with: Catalog) -> None:
-    client = client_with(document())
-    for _ in range(2):
-        response = client.get("/api/stats", headers={"If-None-Match": "*"})
-        assert response.status_code == 200
-        assert {"ETag", "Cache-Control"}.isdisjoint(response.headers.keys())
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from builders import document, version
-from conftest import headers_without_date
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
@@ -61,18 +61,6 @@ def test_widgets_are_ordered_by_name(client_with: Catalog) -> None:
     assert names(client.get(REGISTRY)) == ["10", "9", "Zoo", "clock", "clock-2", "weather", "été"]
 
 
-def test_registry_has_only_listed_widgets_of_the_scope(client_with: Catalog) -> None:
-    client = client_with(
-        document("acme/clock", version("1.0.0")),
-        document("acme/hidden", version("2.0.0"), listed=False),
-        document("acme-labs/clock", version("3.0.0")),
-        document("ACME/notes", version("4.0.0")),
-    )
-    response = client.get(REGISTRY)
-    assert names(response) == ["clock"]
-    assert [v["version"] for w in response.json["widgets"] for v in w["versions"]] == ["1.0.0"]
-
-
 def test_each_widget_has_all_its_versions_newest_first(
     client_with: Catalog,
 ) -> None:
@@ -117,25 +105,14 @@ def test_scope_without_a_listed_widget_is_404(client_with: Catalog, path: str) -
     client = client_with(document(), document("hidden/clock", listed=False))
     response = client.get(f"/api/widgets/{path}/registry.json")
     assert response.status_code == 404
-    assert list(response.json) == ["error"]
-    assert "Access-Control-Allow-Origin" not in response.headers
-    assert "ETag" not in response.headers
-
-
-def test_scope_of_unlisted_widgets_gives_the_same_response_as_a_missing_one(
-    client_with: Catalog,
-) -> None:
-    unlisted = client_with(document(listed=False)).get(REGISTRY)
-    missing = client_with().get(REGISTRY)
-    assert (unlisted.status_code, unlisted.data) == (404, missing.data)
-    assert unlisted.headers == missing.headers
 
 
 @pytest.mark.parametrize(
-    ("scope", "path"), [("天 気", "%E5%A4%A9%20%E6%B0%97"), ("a%2Fb", "a%252Fb"), ("cli", "cli")]
+    "scope", ["cli-version", "health", "v1", "registry.json", "a b", "天 気", "a%2Fb"]
 )
-def test_scope_is_percent_encoded(client_with: Catalog, scope: str, path: str) -> None:
-    response = client_with(document(f"{scope}/clock")).get(f"/api/widgets/{path}/registry.json")
+def test_scope_may_be_any_percent_encoded_text(client_with: Catalog, scope: str) -> None:
+    client = client_with(document(f"{scope}/clock"))
+    response = client.get(f"/api/widgets/{quote(scope)}/registry.json")
     assert response.json["scope"] == response.json["widgets"][0]["scope"] == scope
 
 
@@ -173,52 +150,6 @@ def test_etag_differs_if_the_content_differs(client_with: Catalog, change: dict[
     plain = client_with(document("acme/clock", version())).get(REGISTRY)
     changed = client_with(document("acme/clock", version(), **change)).get(REGISTRY)
     assert plain.headers["ETag"] != changed.headers["ETag"]
-
-
-def test_etag_is_strong(client_with: Catalog) -> None:
-    tag, is_weak = client_with(document()).get(REGISTRY).get_etag()
-    assert tag
-    assert is_weak is False
-
-
-@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
-def test_known_etag_is_304_without_a_body(client_with: Catalog, form: str) -> None:
-    client = client_with(document())
-    tag = client.get(REGISTRY).headers["ETag"]
-    response = client.get(REGISTRY, headers={"If-None-Match": form.format(tag)})
-    assert (response.status_code, response.data) == (304, b"")
-    assert response.headers["ETag"] == tag
-    assert {"Cache-Control", "Access-Control-Allow-Origin"}.isdisjoint(response.headers.keys())
-
-
-def test_unknown_etag_gives_the_whole_registry(client_with: Catalog) -> None:
-    response = client_with(document()).get(REGISTRY, headers={"If-None-Match": '"other"'})
-    assert (response.status_code, names(response)) == (200, ["clock"])
-
-
-def test_failed_if_match_does_not_send_the_registry_as_an_error(client_with: Catalog) -> None:
-    response = client_with(document()).get(REGISTRY, headers={"If-Match": '"other"'})
-    assert response.status_code == 200 or list(response.json) == ["error"]
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_no_cache_control_and_no_cors_header(client_with: Catalog, method: str) -> None:
-    client = client_with(document())
-    response = client.open(REGISTRY, method=method, headers={"Origin": "https://example.com"})
-    assert response.status_code == 200
-    sent = {name.lower() for name, _ in response.headers}
-    assert not {name for name in sent if name.startswith("access-control-")}
-    # Any of these could keep a shared cache from storing it.
-    assert sent.isdisjoint({"cache-control", "expires", "pragma", "set-cookie"})
-    assert response.headers.getlist("Vary") == ["Accept-Encoding"]
-
-
-def test_head_has_the_headers_of_get_and_no_body(client_with: Catalog) -> None:
-    client = client_with(document())
-    got, head = client.get(REGISTRY), client.head(REGISTRY)
-    assert (head.status_code, head.data) == (200, b"")
-    assert headers_without_date(head) == headers_without_date(got)
-    assert head.headers["Content-Length"] == str(len(got.data))
 
 
 def test_registry_of_several_pieces_has_all_widgets_in_order(client_with: Catalog) -> None:

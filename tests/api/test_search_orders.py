@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import putting, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-from catalog.documents import check_document
-from catalog.text import fold
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -77,22 +73,6 @@ def test_invalid_value_is_400_and_named(demo: FlaskClient, name: str) -> None:
     assert (response.status_code, response.get_json()) == (400, {"error": message})
 
 
-def test_total_of_compatible_widgets_follows_every_change(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document("a/a", version()), document("a/b", version(sdkVersion="^2.0.0")))
-    client, database = app.test_client(), app.extensions["database"]
-
-    def total(**parameters: str) -> int:
-        # Other pages, so that no response is cached.
-        body = search(client, compatSdk="1.0.0", compatible="true", **parameters)
-        return int(body["total"])
-
-    assert (total(), total(scope="b"), total(official="true")) == (1, 0, 0)
-    database.transact(putting([check_document(document("a/b", version("2.0.0")))]))
-    assert (total(page="2"), total(scope="a", page="2")) == (2, 2)
-    database.transact(running("UPDATE version SET yanked = 1"))
-    assert (total(page="3"), total(scope="a", page="3")) == (0, 0)
-
-
 RANGES = ["^1.0.0", "^2.0.0", ">=1.2.0", "1.x || 3.x", "*", "none", "^3.0.0-beta.1"]
 widgets = st.lists(
     st.tuples(
@@ -146,24 +126,6 @@ def test_compatible_is_the_whole_result_filtered(client_with: ClientWith, widget
         assert body["total"] == len(expected)
         page = search(client, **{**query, "limit": "3", "page": "2"}, compatible="true")
         assert (page["widgets"], page["total"]) == (expected[3:6], len(expected))
-
-
-def test_total_of_compatible_widgets_follows_the_catalog(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document("a/a", version()), document("a/b", version(sdkVersion="^2.0.0")))
-    client = app.test_client()
-    query = {"compatSdk": "2.0.0", "compatible": "true"}
-    assert search(client, **query)["total"] == 1
-    for command, total in (
-        (["yank", "a/b@1.0.0"], 0),
-        (["unyank", "a/b@1.0.0"], 1),
-        (["unlist", "a/b"], 0),
-        (["relist", "a/b"], 1),
-        (["delete", "a/b", "--yes"], 0),
-    ):
-        assert run(app, *command).exit_code == 0
-        assert search(client, **query)["total"] == total
-        # The first page may be cached as a whole response.
-        assert search(client, **query, page=2)["total"] == total
 
 
 def test_compatible_widgets_are_counted_once_for_all_pages(
@@ -237,40 +199,6 @@ def test_sort_comes_before_the_rank_of_words(client_with: ClientWith) -> None:
     assert names(client, q="clock") == ["a", "c", "b"]
     assert names(client, q="clock", sort="updated") == ["c", "b", "a"]
     assert names(client, q="cl", sort="name") == ["a", "c", "b"]
-
-
-@pytest.mark.parametrize("filters", [{}, {"scope": "acme"}, {"official": "true"}, {"q": "a"}])
-@pytest.mark.parametrize("sort", ORDERS)
-def test_demo_catalog_is_sorted(demo: FlaskClient, sort: str, filters: dict[str, str]) -> None:
-    def key(widget: Json) -> tuple[Any, ...]:
-        path = f"/api/v1/widgets/{widget['scope']}/{widget['name']}"
-        latest = widget["latestVersion"] or {"publishedAt": ""}
-        created = demo.get(path).get_json()["widget"]["createdAt"]
-        downloads = -1 if widget["downloadCount"] is None else widget["downloadCount"]
-        values = {
-            "installs": -downloads,
-            "updated": [-ord(each) for each in latest["publishedAt"]] or [0],
-            "created": [-ord(each) for each in created],
-            "name": " ".join(fold(widget["displayName"]).split()),
-        }
-        return values[sort], widget["scope"], widget["name"]
-
-    found = search(demo, sort=sort, limit=100, **filters)["widgets"]
-    assert len(found) > 5
-    assert found == sorted(found, key=key)
-
-
-def test_later_release_moves_a_widget_to_the_front(app_with: Callable[..., Flask]) -> None:
-    app = app_with(*SORTED_WIDGETS)
-    client = app.test_client()
-    assert names(client, sort="updated")[0] == "two"
-    newer = document("a/four", version(publishedAt=on(20)), displayName="eclair")
-    app.extensions["database"].transact(putting([check_document(newer)]))
-    assert names(client, sort="updated")[0] == "four"
-    app.extensions["database"].transact(
-        running("UPDATE version SET yanked = 1 WHERE version = '1.0.0'")
-    )
-    assert names(client, sort="updated") == ["three", "four", "two", "one"]
 
 
 @pytest.mark.parametrize("sort", ["updated", "created", "name"])

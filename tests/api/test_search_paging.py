@@ -101,13 +101,8 @@ def test_page_past_the_end_is_empty_with_the_right_total(
         assert search(client, page=page, **filters) == expected
 
 
-def test_greatest_page_and_limit_give_an_empty_page(client_with: ClientWith) -> None:
-    body = search(client_with(document()), page=2**53 - 1, limit=2**53 - 1)
-    assert body == {"widgets": [], "total": 1, "page": 2**53 - 1, "limit": 100}
-
-
-@pytest.mark.parametrize("query", ["page=", "page", "limit=", "limit", "page=&limit=&official="])
-def test_empty_page_and_limit_are_ignored(client_with: ClientWith, query: str) -> None:
+@pytest.mark.parametrize("query", ["page=", "limit", "page=&limit=&official=&scope=&q=&sort="])
+def test_empty_parameters_are_ignored(client_with: ClientWith, query: str) -> None:
     client = client_with(*widgets(3))
     assert client.get(f"{SEARCH}?{query}").json == search(client)
 
@@ -119,61 +114,18 @@ def test_leading_zeros_are_ignored(client_with: ClientWith) -> None:
     assert (body["page"], body["limit"]) == (2, 1)
 
 
-def test_page_past_the_end_of_an_empty_catalog_has_total_0(client_with: ClientWith) -> None:
-    assert search(client_with(), page=3) == {"widgets": [], "total": 0, "page": 3, "limit": 20}
-
-
-INVALID = {
-    "zero": "0",
-    "zeros": "000",
-    "negative": "-1",
-    "signed": "+1",
-    "fraction": "1.5",
-    "whole fraction": "1.0",
-    "exponent": "1e2",
-    "hexadecimal": "0x10",
-    "underscore": "1_000",
-    "thousands": "1,000",
-    "space before": " 5",
-    "space after": "5 ",
-    "line end": "5\n",
-    "NUL": "5\0",
-    "full width digit": "１",
-    "Arabic digit": "٣",
-    "superscript": "²",
-    "word": "two",
-    "NaN": "NaN",
-    "quotes": '"5"',
-    "SQL": "1; DROP TABLE widget",
-    "greater than 2^53-1": "9007199254740992",
-    "greater than 2^63-1": "9223372036854775808",
-    "70 zeros": "1" + "0" * 70,
-}
+INVALID = [
+    *("0", "000", "-1", "+1", "1.5", "1e2", "0x10", "1_000", "1,000", " 5", "5 ", "5\n", "5\0"),
+    *("１", "٣", "²", "two", '"5"', "1; DROP TABLE widget", "9007199254740992", "1" + "0" * 70),
+]
 
 
 @pytest.mark.parametrize("name", ["page", "limit"])
-@pytest.mark.parametrize("value", INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize("value", INVALID, ids=ascii)
 def test_invalid_page_or_limit_is_400(demo: FlaskClient, name: str, value: str) -> None:
     response = demo.get(SEARCH, query_string={name: value})
     assert response.status_code == 400
-    assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]
     assert message.startswith(f"{name} must be a whole number from 1 to 9007199254740991, not ")
     quoted = json.dumps(value, ensure_ascii=False)[1:-1]
     assert quoted in message or quoted.replace('\\"', '"') in message
-
-
-def test_message_cuts_a_long_value(demo: FlaskClient) -> None:
-    response = demo.get(SEARCH, query_string={"page": "x" * 5000})
-    assert response.status_code == 400
-    message = response.get_json()["error"]
-    assert "xxxx" in message
-    assert len(message) < 200
-
-
-@pytest.mark.parametrize(
-    "query", ["page=0&limit=5", "page=1&limit=0", "q=x&page=0", "page=&limit=-1"]
-)
-def test_one_invalid_parameter_is_400(demo: FlaskClient, query: str) -> None:
-    response = demo.get(f"{SEARCH}?{query}")
-    assert (response.status_code, response.mimetype) == (400, "application/json")

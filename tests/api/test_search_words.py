@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import putting
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-from catalog.documents import check_document
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -161,15 +158,6 @@ def test_the_most_words_that_q_can_have_must_all_occur(client_with: ClientWith) 
     assert found_names(client, q=" ".join(words)) == ["all"]
 
 
-def test_hundreds_of_words_must_all_occur(client_with: ClientWith) -> None:
-    words = [one + two for one in "abcdefghijklmnopqr" for two in "abcdefghijklmnopqr"]
-    client = client_with(
-        document("a/all", description=" ".join(words)),
-        document("a/less", description=" ".join(words[:-1])),
-    )
-    assert found_names(client, q=" ".join(reversed(words))) == ["all"]
-
-
 @pytest.mark.parametrize(
     "q", ["x" * 1001, "a " * 501, "\ufdfa" * 1001, "x" + " " * 1000, "\u0301" * 1001]
 )
@@ -183,11 +171,6 @@ def test_q_of_more_than_a_thousand_characters_is_refused(client_with: ClientWith
 def test_limit_of_q_counts_the_sent_characters(client_with: ClientWith, character: str) -> None:
     client = client_with(document("a/long", description=character * 1000))
     assert found_names(client, q=character * 1000) == ["long"]
-
-
-def test_q_of_a_thousand_characters_is_accepted(client_with: ClientWith) -> None:
-    client = client_with(document("a/long", description="x" * 1000))
-    assert found_names(client, q="x" * 1000) == ["long"]
 
 
 def with_rising_counts(*rows: tuple[str, str, str | None]) -> list[Json]:
@@ -234,18 +217,6 @@ def test_white_space_is_ignored_in_an_exact_name(client_with: ClientWith, name: 
     )
     assert found_names(client, q=name) == ["exact", "begins"]
     assert found_names(client, q="world clock") == ["exact", "begins"]
-
-
-def test_search_shows_changes_of_text_and_listing(app_with: Callable[..., Any]) -> None:
-    app = app_with(document(displayName="Alpha"), document("acme/other", displayName="Other"))
-    changes = [({"displayName": "Beta"}, "beta"), ({"displayName": "Beta", "listed": False}, "")]
-    changes += [({"displayName": "Gamma"}, ""), ({"displayName": "Gamma", "listed": True}, "gamma")]
-    for fields, findable in changes:
-        checked = check_document(document(**fields))
-        app.extensions["database"].transact(putting([checked]))
-        words = ("alpha", "beta", "gamma", "a")
-        hits = [word for word in words if "clock" in found_names(app.test_client(), q=word)]
-        assert hits == ([findable, "a"] if findable else [])
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 10, 100])
@@ -324,7 +295,7 @@ def searches(draw: st.DrawFn) -> tuple[list[Json], list[tuple[str, str, str]]]:
 property_settings = settings(
     derandomize=True,
     deadline=None,
-    max_examples=30,
+    max_examples=40,
     # No shrinking: the examples are small, and each one creates a catalog.
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -332,33 +303,19 @@ property_settings = settings(
 
 
 @property_settings
-@given(searches())
-def test_search_matches_a_plain_implementation(
-    client_with: ClientWith, drawn: tuple[list[Json], list[tuple[str, str, str]]]
-) -> None:
-    widgets, queries = drawn
-    client = client_with(*({"widget": widget} for widget in widgets))
-    for q, scope, official in queries:
-        parameters = {"q": q, "scope": scope} | ({"official": official} if official else {})
-        assert found_names(client, **parameters) == expected_names(widgets, q, scope, official)
-
-
-@property_settings
 @given(searches(), st.integers(1, 3))
-def test_pages_match_a_plain_implementation(
+def test_search_and_its_pages_match_a_plain_implementation(
     client_with: ClientWith, drawn: tuple[list[Json], list[tuple[str, str, str]]], limit: int
 ) -> None:
     widgets, queries = drawn
     client = client_with(*({"widget": widget} for widget in widgets))
     for q, scope, official in queries:
+        query = {"q": q, "scope": scope} | ({"official": official} if official else {})
         expected = expected_names(widgets, q, scope, official)
-        query = {"q": q, "scope": scope, "limit": limit} | (
-            {"official": official} if official else {}
-        )
+        assert found_names(client, **query) == expected
         for page in range(1, len(expected) // limit + 2):
-            body = client.get(SEARCH, query_string={**query, "page": page}).get_json()
+            parameters = {**query, "page": page, "limit": limit}
+            body = client.get(SEARCH, query_string=parameters).get_json()
             names = [widget["name"] for widget in body["widgets"]]
-            assert (names, body["total"]) == (
-                expected[(page - 1) * limit : page * limit],
-                len(expected),
-            )
+            assert names == expected[(page - 1) * limit : page * limit]
+            assert body["total"] == len(expected)

@@ -21,6 +21,7 @@ LISTED = [
     document("acme/notes", version(), downloadCount=5),
     document("other/lamp", version(), downloadCount=7, isOfficial=False),
 ]
+TEXTS = ("1.0.0", "latest", "installs", "installs?days=7")
 HIDDEN = ["acme/secret", "other/secret", "hidden/secret"]
 SEARCHES = [
     "",
@@ -57,7 +58,7 @@ PATHS = [
     *(f"/api/{name}" for name in ("stats", "health", "version", "settings", "widgets/cli-version")),
     *(f"/api/{path}" for path in ("hidden", "widgets/hidden", "widgets/hidden/secret", "hidden/x")),
     *(f"{V1}{path}/1.0.0/bundle.js" for path in ("acme/clock", *HIDDEN)),
-    *(f"{V1}{path}/{text}" for path in ("acme/clock", *HIDDEN) for text in ("1.0.0", "latest")),
+    *(f"{V1}{path}/{text}" for path in ("acme/clock", *HIDDEN) for text in TEXTS),
     *(f"{V1}{path}/latest?compatSdk=1.0.0" for path in ("acme/clock", *HIDDEN)),
     f"{V1}updates?compatSdk=1.0.0" + "".join(f"&installed={path}@1.0.0" for path in HIDDEN),
     *("/", "/?q=secret", "/?scope=hidden", "/docs", "/openapi.json", "/widgets/acme/clock"),

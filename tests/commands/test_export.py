@@ -204,13 +204,6 @@ def test_export_to_a_file_prints_what_it_wrote(app_with: AppWith, tmp_path: Path
     assert run(app, "export", "-").stderr == ""
 
 
-def test_empty_catalog_is_an_empty_file(app_with: AppWith, tmp_path: Path) -> None:
-    file = tmp_path / "out.jsonl"
-    file.write_bytes(b"of another catalog\n")
-    assert run(app_with(), "export", file).exit_code == 0
-    assert file.read_bytes() == b""
-
-
 def test_export_that_fails_does_not_change_the_file(app_with: AppWith, tmp_path: Path) -> None:
     app, file = app_with(document("acme/a"), document("acme/b", version())), tmp_path / "out.jsonl"
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
@@ -225,14 +218,6 @@ def test_export_that_fails_does_not_change_the_file(app_with: AppWith, tmp_path:
     assert [path.name for path in tmp_path.iterdir() if "catalog-" not in path.name] == [file.name]
 
 
-def test_export_without_a_database_does_not_change_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "out.jsonl"
-    file.write_bytes(b"an earlier export\n")
-    result = run(create_app({"DATABASE": tmp_path / "none.db"}), "export", file)
-    assert error_message(result).endswith("does not exist. Create it with: widget-catalog init")
-    assert file.read_bytes() == b"an earlier export\n"
-
-
 def test_export_to_a_missing_directory_is_an_error(app_with: AppWith, tmp_path: Path) -> None:
     file = tmp_path / "none" / "out.jsonl"
     message = error_message(run(app_with(document()), "export", file))
@@ -243,14 +228,6 @@ def test_export_to_a_missing_directory_is_an_error(app_with: AppWith, tmp_path: 
 def test_export_to_a_full_disk_is_an_error(app_with: AppWith) -> None:
     message = error_message(run(app_with(document()), "export", "/dev/full"))
     assert message == "/dev/full cannot be written: No space left on device."
-
-
-def test_existing_file_keeps_its_mode(app_with: AppWith, tmp_path: Path) -> None:
-    file = tmp_path / "out.jsonl"
-    file.touch()
-    file.chmod(0o640)
-    assert run(app_with(document()), "export", file).exit_code == 0
-    assert file.stat().st_mode & 0o777 == 0o640
 
 
 def test_maximum_count_can_be_imported_after_one_more_install(app_with: AppWith) -> None:
@@ -267,18 +244,6 @@ def test_output_is_utf_8_in_every_locale(demo_database: Path) -> None:
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, b"")
     assert output == DEMO.read_bytes()
-
-
-def test_awkward_catalog_contains_every_null_and_no_duplicate() -> None:
-    """Check the test data itself."""
-    widgets = [each["widget"] for each in AWKWARD]
-    entries = [entry for each in AWKWARD for entry in each["versions"]]
-    for key in ("description", "icon", "isOfficial", "downloadCount"):
-        assert {row[key] is None for row in widgets} == {True, False}, key
-    texts = ("yankedReason", "deprecationMessage", "releaseNotes", "displayName", "license")
-    for key in (*texts, "description", "icon", "configVersion"):
-        assert {row[key] is None for row in entries} == {True, False}, key
-    assert len({(row["scope"], row["name"]) for row in widgets}) == 200
 
 
 def test_export_to_the_database_file_is_an_error(app_with: AppWith) -> None:

@@ -11,7 +11,7 @@ import pytest
 from builders import document, version
 from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
-from conftest import ROOT, create_catalog, run, start_command
+from conftest import ROOT, create_catalog, start_command
 from flask.cli import ScriptInfo
 
 from app import create_app
@@ -80,7 +80,7 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
     ]
     commands = [name for name in named if not name.startswith("-")]
     listed = create_app().cli.commands.keys() - {"unofficial", "cluster", "migrate"}
-    assert sorted(commands) == sorted([*listed, "completion", "login", "logout"])
+    assert sorted(commands) == sorted([*listed, "completion"])
 
 
 @pytest.mark.parametrize("rqlite", ["", "http://127.0.0.1:4001"])
@@ -96,6 +96,13 @@ def test_unofficial_is_the_hidden_former_name_of_official_off(database: Path) ->
     assert (result.exit_code, result.stderr) == (0, "acme/clock is not official.\n")
 
 
+@pytest.mark.parametrize("color", [None, "1"])
+def test_headings_are_bold_unless_no_color_is_set(color: str | None) -> None:
+    result = CliRunner().invoke(cli, ["-h"], color=True, env={"NO_COLOR": color})
+    heading = "Serve:" if color else "\x1b[1mServe:\x1b[0m"
+    assert (f"{heading}\n" in result.stdout, "\x1b" in result.stdout) == (True, not color)
+
+
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]], ids=" ".join)
 def test_h_prints_help(arguments: list[str]) -> None:
     # As a process: click keeps the help option of a command as it was when first used.
@@ -106,15 +113,6 @@ def test_h_prints_help(arguments: list[str]) -> None:
 def test_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(cli, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"widget-catalog {__version__}\n")
-
-
-@pytest.mark.parametrize("arguments", [["show", "acme/clock"], ["list", "--json"]], ids=" ".join)
-def test_a_command_prints_the_same_as_with_flask(database: Path, arguments: list[str]) -> None:
-    app = create_app({"DATABASE": database})
-    expected = run(app, *arguments)
-    app.extensions["database"].close()
-    result = run_program(database, *arguments)
-    assert (result.exit_code, result.output) == (0, expected.output)
 
 
 def test_the_database_option_overrides_the_setting(database: Path, tmp_path: Path) -> None:
@@ -148,15 +146,6 @@ def test_an_invalid_setting_is_one_sentence() -> None:
     assert (result.exit_code, result.stderr) == (1, message)
 
 
-def test_headings_are_bold_at_a_terminal() -> None:
-    assert "\x1b[1mServe:\x1b[0m\n" in CliRunner().invoke(cli, ["-h"], color=True).stdout
-
-
-def test_no_color_removes_every_style() -> None:
-    result = CliRunner().invoke(cli, ["-h"], color=True, env={"NO_COLOR": "1"})
-    assert ("Serve:\n" in result.stdout, "\x1b" in result.stdout) == (True, False)
-
-
 def test_a_command_does_not_import_the_server_or_the_http_client(database: Path) -> None:
     code = """
 import sys
@@ -175,9 +164,11 @@ print({"waitress", "urllib3"} & set(sys.modules))
     assert result.stdout.endswith("\nset()\n")
 
 
-UNKNOWN_SETTINGS = {
+# A variable for commands that use a service is none of them.
+UNKNOWN_SETTINGS: dict[str, str | None] = {
     "CATALOG_PROT": "CATALOG_PROT is not a setting. Did you mean CATALOG_PORT?",
     "CATALOG_LOGLEVEL": "CATALOG_LOGLEVEL is not a setting. Did you mean CATALOG_LOG_LEVEL?",
+    **dict.fromkeys(("CATALOG_TOKEN", "CATALOG_SERVER", "CATALOG_CA")),
     "CATALOG_X": "CATALOG_X is not a setting. It has no effect.",
     # Similar to CATALOG_MAX_BODY_BYTES, but it was one.
     "CATALOG_MAX_HEAD_BYTES": "CATALOG_MAX_HEAD_BYTES is not a setting. It has no effect.",
@@ -187,19 +178,15 @@ UNKNOWN_SETTINGS = {
 
 @pytest.mark.parametrize(("name", "message"), UNKNOWN_SETTINGS.items(), ids=UNKNOWN_SETTINGS)
 def test_a_mistyped_setting_is_logged_with_the_nearest_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, message: str
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    message: str | None,
 ) -> None:
     monkeypatch.setenv(name, "1")
     create_app()
-    assert caplog.record_tuples == [("catalog.settings", logging.WARNING, message)]
-
-
-def test_the_token_of_the_command_is_not_taken_for_a_mistyped_setting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("CATALOG_TOKEN", "1")
-    create_app()
-    assert caplog.record_tuples == []
+    warning = ("catalog.settings", logging.WARNING, message)
+    assert caplog.record_tuples == ([warning] if message else [])
 
 
 def test_a_command_prints_a_mistyped_setting_once(database: Path) -> None:
@@ -226,10 +213,6 @@ COMPLETED = {
     "--server https://widgets.example yan": ["yank"],
     "--server https://widgets.example yank a": [],
 }
-
-
-def test_the_database_option_holds_for_completion(database: Path) -> None:
-    assert complete(f"--database {database} yank acme/clock@1.0") == ["acme/clock@1.0.0"]
 
 
 def test_lines_are_completed_with_commands_options_widgets_and_versions(

@@ -53,12 +53,6 @@ def test_a_panel_names_only_metrics_that_exist(expression: str) -> None:
     assert unknown_words(expression) == set()
 
 
-def test_a_name_that_is_no_metric_would_be_found() -> None:
-    assert unknown_words("rate(widget_catalog_http_request_total[5m])") == {
-        "widget_catalog_http_request_total"
-    }
-
-
 @pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
 def test_an_alert_names_only_metrics_that_exist(rule: dict[str, str]) -> None:
     assert unknown_words(rule["expr"]) == set()

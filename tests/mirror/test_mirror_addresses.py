@@ -71,7 +71,7 @@ def test_bundle_of_an_upstream_on_the_internet_is_downloaded(
 ) -> None:
     url = public_url(upstream)
     put_bundle(upstream, url + BUNDLE)
-    assert bundle_summary(mirror_app, url) == "Bundles: 1 fetched, 0 here already, 0 failed."
+    assert bundle_summary(mirror_app, url) == "1 fetched, 0 here already, 0 failed."
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "inside.example", "mixed.example"])
@@ -135,6 +135,4 @@ def test_upstream_on_the_local_network_may_refer_to_it(
     mirror_app: Flask, upstream: FakeUpstream, internal: FakeUpstream
 ) -> None:
     put_bundle(upstream, f"{internal.url}/secret")
-    assert (
-        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 0 here already, 0 failed."
-    )
+    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."

@@ -57,9 +57,7 @@ def test_equal_bundle_is_downloaded_from_any_url_that_has_it(
 ) -> None:
     upstream.put(document("acme/copy", upstream.with_bundle("9.0.0", CONTENT)))
     upstream.fail(BUNDLE, *[fault] * 5)
-    assert (
-        bundle_summary(mirror_app, upstream.url) == "Bundles: 2 fetched, 0 here already, 0 failed."
-    )
+    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
     assert held_bundle(client, HELD_BUNDLE) == CONTENT
 
 
@@ -116,32 +114,12 @@ def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
     assert held_bundle(client, HELD_BUNDLE) == CONTENT
 
 
-def test_next_run_continues_a_download(
+def test_truncated_download_is_repeated_in_the_same_run(
     mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
 ) -> None:
-    upstream.fail(BUNDLE, truncate(1000), *[truncate(0)] * 4)
-    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
-    upstream.requests.clear()
-    assert (
-        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 1 here already, 0 failed."
-    )
-    assert upstream.request_headers(BUNDLE)[0]["Range"] == "bytes=1000-"
+    upstream.fail(BUNDLE, truncate(1000), truncate(0))
+    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
     assert stored_files(tmp_path) == sorted([CONTENT, OTHER])
-
-
-def test_download_starts_again_after_the_partial_file_was_wrong(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, tmp_path: Path
-) -> None:
-    upstream.fail(BUNDLE, truncate(100), status(403))
-    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
-    (partial,) = (tmp_path / "bundles").glob("downloads/*")
-    # As after a power failure.
-    partial.write_bytes(bytes(100))
-    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
-    assert (
-        bundle_summary(mirror_app, upstream.url) == "Bundles: 1 fetched, 1 here already, 0 failed."
-    )
-    assert held_bundle(client, HELD_BUNDLE) == CONTENT
 
 
 def test_bundle_over_the_size_limit_is_not_requested(

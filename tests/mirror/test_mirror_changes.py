@@ -10,7 +10,7 @@ import pytest
 from builders import Json, document, version
 from conftest import putting, run, running
 from flask import Flask
-from mirrors import AppServer, exported, mirror_summary, run_mirror, serve
+from mirrors import AppServer, exported, mirror_summary, run_mirror, serve, stored_rows
 from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, detail, numbered, status
 
 from catalog.documents import check_document
@@ -69,10 +69,9 @@ def test_unchanged_catalog_needs_no_request_but_for_changes_and_counts(
 
 def test_unchanged_catalog_is_not_written(mirror_app: Flask, original: AppServer) -> None:
     mirror_summary(mirror_app, original.url)
-    file = Path(mirror_app.config["DATABASE"])
-    before = [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")]
+    before = stored_rows(mirror_app)
     mirror_summary(mirror_app, original.url)
-    assert [Path(f"{file}{end}").read_bytes() for end in ("", "-wal")] == before
+    assert stored_rows(mirror_app) == before
 
 
 def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer) -> None:
@@ -81,12 +80,11 @@ def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer
     command(original.app, "unlist", "acme/notes")
     summary, details = refresh(mirror_app, original)
     assert summary.splitlines() == [
-        "acme/notes is gone from the upstream; it stays listed here without --prune.",
+        "acme/notes was unlisted or deleted at the upstream; it is unlisted here.",
         f"Mirrored {original.url}: 1 added, 1 changed, 21 unchanged, 0 failed, 1 gone.",
     ]
     assert sorted(details) == ["acme/clock", "acme/notes", "new/widget"]
-    assert listed(mirror_app).keys() == listed(original.app).keys() | {"acme/notes"}
-    assert listed(mirror_app)["acme/clock"] == listed(original.app)["acme/clock"]
+    assert listed(mirror_app) == listed(original.app)
 
 
 def test_counts_are_taken_from_the_list_and_added_to_local_installs(
@@ -110,14 +108,15 @@ def test_counts_are_taken_from_the_list_and_added_to_local_installs(
     assert summary.startswith("0 added, 0 changed, 23 unchanged")
 
 
-def test_widget_that_is_gone_is_reported_until_it_is_pruned(
+def test_kept_widget_that_is_gone_is_reported_until_it_is_unlisted(
     mirror_app: Flask, original: AppServer
 ) -> None:
     mirror_summary(mirror_app, original.url)
     command(original.app, "delete", "acme/notes", "--yes")
     for _ in range(2):
-        assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 1 gone.")
-    assert "1 gone." in refresh(mirror_app, original, "--prune")[0]
+        summary, _ = refresh(mirror_app, original, "--keep-removed")
+        assert summary.endswith("22 unchanged, 0 failed, 1 gone.")
+    assert "1 gone." in refresh(mirror_app, original)[0]
     assert "acme/notes" not in listed(mirror_app)
     assert refresh(mirror_app, original)[0].endswith("22 unchanged, 0 failed, 0 gone.")
 
@@ -134,17 +133,15 @@ def test_widgets_missing_here_are_fetched_although_they_did_not_change(
     assert listed(mirror_app) == listed(original.app)
 
 
-def test_a_run_for_one_scope_hides_no_change_of_the_others(
-    mirror_app: Flask, original: AppServer
-) -> None:
+def test_a_run_for_one_scope_refreshes_all_copies(mirror_app: Flask, original: AppServer) -> None:
     mirror_summary(mirror_app, original.url)
-    put(original.app, widget("acme/clock", "2.0.0"), widget("lab/tide", "2.0.0"))
-    for _ in range(2):
-        summary, _ = refresh(mirror_app, original, "--scope", "lab")
-    assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
+    changed = [widget("acme/clock", "1.0.0", "2.0.0"), widget("lab/tide", "2.0.0")]
+    put(original.app, *changed, widget("acme/new"))
+    summary, _ = refresh(mirror_app, original, "--scope", "lab")
+    assert summary == "0 added, 2 changed, 21 unchanged, 0 failed, 0 gone."
     summary, details = refresh(mirror_app, original)
-    assert summary == "0 added, 1 changed, 22 unchanged, 0 failed, 0 gone."
-    assert details == ["acme/clock"]
+    assert summary == "1 added, 0 changed, 23 unchanged, 0 failed, 0 gone."
+    assert details == ["acme/new"]
     assert listed(mirror_app) == listed(original.app)
 
 
@@ -168,7 +165,7 @@ def test_restored_upstream_is_compared_from_the_beginning(
     original.app.test_client().post("/api/v1/widgets/lab/tide")
     mirror_summary(mirror_app, original.url)
     command(original.app, "restore", tmp_path / "backup.db", "--yes")
-    summary, details = refresh(mirror_app, original, "--prune")
+    summary, details = refresh(mirror_app, original)
     assert summary.endswith("0 added, 2 changed, 21 unchanged, 0 failed, 1 gone.")
     assert sorted(details) == ["acme/clock", "lab/tide", "new/widget"]
     assert listed(mirror_app) == listed(original.app)
@@ -181,11 +178,11 @@ def test_copies_of_compressed_details_are_current(
     long = {"description": "Shows the time. " * 100}
     with serve(app_with(widget("acme/clock", "1.0.0", **long), widget("lab/tide"))) as upstream:
         mirror_summary(mirror_app, upstream.url)
-        # Another set of scopes is compared from the beginning.
-        for _ in range(2):
-            summary, details = refresh(mirror_app, upstream, "--scope", "acme")
-            assert summary == "0 added, 0 changed, 1 unchanged, 0 failed, 0 gone."
-            assert details == []
+        # The next run compares everything from the beginning.
+        command(upstream.app, "check", "--repair")
+        summary, details = refresh(mirror_app, upstream)
+        assert summary == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."
+        assert details == []
 
 
 def changes(*paths: str, following: str = "t1", more: bool = False) -> Fault:
@@ -207,7 +204,7 @@ def test_changed_widget_that_failed_is_fetched_again_by_the_next_run(
     upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
     upstream.fail(CHANGES, changes("acme/clock", "acme/notes"))
     mirror_summary(mirror_app, upstream.url)
-    upstream.put(widget("acme/clock", "2.0.0"))
+    upstream.put(widget("acme/clock", "1.0.0", "2.0.0"))
     upstream.fail(CHANGES, *[changes("acme/clock", following="t2")] * 2, changes(following="t2"))
     upstream.fail(detail("acme/clock"), body(b"{}"))
     assert "1 unchanged, 1 failed" in run_mirror(mirror_app, upstream.url).stderr
@@ -256,7 +253,7 @@ def test_upstream_with_another_response_is_mirrored_without_changes(
     upstream.put(widget("acme/clock", "1.0.0"), widget("acme/notes"))
     upstream.fail(CHANGES, *[response] * 10)
     assert mirror_summary(mirror_app, upstream.url).startswith("2 added, 0 changed, 0 unchanged")
-    upstream.put(widget("acme/clock", "2.0.0"))
+    upstream.put(widget("acme/clock", "1.0.0", "2.0.0"))
     assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 1 changed, 1 unchanged")
     assert "since" not in "".join(requested_changes(upstream))
 
@@ -299,12 +296,12 @@ def test_mirror_equals_its_upstream_after_changes_while_it_runs(
 ) -> None:
     rng = random.Random(seed)  # noqa: S311
     # One request at a time, so that the changes are the same in every run.
-    monkeypatch.setattr("catalog.commands.mirror.WORKERS", 1)
+    monkeypatch.setattr("catalog.mirror.fetch.WORKERS", 1)
     mirror_summary(mirror_app, original.url)
     for _ in range(4):
         original.on_request = lambda path: edit_at_random(original.app, rng)
         # A list that changes all the time may be reported as a failure.
-        run_mirror(mirror_app, original.url, "--prune")
+        run_mirror(mirror_app, original.url)
         original.on_request = lambda path: None
-        assert run_mirror(mirror_app, original.url, "--prune").exit_code == 0
+        assert run_mirror(mirror_app, original.url).exit_code == 0
         assert listed(mirror_app) == listed(original.app)

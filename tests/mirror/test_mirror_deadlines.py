@@ -13,7 +13,8 @@ from flask import Flask
 from mirrors import run_mirror
 from upstreams import SEARCH, FakeUpstream, status, trickle
 
-from catalog.mirror.upstream import Upstream, UpstreamError
+from catalog.mirror.connections import UpstreamError
+from catalog.mirror.upstream import Upstream
 
 CLOCK = "/api/v1/widgets/acme/clock"
 BUNDLE = "/bundles/1.0.0.js"
@@ -50,7 +51,7 @@ def server() -> Iterator[FakeUpstream]:
 def assert_too_slow(url: str) -> None:
     """Assert that a request for the clock fails at the deadline."""
     with (
-        closing(Upstream(url, 1, SECONDS)) as client,
+        closing(Upstream(url, max_seconds=SECONDS)) as client,
         pytest.raises(UpstreamError, match=f"^{TOO_SLOW}$"),
     ):
         client.get(CLOCK)
@@ -70,7 +71,7 @@ def test_trickling_response_over_tls_ends_at_the_deadline(
     server: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     server.encrypt(tmp_path, monkeypatch)
-    with closing(Upstream(server.url, 1)) as client:
+    with closing(Upstream(server.url)) as client:
         assert client.get(CLOCK).status == 200
     server.fail(CLOCK, trickle(*TRICKLES[part]))
     assert_too_slow(server.url)
@@ -110,7 +111,7 @@ def test_next_address_is_tried_if_one_refuses(
 ) -> None:
     # The server listens on the second one only.
     give_addresses(monkeypatch, "two.example", ["127.0.0.2", "127.0.0.1"])
-    with closing(Upstream(f"http://two.example:{server.port}", 1)) as client:
+    with closing(Upstream(f"http://two.example:{server.port}")) as client:
         assert client.get(CLOCK).status == 200
 
 

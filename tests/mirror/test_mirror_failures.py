@@ -18,6 +18,7 @@ from upstreams import (
     numbered,
     redirect,
     status,
+    truncate,
 )
 
 from app import create_app
@@ -50,14 +51,30 @@ INVALID = {
     "403": (status(403), "the response status is 403, not 200"),
     "500": (status(500), "the response status is 500, not 200"),
     "redirect to a file": (redirect("file:///etc/passwd"), "'file:///etc/passwd' is not an"),
+    "redirect to ftp": (redirect("ftp://127.0.0.1/x"), "is not an absolute http or https URL"),
+    "redirect to no URL": (redirect("http://["), "redirects to 'http://[', not a URL"),
+    "redirect to no port": (redirect("http://127.0.0.1:99999/"), "is not an absolute http or"),
+    "redirects": (redirect(detail("acme/clock")), "there are too many redirects"),
+    "201": (status(201), "the response status is 201, not 200"),
+    "429": (status(429), "the response status is 429, not 200"),
+    "truncated": (truncate(10), "the connection ended before the response was complete"),
+    "invalid gzip": (body(b"no", Content_Encoding="gzip"), "the response is invalid"),
+    "endless": (endless(), "the response is larger than 100000 bytes"),
+    "endless 404": (endless(404), "the response is larger than 100000 bytes"),
+    "endless 500": (endless(500), "the response status is 500, not 200"),
     "hang-up": (hang_up, "the connection ended before the response was complete"),
 }
 
 
 @pytest.mark.parametrize(("fault", "reason"), INVALID.values(), ids=INVALID)
 def test_invalid_widget_is_reported_and_the_rest_is_copied(
-    mirror_app: Flask, upstream: FakeUpstream, fault: Fault, reason: str
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Fault,
+    reason: str,
 ) -> None:
+    monkeypatch.setattr("catalog.mirror.upstream.MAX_RESPONSE_BYTES", 100_000)
     upstream.fail(detail("acme/clock"), *[fault] * ALWAYS)
     result = run_mirror(mirror_app, upstream.url)
     failure, summary, error = result.stderr.splitlines()
@@ -102,7 +119,7 @@ def test_failed_refresh_of_a_widget_leaves_the_copy_unchanged(
 def test_at_most_20_failures_are_printed(mirror_app: Flask, upstream: FakeUpstream) -> None:
     upstream.put(*numbered(30, displayName=""))
     lines = run_mirror(mirror_app, upstream.url).stderr.splitlines()
-    assert (len(lines), lines[20]) == (23, "There are 10 more failures.")
+    assert (len(lines), lines[20]) == (23, "There are 10 more.")
 
 
 def fail_details(upstream: FakeUpstream, numbers: range, fault: Fault) -> None:

@@ -1,6 +1,5 @@
-"""Options of mirror: --scope, --prune, --adopt, --dry-run and --quiet, and wrong usage."""
+"""Options of mirror: --adopt, --dry-run and --quiet, and wrong usage."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from builders import document, version
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
-from upstreams import SEARCH, FakeUpstream, body, detail
+from upstreams import FakeUpstream, body, detail
 
 CREATED = "2025-01-01T00:00:00.000Z"
 CLOCK = document(
@@ -31,86 +30,8 @@ def other_upstream() -> Iterator[FakeUpstream]:
         yield running
 
 
-def is_listed(app: Flask, path: str) -> bool:
-    return exported(app)[path]["widget"]["listed"]
-
-
 def download_count(app: Flask) -> int | None:
     return exported(app)["acme/clock"]["widget"]["downloadCount"]
-
-
-def test_widget_gone_from_the_upstream_is_reported_and_stays(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    del upstream.documents["acme/notes"]
-    result = run_mirror(mirror_app, upstream.url)
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "acme/notes is gone from the upstream; it stays listed here without --prune.\n"
-        f"Mirrored {upstream.url}: 0 added, 0 changed, 2 unchanged, 0 failed, 1 gone.\n",
-    )
-    assert is_listed(mirror_app, "acme/notes")
-
-
-def test_prune_unlists_a_gone_widget_and_lists_it_again_when_it_returns(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    notes = upstream.documents.pop("acme/notes")
-    result = run_mirror(mirror_app, upstream.url, "--prune")
-    message = "acme/notes is gone from the upstream; it is unlisted here.\n"
-    assert result.stderr.startswith(message)
-    assert not is_listed(mirror_app, "acme/notes")
-    summary = mirror_summary(mirror_app, upstream.url)
-    assert summary == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."
-    upstream.put(notes)
-    summary = mirror_summary(mirror_app, upstream.url)
-    assert summary == "0 added, 1 changed, 2 unchanged, 0 failed, 0 gone."
-    assert is_listed(mirror_app, "acme/notes")
-
-
-def test_prune_leaves_widgets_that_are_not_copies(
-    app_with: Callable[..., Flask], upstream: FakeUpstream
-) -> None:
-    app = app_with(document("mine/own"))
-    mirror_summary(app, upstream.url, "--prune")
-    assert is_listed(app, "mine/own")
-
-
-def test_prune_refuses_an_empty_upstream(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    upstream.documents.clear()
-    before = exported(mirror_app)
-    result = run_mirror(mirror_app, upstream.url, "--prune")
-    assert (result.exit_code, result.stderr) == (
-        1,
-        f"Error: {upstream.url} cannot be mirrored: {upstream.url} lists no widget; "
-        "--prune would unlist all copies of it.\n",
-    )
-    assert exported(mirror_app) == before
-
-
-def test_scope_limits_what_is_copied_and_pruned(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
-    assert list(exported(mirror_app)) == ["lab/tide"]
-    mirror_summary(mirror_app, upstream.url, "--scope=acme", "--scope=lab", "--scope=none")
-    assert list(exported(mirror_app)) == ["acme/clock", "acme/notes", "lab/tide"]
-    del upstream.documents["lab/tide"]
-    upstream.requests.clear()
-    summary = mirror_summary(mirror_app, upstream.url, "--scope", "acme", "--prune")
-    assert summary == "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."
-    searches = [path for path, _ in upstream.requests if SEARCH in path]
-    assert searches == [f"{SEARCH}?page=1&limit=100&scope=acme"]
-
-
-def test_listed_widget_of_another_scope_is_ignored(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    result = {"widgets": [CLOCK["widget"], TIDE["widget"]], "total": 2}
-    upstream.fail(SEARCH, *[body(json.dumps(result).encode())] * 3)
-    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
-    assert list(exported(mirror_app)) == ["lab/tide"]
 
 
 def test_widget_published_here_is_not_replaced(
@@ -153,29 +74,18 @@ def test_copy_from_another_upstream_is_replaced_only_by_adopt_and_keeps_installs
     assert download_count(mirror_app) == 102
 
 
-def test_prune_leaves_copies_from_another_upstream(
-    mirror_app: Flask, upstream: FakeUpstream, other_upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    other_upstream.put(document("other/clock"))
-    summary = mirror_summary(mirror_app, other_upstream.url, "--prune")
-    assert summary == "1 added, 0 changed, 0 unchanged, 0 failed, 0 gone."
-    assert all(each["widget"]["listed"] for each in exported(mirror_app).values())
-
-
 def test_dry_run_reports_changes_and_writes_nothing(
     mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
 ) -> None:
     mirror_summary(mirror_app, upstream.url)
-    upstream.put(document("acme/clock", version("3.0.0")))
-    upstream.put(document("acme/alarm"))
+    upstream.put(document("acme/notes", version("1.0.0"), version("3.0.0")), document("acme/alarm"))
     del upstream.documents["lab/tide"]
     files = ["mirror.db", "mirror.db-wal"]
     before = [(tmp_path / name).read_bytes() for name in files]
-    result = run_mirror(mirror_app, upstream.url, "--dry-run", "--prune")
+    result = run_mirror(mirror_app, upstream.url, "--dry-run")
     assert (result.exit_code, result.stderr) == (
         0,
-        "lab/tide is gone from the upstream; it would be unlisted here.\n"
+        "lab/tide was unlisted or deleted at the upstream; it would be unlisted here.\n"
         f"Would mirror {upstream.url}: 1 added, 1 changed, 1 unchanged, 0 failed, 1 gone.\n",
     )
     assert [(tmp_path / name).read_bytes() for name in files] == before
@@ -198,15 +108,22 @@ def test_quiet_prints_only_failures(mirror_app: Flask, upstream: FakeUpstream) -
     assert len(run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()) == 2
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "file:///x", "http://u:p@a.example", "x\ud800"])
+def test_invalid_port_is_an_error(mirror_app: Flask, tmp_path: Path) -> None:
+    url = "http://127.0.0.1:99999"
+    result = run_mirror(mirror_app, url)
+    reason = f"cannot be mirrored: '{url}' is not an absolute http or https URL."
+    assert (result.exit_code, result.stderr) == (1, f"Error: {url} {reason}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "127.0.0.1:8080", "file:///x", "http://", "http://u:p@a.example", "x\ud800"),
+        *("http://a.example/?x=1", "http://a.example/#x", "http://a b"),
+    ],
+)
 def test_invalid_url_is_wrong_usage(mirror_app: Flask, url: str) -> None:
     result = run_mirror(mirror_app, url)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is not an absolute http or https URL" in result.stderr
-
-
-@pytest.mark.parametrize("scope", ["", "a/b", ".."])
-def test_invalid_scope_is_wrong_usage(mirror_app: Flask, scope: str) -> None:
-    result = run_mirror(mirror_app, "http://a.example", "--scope", scope)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "printable characters without a slash" in result.stderr

@@ -1,82 +1,98 @@
 """The JavaScript test suites of docs/testing.md, run by node as written."""
 
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, wait_for_end
+from document_lines import blocks, page
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 
+NAMES = ("catalog-server.mjs", "node.test.mjs", "vitest.test.mjs", "playwright.spec.mjs")
 # The part of vitest that the example uses, by means of node's own test runner.
 VITEST = """
 import assert from "node:assert/strict";
-export { after as afterAll, before as beforeAll, test } from "node:test";
+export { after as afterAll, before as beforeAll, beforeEach, test } from "node:test";
 export const expect = (value) => ({ toBe: (expected) => assert.equal(value, expected) });
 """
-
-
-def examples() -> list[str]:
-    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    return re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+WAITING = """
+import { startCatalog } from "./catalog-server.mjs";
+const { url } = await startCatalog();
+console.log((await (await fetch(url + "/_testing/requests")).json()).requests.length);
+"""
 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A project with the module and the vitest suite of the page."""
-    module, vitest_suite = examples()
-    (tmp_path / "catalog-server.mjs").write_text(module, encoding="utf-8")
-    (tmp_path / "search.test.mjs").write_text(vitest_suite, encoding="utf-8")
+    """A project with the examples of the page, in which widget-catalog is installed."""
+    for name, example in zip(NAMES, blocks(page("docs/testing.md"), "js"), strict=True):
+        (tmp_path / name).write_text(example, encoding="utf-8")
     package = tmp_path / "node_modules" / "vitest"
     package.mkdir(parents=True)
     (package / "index.mjs").write_text(VITEST)
     (package / "package.json").write_text('{"name": "vitest", "exports": "./index.mjs"}')
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "node").symlink_to(shutil.which("node") or "")
+    command = tmp_path / "bin" / "widget-catalog"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m catalog "$@"\n')
+    command.chmod(0o700)
     return tmp_path
 
 
-def run_suite(suite: Path) -> subprocess.CompletedProcess[str]:
-    """Run the suite with a PATH of only the project's own programs."""
-    return subprocess.run(
-        ["node", "--test", "search.test.mjs"],
+def start_node(suite: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """Start node with a PATH of only the project's own programs."""
+    return subprocess.Popen(
+        ["node", *arguments],
         cwd=suite,
         env={"PATH": str(suite / "bin"), "PYTHONPATH": str(ROOT), "TMPDIR": str(suite)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
     )
 
 
-def test_the_vitest_suite_passes_and_leaves_no_file(suite: Path) -> None:
-    command = suite / "bin" / "widget-catalog"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m catalog "$@"\n')
-    command.chmod(0o700)
-    result = run_suite(suite)
-    assert "# pass 1\n" in result.stdout, result.stdout + result.stderr
+@pytest.mark.parametrize("name", ["node.test.mjs", "vitest.test.mjs"])
+def test_the_suite_passes_and_leaves_no_file(suite: Path, name: str) -> None:
+    output, _ = start_node(suite, "--test", name).communicate(timeout=60)
+    assert "# pass 1\n" in output
     assert list(suite.glob("widget-catalog-*")) == []
 
 
-def test_a_suite_without_the_command_says_how_to_install_it(suite: Path) -> None:
-    result = run_suite(suite)
-    assert result.returncode == 1
-    assert "widget-catalog is not on PATH: install its wheel" in result.stdout
+def test_the_service_of_a_killed_suite_ends(suite: Path) -> None:
+    (suite / "waiting.mjs").write_text(WAITING)
+    with start_node(suite, "waiting.mjs") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        (service,) = children.read_text().split()
+        process.kill()
+        wait_for_end(int(service))
     assert list(suite.glob("widget-catalog-*")) == []
 
 
-def test_a_service_that_does_not_start_fails_the_suite(suite: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (None, "spawn widget-catalog ENOENT"),
+        ("echo 'Error: No such file.'; exit 1", "No such file."),
+    ],
+)
+def test_a_service_that_does_not_start_fails_the_suite(
+    suite: Path, script: str | None, message: str
+) -> None:
     command = suite / "bin" / "widget-catalog"
-    command.write_text("#!/bin/sh\necho 'Error: No such file.' >&2\nexit 1\n")
-    command.chmod(0o700)
-    result = run_suite(suite)
-    assert result.returncode == 1
-    assert "widget-catalog did not start; its message is above." in result.stdout
+    command.unlink()
+    if script:
+        command.write_text(f"#!/bin/sh\nexec >&2\n{script}\n")
+        command.chmod(0o700)
+    process = start_node(suite, "--test", "node.test.mjs")
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, message in output) == (1, True), output
 
 
-def test_every_example_is_valid_javascript(tmp_path: Path) -> None:
-    for number, example in enumerate(examples()):
-        (tmp_path / f"{number}.mjs").write_text(example, encoding="utf-8")
-        subprocess.run(["node", "--check", f"{number}.mjs"], cwd=tmp_path, check=True)
+def test_every_example_is_valid_javascript(suite: Path) -> None:
+    for name in NAMES:
+        assert start_node(suite, "--check", name).communicate(timeout=60) == ("", None)

@@ -11,10 +11,10 @@ PACKAGE = ROOT / "catalog"
 # From top to bottom; the modules beside the folders are below all of them. A part imports only
 # from the layers below it and from its own folder.
 LAYERS = [
-    {"testing"},
     {"__main__"},
     {"application"},
     {"commands"},
+    {"testing"},
     {"api", "web", "files", "mirror", "remote", "serving"},
     {"store"},
 ]

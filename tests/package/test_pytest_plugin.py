@@ -50,7 +50,9 @@ def test_the_modules_are_those_of_the_project():
 
 def test_the_other_fixtures(widget_catalog_demo, widget_catalog_file, widget_catalog_from):
     assert my_dashboard.newest(widget_catalog_demo.url, "acme/weather", sdk="1.4.0") == "2.6.0"
-    assert widget_catalog_from(widget_catalog_file).url != widget_catalog_demo.url
+    copies = [widget_catalog_from(widget_catalog_file), widget_catalog_from([])]
+    assert len({catalog.url for catalog in (widget_catalog_demo, *copies)}) == 3
+    assert copies[0].installs("acme/weather") == widget_catalog_demo.installs("acme/weather") - 1
 
 @pytest.mark.parametrize("number", range(6))
 def test_each_test_has_an_empty_catalog(widget_catalog, number):
@@ -101,9 +103,7 @@ def run_pytest(project: Path, code: str, *options: str, **popen: Any) -> str:
 
 def test_a_project_with_modules_of_the_same_names_uses_the_fixtures(project: Path) -> None:
     settings = {"CATALOG_DATABASE": "/nowhere", "CATALOG_REQUEST_TIMEOUT": "none"}
-    output = run_pytest(project, EXAMPLE, "-W", "error", "--durations=0", "-vv", env=settings)
-    # What the set-up of each test cost.
-    print("\n".join(line for line in output.splitlines() if " setup " in line))
+    output = run_pytest(project, EXAMPLE, "-W", "error", env=settings)
     assert "9 passed" in output, output
 
 
@@ -135,11 +135,9 @@ def test_a_killed_test_run_leaves_no_process(project: Path) -> None:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "pid " in line)
         service = int(line.split()[-1])
-        server = parent_of(service)
-        assert parent_of(server) == process.pid
+        assert parent_of(service) == process.pid
         process.kill()
         wait_for_end(service)
-        wait_for_end(server)
 
 
 FIRST_USE = "def test_first_use(widget_catalog): pass\n"

@@ -84,12 +84,6 @@ def test_a_large_request_is_parsed_or_refused_in_little_cpu_time(pieces: list[by
     assert cpu < LARGE_CPU_LIMIT
 
 
-def test_a_field_with_an_underscore_is_not_taken_for_one_with_a_hyphen() -> None:
-    fields = b"X_Forwarded_For: 1.2.3.4\r\nContent_Length: 5\r\nTransfer_Encoding: chunked\r\n"
-    parser, _ = parse(LINE + fields + b"Host: a\r\n\r\n")
-    assert (parser.completed, parser.error, parser.headers) == (True, None, {"HOST": "a"})
-
-
 # Parts of requests: most combinations of them get further than the first byte.
 PARTS = [
     b"GET ",

@@ -109,12 +109,26 @@ def test_an_existing_catalog_is_served_unchanged(serve: Serve, database: Path) -
     assert database.read_bytes() == before
 
 
-def test_a_port_in_use_is_one_sentence(serve: Serve, database: Path) -> None:
+def test_a_service_on_a_port_in_use_ends_before_it_migrates_the_file(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection:
+        connection.executescript((ROOT / "tests/data/schema-1.sql").read_text(encoding="utf-8"))
+    before = (tmp_path / "catalog.db").read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         message = failure(serve("--port", str(port)))
     reason = "cannot be served on: Address already in use; set another port."
     assert message == f"Error: CATALOG_HOST 127.0.0.1 with CATALOG_PORT {port} {reason}\n"
+    assert (tmp_path / "catalog.db").read_bytes() == before
+    # On another port it is migrated.
+    assert first_line(serve("--port", "0")).startswith("Serving catalog.db on ")
+    assert (tmp_path / "catalog.db.schema-1").exists()
+
+
+def test_a_service_that_cannot_start_leaves_no_unix_socket(serve: Serve, tmp_path: Path) -> None:
+    assert failure(serve("--unix", "s")).startswith("Error: catalog.db does not exist")
+    assert not os.path.lexists(tmp_path / "s")
 
 
 def test_a_unix_socket_is_served_to_owner_and_group_and_removed_at_the_end(
@@ -158,31 +172,26 @@ def test_forwarded_headers_over_a_unix_socket_need_the_word_unix(
     assert f'href="{prefix}docs"' in page
 
 
-def test_a_socket_in_use_is_refused(serve: Serve, database: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind("s")
-        other.listen()
-        message = failure(serve("--unix", "s"))
-    assert message == "Error: s is in use by another process; choose another path.\n"
-
-
-def test_a_file_that_is_not_a_socket_is_refused_and_kept(serve: Serve, database: Path) -> None:
-    before = database.read_bytes()
-    message = failure(serve("--unix", "catalog.db"))
-    assert message == "Error: catalog.db exists and is not a socket; choose another path.\n"
-    assert database.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("none/s", "No such file or directory"), ("s" * 200, "AF_UNIX path too long")],
-    ids=["missing directory", "too long"],
+    [
+        ("used", "is in use by another process; choose another path."),
+        ("catalog.db", "exists and is not a socket; choose another path."),
+        ("none/s", "cannot be served on: No such file or directory."),
+        ("s" * 200, "cannot be served on: AF_UNIX path too long."),
+    ],
+    ids=["in use", "a file", "missing directory", "too long"],
 )
 def test_a_path_where_no_socket_can_be_is_refused(
     serve: Serve, database: Path, path: str, reason: str
 ) -> None:
-    message = failure(serve("--unix", path))
-    assert message == f"Error: {path} cannot be served on: {reason}.\n"
+    before = database.read_bytes()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("used")
+        other.listen()
+        message = failure(serve("--unix", path))
+    assert message == f"Error: {path} {reason}\n"
+    assert database.read_bytes() == before
 
 
 @pytest.mark.parametrize("options", [("--host", "127.0.0.1"), ("--port", "0")], ids=" ".join)

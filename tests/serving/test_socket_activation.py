@@ -7,7 +7,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +14,6 @@ from pathlib import Path
 import pytest
 from activation import APP, start_with
 from conftest import create_demo
-
-from catalog.serving.socket_activation import take_passed_sockets
 
 FLASK_SERVE = ("-m", "flask", "--app", "app.py", "serve")
 GET = b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -207,19 +204,7 @@ def test_a_restart_loses_no_connection(
         assert stop(second) == ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_passed_socket_is_closed_in_child_processes(
-    start: Start, listener: socket.socket
-) -> None:
-    process = start(listener)
-    process.stdout.readline()
-    (flags,) = re.findall(
-        r"^flags:\s*([0-7]+)$", Path(f"/proc/{process.pid}/fdinfo/3").read_text(), re.MULTILINE
-    )
-    assert int(flags, 8) & os.O_CLOEXEC
-
-
-@pytest.mark.parametrize("pid", ["1", "", "x", "-1"])
+@pytest.mark.parametrize("pid", ["1", ""])
 def test_sockets_of_another_process_are_ignored(
     start: Start, listener: socket.socket, pid: str
 ) -> None:
@@ -228,24 +213,13 @@ def test_sockets_of_another_process_are_ignored(
     assert port != listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 1], ids=["own", "other"])
-def test_the_variables_are_removed_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, pid: int
-) -> None:
-    values = {"LISTEN_PID": str(pid), "LISTEN_FDS": "0", "LISTEN_FDNAMES": "a"}
-    for name, value in values.items():
-        monkeypatch.setenv(name, value)
-    assert take_passed_sockets() == []
-    assert not set(values) & set(os.environ)
-
-
 def refusal(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
     return err
 
 
-@pytest.mark.parametrize("count", ["", "x", "-1", "1.0", " 1", "１", "99999"])
+@pytest.mark.parametrize("count", ["", "-1", "１", "99999"])
 def test_a_malformed_number_of_sockets_stops_the_start(
     start: Start, listener: socket.socket, count: str
 ) -> None:
@@ -253,12 +227,10 @@ def test_a_malformed_number_of_sockets_stops_the_start(
     assert message == f"Error: LISTEN_FDS must be a whole number, not '{count}'.\n"
 
 
-NOT_LISTENING = "is not a listening TCP or Unix socket."
-
-
 def test_a_descriptor_that_is_not_a_listening_stream_socket_stops_the_start(
     start: Start, listener: socket.socket, tmp_path: Path
 ) -> None:
+    reason = "passed by LISTEN_FDS, is not a listening TCP or Unix socket."
     with (
         socket.socket() as unbound,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
@@ -266,13 +238,7 @@ def test_a_descriptor_that_is_not_a_listening_stream_socket_stops_the_start(
     ):
         for wrong in (unbound, datagrams, file):
             message = refusal(start(listener, wrong))
-            assert message == f"Error: Descriptor 4, passed by LISTEN_FDS, {NOT_LISTENING}\n"
-
-
-def test_a_descriptor_that_is_not_open_stops_the_start(
-    start: Start, listener: socket.socket
-) -> None:
+            assert message == f"Error: Descriptor 4, {reason}\n"
+    # This one is not open.
     message = refusal(start(listener, LISTEN_FDS="9"))
-    assert re.fullmatch(
-        rf"Error: Descriptor \d+, passed by LISTEN_FDS, {re.escape(NOT_LISTENING)}\n", message
-    )
+    assert re.fullmatch(rf"Error: Descriptor \d+, {re.escape(reason)}\n", message)

@@ -1,7 +1,6 @@
 """Deleted versions: their numbers cannot be published again with another bundle."""
 
 import fcntl
-import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ from builders import Json, bundled, document, version
 from click.testing import Result
 from conftest import ROOT, hold, putting, run, running
 from flask import Flask
-from upstreams import FakeUpstream
 
 from catalog.documents import check_document
 
@@ -83,14 +81,6 @@ def test_other_bundle_under_a_deleted_number_is_refused(
     assert_refused(app, publish(app, OTHER, *options), before)
 
 
-@pytest.mark.parametrize("target", DELETES.values(), ids=DELETES)
-def test_same_bundle_can_be_published_and_deleted_again_and_again(app: Flask, target: str) -> None:
-    for _ in range(3):
-        assert publish(app, FIRST).exit_code == 0
-        run_successfully(app, "delete", target, "--yes")
-    assert_refused(app, publish(app, OTHER), exported(app))
-
-
 def test_other_numbers_and_other_widgets_can_be_published(app: Flask) -> None:
     publish(app, FIRST)
     run_successfully(app, "delete", "acme/clock", "--yes")
@@ -101,57 +91,11 @@ def test_other_numbers_and_other_widgets_can_be_published(app: Flask) -> None:
     assert run(app, "publish", manifest, content).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "remaining", [document("acme/clock"), document("acme/notes")], ids=["version", "widget"]
-)
-def test_versions_pruned_by_an_import_count_as_deleted(app: Flask, remaining: Json) -> None:
-    publish(app, FIRST)
-    import_(app, remaining, options=("--prune",))
-    assert_refused(app, publish(app, OTHER), exported(app))
-
-
-def test_versions_removed_by_a_mirror_count_as_deleted(app: Flask, upstream: FakeUpstream) -> None:
-    publish(app, FIRST)
-    upstream.put(document("acme/clock"))
-    run_successfully(app, "mirror", upstream.url, "--adopt")
-    assert_refused(app, publish(app, OTHER), exported(app))
-
-
-def test_import_may_use_a_deleted_number_with_another_bundle(app: Flask) -> None:
-    publish(app, FIRST)
-    run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
-    import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
-    assert hashlib.sha256(OTHER).hexdigest() in exported(app)
-
-
-def test_import_may_replace_the_bundle_of_a_version(app: Flask) -> None:
-    publish(app, FIRST)
-    import_(app, document("acme/clock", bundled("1.0.0", OTHER)))
-    run_successfully(app, "delete", "acme/clock", "--yes")
-    assert_refused(app, publish(app, FIRST), exported(app))
-
-
 def test_dry_run_of_an_import_deletes_nothing(app: Flask) -> None:
     publish(app, FIRST)
     import_(app, document("acme/notes"), options=("--prune", "--dry-run"))
     reader = app.extensions["database"].reader()
     assert reader.execute("SELECT count(*) FROM deleted_version").fetchone()[0] == 0
-
-
-def test_backup_contains_the_numbers_of_deleted_versions(app: Flask, tmp_path: Path) -> None:
-    publish(app, FIRST)
-    run_successfully(app, "delete", "acme/clock", "--yes")
-    run_successfully(app, "backup", str(tmp_path / "backup.db"))
-    run_successfully(app, "restore", str(tmp_path / "backup.db"), "--yes")
-    assert_refused(app, publish(app, OTHER), exported(app))
-
-
-def test_versions_that_a_restore_removes_count_as_deleted(app: Flask, tmp_path: Path) -> None:
-    run_successfully(app, "backup", str(tmp_path / "backup.db"))
-    assert publish(app, FIRST).exit_code == 0
-    run_successfully(app, "restore", str(tmp_path / "backup.db"), "--yes")
-    assert_refused(app, publish(app, OTHER), exported(app))
-    assert publish(app, FIRST).exit_code == 0
 
 
 def test_delete_says_that_the_number_is_reserved(app: Flask) -> None:

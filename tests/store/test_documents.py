@@ -42,34 +42,6 @@ def short_id(value: object) -> str:
     return ascii(value)[:40]
 
 
-def test_minimal_document_gets_the_defaults() -> None:
-    row, versions, warnings = check_document(document("acme/clock", version()))
-    missing = ("description", "icon", "is_official", "download_count", "created_at", "listed")
-    assert row == {
-        **dict.fromkeys(missing),
-        **{"scope": "acme", "name": "clock", "display_name": "Clock"},
-        **{"has_download_count": False, "default_created_at": "2025-01-02T03:04:05.000Z"},
-    }
-    texts = ("yanked_reason", "deprecation_message", "release_notes", "license")
-    assert versions == [
-        {
-            **dict.fromkeys((*texts, "display_name", "description", "icon", "config_version")),
-            **{"version": "1.0.0", "bundle_url": "https://cdn.example.com/bundles/1.0.0.js"},
-            **{"bundle_size": 1234, "sha256_hash": DIGEST, "sdk_version": "^1.0.0"},
-            **{"published_at": "2025-01-02T03:04:05.000Z", "yanked": False, "permissions": "[]"},
-            **{"min_w": 1, "min_h": 1, "max_w": 12, "max_h": 12},
-        }
-    ]
-    assert warnings == []
-
-
-def test_default_created_at_is_the_oldest_published_at() -> None:
-    times = ("2025-03-01T00:00:00Z", "2025-01-01T00:00:00+09:00", "2025-01-01T00:00:00Z")
-    versions = [version(f"{n}.0.0", publishedAt=time) for n, time in enumerate(times)]
-    checked = check_document(document("acme/clock", *versions))
-    assert checked.widget["default_created_at"] == "2024-12-31T15:00:00.000Z"
-
-
 @pytest.mark.parametrize("absent", [{}, {"versions": None}, {"versions": []}], ids=short_id)
 def test_versions_may_be_absent_null_or_empty(absent: Json) -> None:
     assert check_document({"widget": document()["widget"], **absent}).versions == []

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -105,6 +106,22 @@ def test_a_thread_that_has_not_read_before_waits_for_the_new_file(
     # A thread may open the new file when it has three of its four installs.
     assert set(counts) <= {3, 4}
     assert len(counts) == 3
+
+
+def test_no_thread_reads_an_older_file_than_another_thread_has_read(
+    client: FlaskClient, path: Path, tmp_path: Path
+) -> None:
+    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+    install(path, 3)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        assert one.submit(count, client).result() == 3
+        replace_file(path, snapshot)
+        install(path, 4)
+        assert other.submit(count, client).result() == 4
+        replace_file(path, snapshot)
+        waiting = one.submit(count, client)
+        install(path, 4)
+        assert waiting.result() == 4
 
 
 def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, tmp_path: Path) -> None:

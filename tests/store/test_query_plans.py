@@ -70,7 +70,7 @@ def plan_of_get(app: Flask, path: str, **query: str) -> list[str]:
 def scanned(steps: list[str]) -> set[str]:
     """Return the tables that are read from the first row on, or through an index from its first."""
     tables = {"widget", "version", "summary", "sdk_range", "sdk_interval", "version_entry"}
-    tables |= {"mirrored", "listing"}
+    tables |= {"mirrored", "listing", "install"}
     return {step.split()[1] for step in steps if step.startswith("SCAN")} & tables
 
 
@@ -166,6 +166,12 @@ def test_read_scans_no_table_and_sorts_nothing(app: Flask, path: str) -> None:
         steps = plan_of_get(app, path)
         assert scanned(steps) == set()
         assert not is_sorted(steps)
+        app.extensions["database"].transact(INVISIBLE_WRITE)
+
+
+def test_installs_scan_no_table(app: Flask) -> None:
+    for _ in range(2):
+        assert scanned(plan_of_get(app, "/api/v1/widgets/acme/clock/installs", days="7")) == set()
         app.extensions["database"].transact(INVISIBLE_WRITE)
 
 

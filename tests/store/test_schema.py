@@ -29,7 +29,7 @@ ROWS: dict[str, dict[str, Any]] = {
         **{"permissions": "[]", "bundle_path": "/acme/clock/1.0.0/bundle.js"},
     },
     "mirrored": {"widget_id": 1, "source": "https://a.example", "upstream_count": 5},
-    "mirror_position": {"source": "https://a.example", "scopes": "[]", "token": "x"},
+    "upstream": {"source": "https://a.example", "options": "{}", "token": "x"},
     "change": {"scope": "acme", "name": "clock", "sequence": 1, "listed": 1},
     "token": {
         **{"id": "x", "name": "ci", "sha256_hash": SHA256, "scopes": "[]", "permissions": "[]"},
@@ -55,8 +55,8 @@ INVALID_VALUES: dict[str, dict[str, list[object]]] = {
         "permissions": [None, "", "network"],
         "bundle_path": ["", "/", "bundle.js"],
     },
-    "mirrored": {"widget_id": [9], "upstream_count": [-1]},
-    "mirror_position": {"scopes": ["["]},
+    "mirrored": {"widget_id": [9], "upstream_count": [-1], "gone": [None, 2]},
+    "upstream": {"options": ["[", None]},
     "change": {"listed": [None, 2]},
     "token": {
         "name": [None, ""],

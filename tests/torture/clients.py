@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 CLOCK = "/api/v1/widgets/acme/clock"
 POST = ("POST", CLOCK)
+VERSION = "2.2.0"
+POST_VERSION = ("POST", f"{CLOCK}/{VERSION}")
 READS = [
     ("GET", "/api/v1/widgets/search?q=clock"),
     ("GET", "/api/v1/widgets/search?q=weather&compatSdk=1.4.0"),
@@ -118,3 +120,14 @@ def installs(database: Path) -> int:
             "SELECT download_count FROM widget WHERE scope = 'acme' AND name = 'clock'"
         ).fetchone()
     return int(count)
+
+
+def installs_by_day(database: Path) -> tuple[int, int]:
+    """The installs of the clock as the sum of its days, and those of the version."""
+    with closing(sqlite3.connect(database)) as connection:
+        days, version = connection.execute(
+            "SELECT sum(installs), total(iif(version = ?, installs, 0)) FROM install"
+            " JOIN widget ON id = widget_id WHERE scope = 'acme' AND name = 'clock'",
+            (VERSION,),
+        ).fetchone()
+    return days, int(version)

@@ -6,8 +6,11 @@ from pathlib import Path
 from tests.conftest import Server, create_demo
 from tests.torture.clients import (
     POST,
+    POST_VERSION,
+    Client,
     count_status,
     installs,
+    installs_by_day,
     responses_to,
     running_clients,
     wait_for_responses,
@@ -16,22 +19,38 @@ from tests.torture.clients import (
 ROUNDS = 20
 
 
+def acknowledged_by(clients: list[Client]) -> int:
+    return count_status(responses_to(clients, "POST"), 200)
+
+
+def unknown_to(clients: list[Client]) -> int:
+    return sum(client.unknown for client in clients)
+
+
 def test_no_acknowledged_install_is_lost_when_the_service_is_killed(
     tmp_path: Path, figures: Callable[..., None]
 ) -> None:
     database = create_demo(tmp_path / "catalog.db")
     before = installs(database)
-    acknowledged = unknown = 0
+    acknowledged = unknown = of_version = unknown_of_version = 0
+    requests = [*[[POST]] * 4, *[[POST_VERSION]] * 4]
     for number in range(ROUNDS):
-        with Server(database) as server, running_clients(server.port, *[[POST]] * 8) as clients:
+        with Server(database) as server, running_clients(server.port, *requests) as clients:
             wait_for_responses(clients, 5 + number)
             server.process.kill()
-        acknowledged += count_status(responses_to(clients, "POST"), 200)
-        unknown += sum(client.unknown for client in clients)
-        assert before + acknowledged <= installs(database) <= before + acknowledged + unknown
+        of_version += acknowledged_by(clients[4:])
+        unknown_of_version += unknown_to(clients[4:])
+        acknowledged += acknowledged_by(clients)
+        unknown += unknown_to(clients)
+        counted = installs(database) - before
+        assert acknowledged <= counted <= acknowledged + unknown
+        days, versions = installs_by_day(database)
+        assert days == counted
+        assert of_version <= versions <= of_version + unknown_of_version
     figures(
         "kill -9 under 8 clients that post",
-        "every acknowledged install is there after the restart, and the file is intact",
+        "every acknowledged install is there after the restart, in the total, the day and the"
+        " version, and the file is intact",
         rounds=ROUNDS,
         acknowledged=acknowledged,
         lost=max(0, before + acknowledged - installs(database)),

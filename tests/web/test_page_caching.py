@@ -56,7 +56,7 @@ def test_page_with_another_install_count_is_sent_again(client_with: ClientWith, 
     assert status_with(client, path, etag) == 304
     assert client.post("/api/v1/widgets/acme/clock").status_code == 200
     changed = client.get(path, headers={"If-None-Match": etag})
-    assert (changed.status_code, "2 installs" in changed.text) == (200, path == "/")
+    assert (changed.status_code, "2 installs" in changed.text) == (200, True)
 
 
 def test_page_is_sent_again_after_the_catalog_changed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from ...atomic_files import atomic_replace
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ...text import path_text
-from ..schema.migrations import replace_content
+from ..schema.migrations import replace_content, set_new_revision
 from ..schema.schema import schema_statements
 from .database_file import file_exists, missing_permission
 from .deadlines import Deadline
@@ -40,9 +40,12 @@ from .transaction import Actor, Transaction, Values
 from .wal import WAL_LIMIT, remove_wal
 from .write_counts import WriteCounts
 
+# Triggers of schema.sql count the install of the day and version.
 COUNT_INSTALL = f"""
-UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER})
-WHERE scope = :scope AND name = :name
+UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER}),
+    counted = counted + 1, installed_day = :day, installed_version = :version
+WHERE scope = :scope AND name = :name AND (:version = '' OR EXISTS (
+    SELECT 1 FROM version WHERE widget_id = widget.id AND version = :version))
 """
 
 T = TypeVar("T")
@@ -61,7 +64,7 @@ class Database:
     Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
                 faults
     The file:   path, real_path, name, scratch_parent, create(), migrate(), replace_content(),
-                close()
+                replace_pages(), close()
 
     Nothing outside this class needs the connection that writes.
     """
@@ -93,7 +96,7 @@ class Database:
         self.faults = Faults()
         self._connections = self.pool_class(self.path, self.deadline, busy_timeout_ms, wal_limit)
         # The last install, if the state of the file made it fail; check_writes() retries it.
-        self._failed_install: dict[str, str] | None = None
+        self._failed_install: Values | None = None
 
     def reader(self) -> Connection:
         """Return this thread's connection for reading; each statement sees the latest commit."""
@@ -164,9 +167,12 @@ class Database:
             transaction.finish()
         return results
 
-    def count_install(self, scope: str, name: str) -> bool:
-        """Add one to the widget's download counter; return False if there is no such widget."""
-        values = {"scope": scope, "name": name}
+    def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
+        """Count one install on the day, as today() returns it; return False if it has no widget.
+
+        With a version, also False if the widget does not have it.
+        """
+        values = {"scope": scope, "name": name, "day": day, "version": version}
 
         def count() -> bool:
             with self._writer() as connection:
@@ -301,6 +307,13 @@ class Database:
                 keeps_history=keeps_history,
                 on_wait=self.on_wait,
             )
+
+    def replace_pages(self, source: sqlite3.Connection) -> None:
+        """Replace everything in the file by a database of the same schema."""
+        with self._writer() as connection:
+            source.backup(connection)
+            # A cached response is valid for its revision, which must not be used again.
+            set_new_revision(connection)
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""

@@ -3,6 +3,7 @@
 import itertools
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -36,8 +37,15 @@ FILE_ERROR_CODES = {
     sqlite3.SQLITE_READONLY,
 }
 
+DAY = 86_400  # seconds
+
 Statement = tuple[str, Mapping[str, object]]
-DataVersion = tuple[int, int]
+DataVersion = tuple[int, int, int]
+
+
+def today() -> int:
+    """Return the current day in UTC, in days since 1970-01-01, as the table install has it."""
+    return int(time.time() // DAY)
 
 
 class DatabaseError(Exception):
@@ -129,11 +137,13 @@ class Connection(sqlite3.Connection):
     def data_version(self) -> DataVersion:
         """Return a value that changes when another connection commits, in any process.
 
-        It never equals that of another connection. Call this outside a transaction.
+        It also changes with the day, on which installs depend, and never equals that of another
+        connection. Call this outside a transaction.
         """
         # Without a Cursor, which takes a quarter longer.
         try:
-            return self._number, super().execute("PRAGMA data_version").fetchone()[0]
+            version = super().execute("PRAGMA data_version").fetchone()[0]
+            return self._number, version, today()
         except sqlite3.OperationalError as error:
             reraise(error, self)
 

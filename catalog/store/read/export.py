@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from ...documents import Json
 from . import json_sql
+from .selection import IS_SELECTED
 
-EXPORT_WIDGETS = f"SELECT *, {json_sql.WIDGET} AS json FROM widget ORDER BY scope, name"
+EXPORT_WIDGETS = f"""
+SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE {IS_SELECTED} ORDER BY scope, name
+"""
 
 
-def catalog_lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield the lines of a catalog file, one widget document each."""
-    for row in connection.execute(EXPORT_WIDGETS):
+def catalog_lines(connection: sqlite3.Connection, paths: str | None = None) -> Iterator[str]:
+    """Yield the lines of a catalog file, one widget document each; see IS_SELECTED for paths."""
+    for row in connection.execute(EXPORT_WIDGETS, {"paths": paths}):
         yield json.dumps(read_document(connection, row), ensure_ascii=False) + "\n"
 
 

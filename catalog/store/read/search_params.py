@@ -59,7 +59,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         scope=parameters.get("scope") or None,
         official=_parse_boolean("official", parameters.get("official")),
         compat_sdk=parse_compat_sdk(parameters.get("compatSdk")),
-        page=_parse_positive("page", parameters.get("page"), 1),
+        page=parse_positive("page", parameters.get("page"), 1),
         limit=parse_limit(parameters),
         compatible=_parse_boolean("compatible", parameters.get("compatible")) or False,
         sort=_parse_sort(parameters.get("sort")),
@@ -71,7 +71,7 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
 
 def parse_limit(parameters: Mapping[str, str]) -> int:
     """Return the size of a page; raise ParameterError."""
-    return min(_parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
+    return min(parse_positive("limit", parameters.get("limit"), DEFAULT_LIMIT), MAX_LIMIT)
 
 
 def _parse_q(value: str) -> str:
@@ -107,7 +107,8 @@ def parse_compat_sdk(value: str | None) -> str | None:
     return value
 
 
-def _parse_positive(name: str, value: str | None, default: int) -> int:
+def parse_positive(name: str, value: str | None, default: int) -> int:
+    """Return a positive number, the default if it is absent or empty; raise ParameterError."""
     if not value:
         return default
     is_number = value.isascii() and value.isdigit()

@@ -1,10 +1,10 @@
 """Updates of installed versions: the parameters, the statements and the JSON of the response."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import NamedTuple
 
-from ...documents import Json
 from ...semver_ranges import is_version
 from ...text import quoted
 from ..connection.sqlite import Connection, snapshot
@@ -14,8 +14,6 @@ from .search_params import ParameterError, parse_compat_sdk
 from .update_rule import Advice, Release, advise
 
 MAX_INSTALLED = 100
-
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
 
@@ -95,18 +93,18 @@ SELECT id, entry FROM version_entry WHERE id IN (SELECT value FROM json_each(:id
 
 def find_updates(connection: Connection, query: UpdatesQuery) -> tuple[int, bytes]:
     """Return the revision of the catalog, and the JSON of the response."""
-    # Both statements must see the same versions.
+    # All statements must see the same versions.
     with snapshot(connection):
         (content,) = connection.execute("SELECT content FROM revision").fetchone()
         releases = _read_releases(connection, query.installed, query.sdk)
-        described = []
+        found = []
         for each in query.installed:
             connection.check_deadline()
-            described.append(_describe(each, releases.get(each[:2]), query.sdk))
-        items, update_ids = zip(*described, strict=True)
-        ids = json.dumps([update_id for update_id in update_ids if update_id])
+            found.append(_find(each, releases.get(each[:2]), query.sdk))
+        ids = json.dumps([advice.update.id for _, _, advice in found if advice.update])
         entries = dict(connection.execute(ENTRIES, {"ids": ids}).fetchall())
-    return content, _render(items, [entries.get(each, "null") for each in update_ids])
+    items = [_render(each, *one, entries) for each, one in zip(query.installed, found, strict=True)]
+    return content, f'{{"updates":[{",".join(items)}]}}\n'.encode()
 
 
 # The ranges of a widget's versions that admit some SDK which the range of this version admits.
@@ -164,39 +162,53 @@ def _read_releases(
     return releases
 
 
-def _describe(
+def _find(
     installed: Installed, releases: list[Release] | None, sdk: str
-) -> tuple[Json, int | None]:
-    """Return the JSON of an installed version, without the update, and the id of the update."""
-    own = next((each for each in releases or () if each.number == installed.version), None)
-    advice = Advice(None, False, "")
+) -> tuple[str, Release | None, Advice]:
+    """Return the status of an installed version, the version itself, and the advice."""
     if releases is None:
-        status = UNAVAILABLE
-        reason = f"There is no widget {quoted(f'{installed.scope}/{installed.name}')}."
-    elif own is None:
-        status, reason = UNKNOWN, f"There is no version {quoted(str(installed))}."
-    else:
-        advice = advise(own, releases, sdk)
-        status, reason = UPDATE if advice.update else CURRENT, advice.reason
-    item = {
-        "scope": installed.scope,
-        "name": installed.name,
-        "installed": installed.version,
-        "status": status,
-        "yanked": own and bool(own.is_yanked),
-        "yankedReason": own and own.yanked_reason,
-        "deprecationMessage": own and own.deprecation_message,
-        "compatible": own and bool(own.is_compatible),
-        "update": None,
-        **({"downgrade": True} if advice.is_downgrade else {}),
-        "reason": reason,
-    }
-    return item, advice.update.id if advice.update else None
+        widget = quoted(f"{installed.scope}/{installed.name}")
+        return UNAVAILABLE, None, Advice(None, False, f"There is no widget {widget}.")
+    own = next((each for each in releases if each.number == installed.version), None)
+    if own is None:
+        reason = f"There is no version {quoted(str(installed))}."
+        return UNKNOWN, None, Advice(None, False, reason)
+    advice = advise(own, releases, sdk)
+    return UPDATE if advice.update else CURRENT, own, advice
 
 
-def _render(items: Sequence[Json], entries: Sequence[str]) -> bytes:
-    """Return the response; the entry of each update is JSON already."""
-    # Quotes inside a JSON string are escaped, so no text can contain the separator.
-    first, *others = _encoder.encode({"updates": items}).split('"update":null')
-    updates = map('"update":{}{}'.format, entries, others)
-    return f"{first}{''.join(updates)}\n".encode()
+# The members of an installed version. With a dict for each and an encoder, find_updates() would
+# take 8 % longer.
+ITEM = (
+    '{{"scope":{},"name":{},"installed":{},"status":"{}","yanked":{},"yankedReason":{},'
+    '"deprecationMessage":{},"compatible":{},"update":{},{}"reason":{}}}'
+)
+
+
+def _render(
+    installed: Installed,
+    status: str,
+    own: Release | None,
+    advice: Advice,
+    entries: Mapping[int, str],
+) -> str:
+    """Return the JSON of an installed version; entries has the JSON of updates by their id."""
+    return ITEM.format(
+        *map(encode_basestring, installed),
+        status,
+        _boolean(own and own.is_yanked),
+        _text(own and own.yanked_reason),
+        _text(own and own.deprecation_message),
+        _boolean(own and own.is_compatible),
+        entries[advice.update.id] if advice.update else "null",
+        '"downgrade":true,' if advice.is_downgrade else "",
+        encode_basestring(advice.reason),
+    )
+
+
+def _boolean(value: object) -> str:
+    return "null" if value is None else "true" if value else "false"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else encode_basestring(value)

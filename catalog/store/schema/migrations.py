@@ -24,7 +24,7 @@ KEPT_TABLES = ("token", "audit")
 # The tables whose rows are copied, parents before children. The others are derived, and so are the
 # rows of change, except those of widgets that are no longer listed.
 COPIED_TABLES = (
-    *("widget", "version", "mirrored", "mirror_position", "deleted_version", "change"),
+    *("widget", "install", "version", "mirrored", "upstream", "deleted_version", "change"),
     *KEPT_TABLES,
 )
 # Versions refer to sdk_range until they are dropped.
@@ -100,6 +100,18 @@ UPDATE widget SET download_count = old.download_count FROM old_widget AS old
 WHERE old.scope = widget.scope AND old.name = widget.name
     AND old.download_count > coalesce(widget.download_count, 0)
 """
+# A pack has no days, so those of the replaced catalog stay.
+KEEP_DAYS = (
+    """
+    INSERT INTO install
+    SELECT widget.id, day, version, installs FROM old_install
+    JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
+    """,
+    """
+    UPDATE widget SET counted = old.counted FROM old_widget AS old
+    WHERE old.scope = widget.scope AND old.name = widget.name
+    """,
+)
 # Clients may have the bundles of versions that are gone, so their numbers stay taken.
 KEEP_REMOVED = """
 INSERT INTO deleted_version
@@ -112,6 +124,7 @@ WHERE NOT EXISTS (
         AND version.sha256_hash = old_version.sha256_hash)
 ON CONFLICT DO NOTHING
 """
+HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
 # The id of a deleted row must not be used again.
 COPY_SEQUENCES = """
 UPDATE sqlite_sequence AS new SET seq = max(new.seq, old.seq) FROM sqlite_sequence AS old
@@ -128,6 +141,8 @@ def rebuild_tables(
     replace_content() keeps.
     """
     objects = connection.execute(SCHEMA_OBJECTS).fetchall()
+    has_catalog = ("table", "widget") in map(tuple, objects)
+    (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
     for kind, name in objects:
         if name in RENAMED_TABLES:
             connection.execute(f"ALTER TABLE main.{name} RENAME TO old_{name}")
@@ -142,17 +157,18 @@ def rebuild_tables(
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
-    if source and ("table", "widget") in map(tuple, objects):
+    if source and has_catalog:
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
         if keeps_history:
-            connection.execute(KEEP_COUNTS)
+            for statement in (KEEP_COUNTS, *KEEP_DAYS):
+                connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
     for statement in REFRESH:
         connection.execute(statement)
     for table in reversed(RENAMED_TABLES):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
-    set_new_revision(connection)
+    set_new_revision(connection, old_revision)
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:
@@ -181,13 +197,14 @@ def _columns(connection: sqlite3.Connection, schema: str, table: str) -> set[str
 
 
 SET_NEW_REVISION = """
-UPDATE revision SET content = :now, downloads = :now, history = lower(hex(randomblob(8)))
+UPDATE revision SET content = :new, downloads = :new, history = lower(hex(randomblob(8)))
 """
 
 
-def set_new_revision(connection: sqlite3.Connection) -> None:
-    """Set a revision and a history that were never used.
+def set_new_revision(connection: sqlite3.Connection, old: int = 0) -> None:
+    """Set a revision above the old one, and a history, that were never used.
 
-    So no cached response is taken for a current one, and no token of a client for a valid one.
+    So no cached response is taken for a current one, and no token of a client for a valid one. The
+    time alone is not enough: the clock of the machine that set the old one may have been ahead.
     """
-    connection.execute(SET_NEW_REVISION, {"now": time.time_ns()})
+    connection.execute(SET_NEW_REVISION, {"new": max(time.time_ns(), old + 1)})

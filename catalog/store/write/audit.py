@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import sqlite3
+from collections.abc import Sequence
 
 from ...documents import Json, Row
 from ...semver_ranges import MAX_SAFE_INTEGER
@@ -32,23 +33,29 @@ WHERE id < :before AND at >= :since {condition} ORDER BY id DESC LIMIT :limit
 """
 ALL_ENTRIES = _ENTRIES.format(condition="")
 WIDGET_ENTRIES = _ENTRIES.format(condition="AND scope = :scope AND name = :name")
+SCOPE_ENTRIES = _ENTRIES.format(condition="AND scope IN (SELECT value FROM json_each(:scopes))")
 
 
 def read_entries(
     connection: sqlite3.Connection,
     widget: tuple[str, str] | None = None,
+    scopes: Sequence[str] | None = None,
     *,
     since: str = "",
     before: int = MAX_SAFE_INTEGER,
     limit: int = -1,
 ) -> list[Json]:
-    """Return the recorded changes, the newest first; `before` is the id of an entry."""
-    values: Row = {"since": since, "before": before, "limit": limit}
-    if widget is None:
-        rows = connection.execute(ALL_ENTRIES, values)
+    """Return the recorded changes, the newest first; `before` is the id of an entry.
+
+    They are those of a widget, or of all in some scopes, or all.
+    """
+    scope, name = widget or (None, None)
+    values: Row = {"since": since, "before": before, "limit": limit, "scope": scope, "name": name}
+    if widget is not None:
+        statement = WIDGET_ENTRIES
     else:
-        scope, name = widget
-        rows = connection.execute(WIDGET_ENTRIES, {**values, "scope": scope, "name": name})
+        statement = ALL_ENTRIES if scopes is None else SCOPE_ENTRIES
+    rows = connection.execute(statement, {**values, "scopes": json.dumps(scopes)})
     return [_entry(row) for row in rows]
 
 

@@ -79,7 +79,8 @@ class PutResult(NamedTuple):
 
     added: set[str]
     changed: set[str]
-    removed_versions: int = 0
+    # Stored versions that are not in the documents.
+    others: Sequence[WidgetName] = ()
 
 
 class _Stored(NamedTuple):
@@ -99,20 +100,22 @@ def put_documents(
     """Add or update the widgets and versions of the documents; write only what differs.
 
     What a document does not have of downloadCount, createdAt and listed stays as it is stored. With
-    an action, changes of what users rely on are recorded: states of versions, listings, removals.
+    an action, changes of what users rely on are recorded: states of versions, listings, removals;
+    removes_versions needs one.
     """
     stored = _find_stored(transaction, documents)
     added, changed = set(), set()
     widgets: list[Row] = []
     counts: list[Row] = []
     versions: list[Row] = []
-    removed = 0
+    others: list[WidgetName] = []
     for document in documents:
         old = stored.get(document.path)
         widget = widget_row(document, old and old.widget)
         new_versions = [row for row in version_rows(document) if not _is_stored(row, old)]
         sets_count = bool(old and _sets_count(document, old.widget))
-        others = _other_versions(document, old) if removes_versions and old else []
+        unnamed = _other_versions(document, old) if old else []
+        removed = unnamed if removes_versions else []
         is_changed = old is None or not _has_columns(old.widget, widget, WIDGET_COLUMNS)
         if is_changed:
             widgets.append(widget)
@@ -121,18 +124,18 @@ def put_documents(
         versions += new_versions
         if old is None:
             added.add(document.path)
-        elif is_changed or sets_count or new_versions or others:
+        elif is_changed or sets_count or new_versions or removed:
             changed.add(document.path)
         if old and action:
             _record_states(transaction, action, widget, new_versions, old)
-        if others:
             target = WidgetName(widget["scope"], widget["name"])
-            remove_versions(transaction, action or "", target, others)
-            removed += len(others)
+            others += [target._replace(version=row["version"]) for row in unnamed]
+            if removed:
+                remove_versions(transaction, action, target, removed)
     put_rows(transaction, widgets, versions)
     if counts:
         transaction.execute_many(SET_COUNT, counts)
-    return PutResult(added, changed, removed)
+    return PutResult(added, changed, others)
 
 
 def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequence[Row]) -> None:
@@ -259,7 +262,7 @@ def import_documents(
             sum(len(document.versions) for document in documents),
             len(result.added),
             len(result.changed),
-            removed_versions=result.removed_versions,
+            removed_versions=len(result.others) if prune else 0,
         )
 
     finish = partial(_finish_import, paths=paths if prune else None)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...documents import MAX_DOCUMENT_BYTES
 from ...semver_ranges import is_range, is_version, satisfies
@@ -15,6 +15,8 @@ MAX_TARGETS = 100
 # Each range is compared with all versions of a widget, which takes up to 70 microseconds for one.
 MAX_COMPARISONS = 50_000
 
+# A row or an object with the key version.
+T = TypeVar("T", bound=Any)
 # Transaction.read() or Database.fetch().
 Read = Callable[[str, Values], list[sqlite3.Row]]
 
@@ -47,6 +49,14 @@ class WidgetName(NamedTuple):
         return self._replace(version=None)
 
 
+class MissingWidgetError(MissingError):
+    """There is no such widget."""
+
+    def __init__(self, widget: WidgetName) -> None:
+        super().__init__(f"There is no widget {widget}.")
+        self.widget = widget
+
+
 FIND_WIDGET = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
 """
@@ -58,10 +68,10 @@ def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
 
 
 def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
-    """Return the row of the widget; raise MissingError if there is none."""
+    """Return the row of the widget; raise MissingWidgetError if there is none."""
     row = find_widget(read, target.scope, target.name)
     if row is None:
-        raise MissingError(f"There is no widget {target.widget}.")
+        raise MissingWidgetError(target.widget)
     return row
 
 
@@ -146,13 +156,13 @@ def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[Selection
             raise ChangeError(
                 f"{widget} has {len(versions)} versions; name fewer than {ranges} ranges at once."
             )
-        selected = {row["id"]: row for target in named for row in _matches(versions, target)}
+        selected = {row["id"]: row for target in named for row in match_versions(versions, target)}
         selections.append(Selection(widget, versions, list(selected.values())))
     return selections
 
 
-def _matches(versions: Iterable[sqlite3.Row], target: WidgetName) -> list[sqlite3.Row]:
-    """Return the rows of one version, or of all in a range; raise ChangeError if there is none."""
+def match_versions(versions: Iterable[T], target: WidgetName) -> list[T]:
+    """Return the one version, or all in a range; raise ChangeError if there is none."""
     requested = check_version_or_range(target.version)
     if is_version(requested):
         matches = [row for row in versions if row["version"] == requested]

@@ -8,24 +8,31 @@ from ...documents import Document
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
 from .imports import PutResult, put_documents
+from .lookup import WidgetName
+from .moderation import record_listing, remove_widgets
 
 PUT_MIRRORED = """
-INSERT INTO mirrored (widget_id, source, etag, upstream_count)
+INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
 SELECT (SELECT id FROM widget WHERE scope = :scope AND name = :name),
-    :source, :etag, :upstream_count WHERE true
+    :source, :etag, :upstream_count, :gone WHERE true
 ON CONFLICT (widget_id) DO UPDATE
-SET (source, etag, upstream_count) = (excluded.source, excluded.etag, excluded.upstream_count)
+SET (source, etag, upstream_count, gone)
+    = (excluded.source, excluded.etag, excluded.upstream_count, excluded.gone)
 """
 
 
 class MirroredWidget(NamedTuple):
-    """A copied widget, with the upstream's ETag and download count of the last refresh."""
+    """A copied widget, with the upstream's ETag and download count of the last refresh.
+
+    A gone one was unlisted because the upstream no longer shows it.
+    """
 
     scope: str
     name: str
     source: str
     etag: str | None
     upstream_count: int | None
+    gone: bool = False
 
 
 def put_mirrored(transaction: Transaction, widgets: Iterable[MirroredWidget]) -> None:
@@ -59,20 +66,24 @@ def put_upstream_counts(transaction: Transaction, widgets: Sequence[MirroredWidg
 
 
 FIND_MIRRORED = """
-SELECT scope, name, source, etag, upstream_count FROM json_each(:names) AS given
+SELECT scope, name, source, etag, upstream_count, gone FROM json_each(:names) AS given
 CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 CROSS JOIN mirrored ON widget_id = widget.id
 """
 
 
 def put_upstream_documents(
-    transaction: Transaction, widgets: Sequence[tuple[Document, MirroredWidget]]
+    transaction: Transaction,
+    widgets: Sequence[tuple[Document, MirroredWidget]],
+    *,
+    removes_versions: bool,
 ) -> PutResult:
     """Make widgets equal to their upstream's documents: listed, and with exactly their versions.
 
     With each document comes what is recorded of the copy. Installs that were counted here are added
     to the upstream's count, unless a document replaces a widget that was no copy: the count of that
-    one may include installs anywhere.
+    one may include installs anywhere. Versions that are not in the document may be kept; then the
+    copy has no ETag, so that every run compares it.
     """
     names = json.dumps([mirrored[:2] for _, mirrored in widgets])
     rows = transaction.read(FIND_MIRRORED, {"names": names})
@@ -85,28 +96,48 @@ def put_upstream_documents(
         documents.append(document._replace(widget=widget))
         if copy and copy.upstream_count != mirrored.upstream_count:
             counted.append(mirrored)
-    result = put_documents(transaction, documents, "mirror", removes_versions=True)
+    result = put_documents(transaction, documents, "mirror", removes_versions=removes_versions)
     put_upstream_counts(transaction, counted)
-    changed = [each for _, each in widgets if copies.get(f"{each.scope}/{each.name}") != each]
-    put_mirrored(transaction, changed)
+    incomplete = set() if removes_versions else {str(other.widget) for other in result.others}
+    records = [
+        each._replace(etag=None) if document.path in incomplete else each
+        for document, each in widgets
+    ]
+    put_mirrored(
+        transaction, [each for each in records if copies.get(f"{each.scope}/{each.name}") != each]
+    )
     counted_paths = {f"{each.scope}/{each.name}" for each in counted}
-    return result._replace(changed=result.changed | counted_paths)
+    # What a document replaces was not deleted at the upstream.
+    others = [other for other in result.others if str(other.widget) in copies]
+    return result._replace(changed=result.changed | counted_paths, others=others)
 
 
-PUT_POSITION = """
-INSERT INTO mirror_position SELECT :source, :scopes, :token WHERE true
-ON CONFLICT (source, scopes) DO UPDATE SET token = excluded.token
+UNLIST = "UPDATE widget SET listed = 0 WHERE scope = :scope AND name = :name"
+MARK_GONE = """
+UPDATE mirrored SET gone = 1
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
 """
 
 
-def put_position(
-    transaction: Transaction, source: str, scopes: Iterable[str], position: str
-) -> None:
-    """Record how far the changes of an upstream were read for these scopes."""
-    values = {"source": source, "scopes": scopes_key(scopes), "token": position}
-    transaction.execute(PUT_POSITION, values)
+def unlist_gone(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
+    """Unlist copies of widgets that their upstream no longer shows."""
+    rows = [widget._asdict() for widget in widgets]
+    transaction.execute_many(UNLIST, rows)
+    transaction.execute_many(MARK_GONE, rows)
+    for widget in widgets:
+        record_listing(transaction, "mirror", widget, False)
 
 
-def scopes_key(scopes: Iterable[str]) -> str:
-    """Return the scopes as mirror_position has them."""
-    return json.dumps(sorted(scopes), ensure_ascii=False)
+GONE_WIDGETS = """
+SELECT id, scope, name, listed, download_count,
+    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
+FROM widget JOIN mirrored ON widget_id = id WHERE gone AND NOT listed
+"""
+
+
+def remove_gone(transaction: Transaction) -> int:
+    """Delete the copies that unlist_gone() has unlisted, and return their number."""
+    rows = transaction.read(GONE_WIDGETS)
+    if rows:
+        remove_widgets(transaction, "gc", rows)
+    return len(rows)

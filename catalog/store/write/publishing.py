@@ -18,10 +18,11 @@ from ...documents import (
     Json,
     Row,
 )
+from ...text import is_mistakable, quoted
 from ...validators import check_identifier
 from ..bundles import Bundles
 from ..connection.database import Database
-from ..connection.transaction import Actor, Transaction
+from ..connection.transaction import Actor, Transaction, now
 from ..read import json_sql
 from ..read.json_sql import latest_version
 from .held_bundles import (
@@ -143,11 +144,19 @@ def _put(
         _hold_again(transaction, document, target, stored["bundle_path"])
     available = [row for row in versions if not row["yanked"]] + [version] * is_new
     newest = max(available, key=itemgetter("published_at", "precedence", "version"), default=None)
+    warnings = find_warnings(document, is_new_widget=existing is None) if is_new else []
+    if existing is None:
+        warnings += _mistakable_names(transaction, target)
+    if is_new and newest and newest["published_at"] > now():
+        warnings.append(
+            f"{target.widget}@{newest['version']} has the publishedAt {newest['published_at']}, in "
+            "the future, and stays the latest version until then"
+        )
     return PublishResult(
         target,
         is_new,
         is_stored,
-        find_warnings(document, is_new_widget=existing is None) if is_new else [],
+        warnings,
         is_unlisted=existing is not None and not existing["listed"],
         is_official_ignored=existing is not None
         and official not in (None, existing["is_official"]),
@@ -155,6 +164,17 @@ def _put(
         latest=newest["version"] if newest else None,
         document=None,
     )
+
+
+LISTED_NAMES = "SELECT scope, name FROM listing WHERE scope <> :scope ORDER BY scope, name"
+
+
+def _mistakable_names(transaction: Transaction, target: WidgetName) -> list[str]:
+    """Return a warning if widgets of other scopes have names that look like that of a new one."""
+    rows = transaction.read(LISTED_NAMES, target._asdict())
+    names = [f"{scope}/{name}" for scope, name in rows if is_mistakable(name, target.name)]
+    shown = ", ".join(names[:3])
+    return [f"name {quoted(target.name)} can be mistaken for {shown}"] if names else []
 
 
 def _check_limits(transaction: Transaction, target: WidgetName) -> None:

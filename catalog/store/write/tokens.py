@@ -33,6 +33,8 @@ ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 43, 6
 TOKEN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{ID_LENGTH}}})[0-9A-Za-z]{{{SECRET_LENGTH + 6}}}")
 
 MAX_NAME_LENGTH = 100
+# Before a token expires.
+WARNING_PERIOD = timedelta(days=14)
 
 # Compared if there is no row, so that an unknown token takes the same steps as a wrong one.
 NO_HASH = "0" * 64
@@ -60,6 +62,15 @@ class Token(NamedTuple):
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= time else "active"
+
+    def expiry_warning(self, time: str) -> str | None:
+        """Return that it expires soon, without a full stop; None for one that was made to."""
+        if self.expires_at is None or self.status(time) != "active":
+            return None
+        warned_from = format_timestamp(datetime.fromisoformat(self.expires_at) - WARNING_PERIOD)
+        if not self.created_at < warned_from <= time:
+            return None
+        return f"the token {self.name} expires at {self.expires_at}"
 
     def missing_right(self, permission: str, scope: str | None = None) -> str | None:
         """Return what the token lacks for this change, as a sentence; None if it may be made."""
@@ -112,10 +123,16 @@ FIND_BY_NAME = f"SELECT {_COLUMNS} FROM token WHERE name = :name"
 
 
 def find_valid(database: Database, text: str) -> Token | None:
-    """Return the token with this text if it is active, None otherwise.
+    """Return the token with this text if it is active, None otherwise."""
+    token = find_token(database, text)
+    return token if token and token.status(now()) == "active" else None
+
+
+def find_token(database: Database, text: str) -> Token | None:
+    """Return the token with this text, whether or not it is active; None if there is none.
 
     A malformed one needs no database. For all others there are one hash, one lookup and one
-    comparison in constant time, whatever the reason for which they are refused.
+    comparison in constant time. Who has the text of a token may learn that it is not active.
     """
     id_ = token_id(text)
     if id_ is None:
@@ -125,8 +142,7 @@ def find_valid(database: Database, text: str) -> Token | None:
     is_same = hmac.compare_digest(stored, hash_token(text))
     if row is None or not is_same:
         return None
-    token = _token(row)
-    return token if token.status(now()) == "active" else None
+    return _token(row)
 
 
 def _token(row: sqlite3.Row) -> Token:
@@ -137,6 +153,17 @@ def _token(row: sqlite3.Row) -> Token:
 def has_tokens(database: Database) -> bool:
     """Return whether a token was ever created."""
     return database.reader().execute("SELECT 1 FROM token LIMIT 1").fetchone() is not None
+
+
+NEXT_EXPIRY = """
+SELECT min(expires_at) FROM token WHERE revoked_at IS NULL AND expires_at > :now
+"""
+
+
+def next_expiry(connection: sqlite3.Connection) -> float | None:
+    """Return when the first of the valid tokens expires, in seconds since 1970; None if none."""
+    (text,) = connection.execute(NEXT_EXPIRY, {"now": now()}).fetchone()
+    return text and datetime.fromisoformat(text).timestamp()
 
 
 def list_tokens(connection: sqlite3.Connection) -> list[Token]:

@@ -148,10 +148,11 @@ class Cluster(Database):
             raise DatabaseError(f"{error} {done}") from error
         return results
 
-    def count_install(self, scope: str, name: str) -> bool:
-        """Add one to the widget's download counter; return False if there is no such widget."""
+    def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
+        """Count one install on the day, as today() returns it; return False if it has no widget."""
+        values = {"scope": scope, "name": name, "day": day, "version": version}
         with self.write_counts.count():
-            first, *_ = self._send([(COUNT_INSTALL, {"scope": scope, "name": name})])
+            first, *_ = self._send([(COUNT_INSTALL, values)])
         return first > 0
 
     def _send(self, statements: Sequence[Statement]) -> list[int]:

@@ -5,7 +5,8 @@ so that none of them can do any of that, not even when the last one is closed.
 
 When a node starts or loads a file, it creates its file again; for a moment that is older than what
 readers have seen. So every thread reads the old file until the new one has reached its revision,
-then closes its connection and opens another. A thread that has no connection yet waits.
+then closes its connection and opens another. A thread that has no connection to the newest file
+that any thread has read waits: it must not show less than what a write or another read has seen.
 """
 
 import os
@@ -43,12 +44,14 @@ class NodePool(ConnectionPool):
             connection, at_path = self._thread.connection, self._at_path()
             if connection and (connection.file == at_path or connection.in_transaction):
                 return connection
-            if self._may_read(at_path) and (new := self._open(at_path)):
-                self._thread.connection = new
-                if connection:
-                    connection.close()
-            if self._thread.connection:
-                return self._thread.connection
+            if self._may_read(at_path):
+                if new := self._open(at_path):
+                    self._thread.connection = new
+                    if connection:
+                        connection.close()
+                    return new
+            elif connection and connection.file == self._current:
+                return connection
             if self._deadline.on_io_thread:
                 raise WouldBlock
             if time.monotonic() - started > REPLAY_TIMEOUT:

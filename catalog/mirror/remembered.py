@@ -1,0 +1,101 @@
+"""What a mirror remembers of its upstreams, so that the next refresh needs no options."""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from ..store.connection.database import Database
+from ..store.connection.transaction import Transaction
+from ..store.read.selection import Selection
+from ..validators import is_loopback
+from .connections import Origin
+
+
+@dataclass(frozen=True)
+class MirrorOptions(Selection):
+    """What is copied; what was copied before is refreshed whether or not it is selected."""
+
+    bundles: bool = False
+    keep_removed: bool = False
+    # In hours or days, such as 7d.
+    min_age: str | None = None
+    # The path of a PEM file.
+    ca: str | None = None
+
+    def arguments(self) -> list[str]:
+        """Return the options of the command line."""
+        others = {
+            "--bundles": self.bundles,
+            "--keep-removed": self.keep_removed,
+            f"--min-age {self.min_age}": self.min_age,
+            shlex.join(["--ca", self.ca or ""]): self.ca,
+        }
+        return [*super().arguments(), *(option for option, value in others.items() if value)]
+
+    def json(self) -> str:
+        """Return the options as they are stored."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+class Remembered(NamedTuple):
+    """An upstream, what is copied from it, and how many copies there are."""
+
+    source: str
+    options: MirrorOptions
+    # How far its changes were read, and when the last run in which no widget failed ended.
+    token: str | None = None
+    refreshed_at: str | None = None
+    widgets: int = 0
+    versions: int = 0
+    bundles: int = 0
+    gone: int = 0
+
+
+REMEMBERED = """
+SELECT upstream.source, options, token, refreshed_at,
+    count(DISTINCT widget.id) FILTER (WHERE listed), count(version.id) FILTER (WHERE listed),
+    count(bundle_path) FILTER (WHERE listed),
+    count(DISTINCT widget.id) FILTER (WHERE gone AND NOT listed)
+FROM upstream LEFT JOIN mirrored USING (source)
+LEFT JOIN widget ON widget.id = mirrored.widget_id
+LEFT JOIN version ON version.widget_id = widget.id
+GROUP BY upstream.source ORDER BY upstream.source
+"""
+
+
+def find_remembered(database: Database) -> list[Remembered]:
+    """Return the upstreams of the mirror."""
+    rows = database.fetch(REMEMBERED, {}) if database.exists() else []
+    return [
+        Remembered(source, MirrorOptions(**json.loads(options)), *others)
+        for source, options, *others in rows
+    ]
+
+
+PUT_REMEMBERED = """
+INSERT INTO upstream SELECT :source, :options, :token, :refreshed_at WHERE true
+ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
+    = (excluded.options, excluded.token, excluded.refreshed_at)
+"""
+
+
+def put_remembered(transaction: Transaction, upstream: Remembered) -> None:
+    """Remember an upstream, and how far it was read."""
+    values = {**upstream._asdict(), "options": upstream.options.json()}
+    transaction.execute(PUT_REMEMBERED, values)
+
+
+SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER BY source"
+
+
+def find_source(database: Database, url: str) -> str:
+    """Return the URL by which the copies of this upstream are known, another spelling perhaps."""
+    known = [source for (source,) in database.fetch(SOURCES, {})] if database.exists() else []
+    return next((source for source in known if _identity(source) == _identity(url)), url)
+
+
+def _identity(url: str) -> tuple[Origin, str]:
+    origin = Origin.of(url)
+    path = url.partition("//")[2].partition("/")[2]
+    return origin._replace(host="localhost") if is_loopback(origin.host) else origin, path

@@ -1,0 +1,87 @@
+"""The installs of a widget by day and by version."""
+
+import sqlite3
+from collections.abc import Mapping
+
+from ..connection.sqlite import DAY, today
+from . import json_sql
+from .search_params import parse_positive
+
+DEFAULT_DAYS = 90
+# Older days are stored as months: see schema.sql.
+MAX_DAYS = 400
+
+
+def parse_days(parameters: Mapping[str, str]) -> int:
+    """Return the number of days to show; raise ParameterError."""
+    return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
+
+
+# What the installs of a widget depend on: the content, the installs counted here, and the day.
+InstallsRevision = tuple[int, int, int]
+
+DAYS = f"""json((
+    SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
+    FROM (
+        SELECT day, sum(installs) AS sum FROM install
+        WHERE widget_id = widget.id AND day > :today - :days GROUP BY day ORDER BY day)))"""
+VERSIONS = f"""json((
+    SELECT json_group_array(json_object('version', version, 'installs', sum))
+    FROM (
+        SELECT version, sum FROM (
+            SELECT version, sum(installs) AS sum FROM install WHERE widget_id = widget.id
+            GROUP BY version)
+        CROSS JOIN version USING (version) WHERE widget_id = widget.id
+        ORDER BY {json_sql.NEWEST_FIRST})))"""
+INSTALLS = f"""
+SELECT content, counted, json_object(
+    'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {VERSIONS})
+FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
+"""
+
+
+def find_installs(
+    connection: sqlite3.Connection,
+    scope: str,
+    name: str,
+    days: int,
+    today: int,
+    *,
+    unlisted: bool = False,
+) -> tuple[InstallsRevision, bytes] | None:
+    """Return the JSON of the installs up to today, and what it depends on; None if not listed."""
+    values = {"scope": scope, "name": name, "days": days, "today": today, "unlisted": unlisted}
+    row = connection.execute(INSTALLS, values).fetchone()
+    if row is None:
+        return None
+    content, counted, text = row
+    return (content, counted, today), f"{text}\n".encode()
+
+
+READ_REVISION = """
+SELECT content, counted FROM revision JOIN widget ON scope = :scope AND name = :name
+"""
+
+
+def revalidate_installs(
+    connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
+) -> InstallsRevision | None:
+    """Return the revision if the installs are still the same, else None."""
+    row = connection.execute(READ_REVISION, {"scope": scope, "name": name}).fetchone()
+    return revision if row and (*row, today()) == revision else None
+
+
+CHANGES = """
+SELECT scope, name, sum(iif(day > :today - :days, installs, 0)) AS recent,
+    sum(iif(day <= :today - :days, installs, 0)) AS before
+FROM widget CROSS JOIN install ON widget_id = widget.id AND day > :today - 2 * :days
+GROUP BY widget.id ORDER BY abs(recent - before) DESC, scope, name
+"""
+
+
+def find_changes(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
+    """Return the installs of each widget in the last days and as many before, if it has any.
+
+    The widget with the largest change is the first.
+    """
+    return connection.execute(CHANGES, {"days": days, "today": today}).fetchall()

@@ -1,0 +1,72 @@
+"""A selection of widgets: what the options of mirror, pack and export name."""
+
+import json
+import shlex
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ...semver_ranges import satisfies
+
+# For a statement about widgets; :paths is the result of find_selected().
+IS_SELECTED = "(:paths IS NULL OR scope || '/' || name IN (SELECT value FROM json_each(:paths)))"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Widgets of these scopes and these widgets, all if none is named.
+
+    Of these only official ones if that is set, and if there are SDKs, only those with a version for
+    one of them that is not yanked.
+    """
+
+    scopes: Sequence[str] = ()
+    # As scope/name.
+    widgets: Sequence[str] = ()
+    official: bool = False
+    sdks: Sequence[str] = ()
+
+    def names(self, scope: str, name: str) -> bool:
+        """Return whether the widget is one of the named ones."""
+        is_named = scope in self.scopes or f"{scope}/{name}" in self.widgets
+        return is_named or not (self.scopes or self.widgets)
+
+    def arguments(self) -> list[str]:
+        """Return the options of the command line that select these widgets."""
+        return [
+            *(shlex.join(["--scope", scope]) for scope in self.scopes),
+            *(shlex.join(["--widget", widget]) for widget in self.widgets),
+            *(["--official"] if self.official else []),
+            *(f"--sdk {sdk}" for sdk in self.sdks),
+        ]
+
+    def unmatched(self, paths: Collection[str]) -> list[str]:
+        """Return the options that match none of these widgets, given as scope/name."""
+        scopes = {path.partition("/")[0] for path in paths}
+        named = Selection(
+            [scope for scope in self.scopes if scope not in scopes],
+            [widget for widget in self.widgets if widget not in paths],
+        )
+        return named.arguments() if paths else Selection.arguments(self)
+
+
+CANDIDATES = """
+SELECT scope, name FROM widget
+WHERE (is_official OR NOT :official) AND (:ranges IS NULL OR id IN (
+    SELECT widget_id FROM version
+    WHERE NOT yanked AND sdk_version IN (SELECT value FROM json_each(:ranges))))
+ORDER BY scope, name
+"""
+
+
+def find_selected(connection: sqlite3.Connection, selection: Selection) -> list[str] | None:
+    """Return the scope/name of each selected widget; None if nothing limits the selection."""
+    if not selection.arguments():
+        return None
+    ranges = None
+    if selection.sdks:
+        known = [range_ for (range_,) in connection.execute("SELECT range FROM sdk_range")]
+        fit = [each for each in known if any(satisfies(sdk, each) for sdk in selection.sdks)]
+        ranges = json.dumps(fit)
+    rows = connection.execute(CANDIDATES, {"official": selection.official, "ranges": ranges})
+    return [f"{scope}/{name}" for scope, name in rows if selection.names(scope, name)]

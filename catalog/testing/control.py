@@ -1,0 +1,183 @@
+"""What a test can do to the catalog: POST /_testing/NAME with the arguments as a JSON object."""
+
+import base64
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+
+from ..api.authentication import FailedAttempts
+from ..documents import Document, Json, check_document
+from ..files.demo import create_demo
+from ..files.jsonl import read_catalog
+from ..semver_ranges import is_version
+from ..store.backups import restore
+from ..store.bundles import Bundles
+from ..store.connection.database import Database
+from ..store.connection.sqlite import connect
+from ..store.connection.transaction import Transaction
+from ..store.write import moderation
+from ..store.write.audit import local_actor
+from ..store.write.held_bundles import HeldBundle
+from ..store.write.imports import put_documents
+from ..store.write.lookup import ConflictError, WidgetName, find_widget, get_widget
+from ..store.write.publishing import add_version, find_published
+from ..text import quoted
+from .publications import build_publication, next_timestamp
+
+SQLITE_HEADER = b"SQLite format 3\0"
+FIND_LAST = "SELECT max(published_at) FROM version"
+
+
+class Control:
+    """The catalog of a test. Each public method is an action; its arguments are those in JSON."""
+
+    def __init__(self, app: Flask, start: str) -> None:
+        """Create the catalog, with its start state: empty or demo."""
+        self._app, self._start = app, start
+        self._database: Database = app.extensions["database"]
+        self._bundles: Bundles = app.extensions["bundles"]
+        self._database.create()
+        self.reset()
+
+    def reset(
+        self, start: str | None = None, file: str | None = None, documents: Any = None
+    ) -> None:
+        """Replace the catalog by its start state, or by one of these.
+
+        SQLite copies the pages of one file over those of the other in one transaction, so that the
+        running service sees either the old catalog or the new one.
+        """
+        if documents is not None:
+            lines = io.BytesIO("\n".join(map(json.dumps, documents)).encode())
+            # For messages.
+            lines.name = "documents"
+            source, content = self._find("empty"), read_catalog([lines])
+        elif file is not None:
+            source, content = self._read_file(Path(file))
+        else:
+            source, content = self._find(start or self._start), []
+        with closing(connect(source, "mode=ro")) as connection:
+            self._database.replace_pages(connection)
+        self._database.transact(lambda transaction: put_documents(transaction, content))
+        self._app.extensions["failed_attempts"] = FailedAttempts()
+
+    def _find(self, start: str) -> Path:
+        """Return the file of the empty or the demo catalog, which are created once."""
+        if start not in ("empty", "demo"):
+            raise ValueError(f"start must be empty or demo, not {start}.")
+        path = self._database.path.with_name(f"{start}.db")
+        source, bundles = Database(path), Bundles(path.with_name(f"{start}.db-bundles"))
+        if not source.exists():
+            if start == "demo":
+                create_demo(source, bundles)
+            else:
+                source.create()
+        self._copy_bundles(bundles.directory)
+        return path
+
+    def _read_file(self, path: Path) -> tuple[Path, list[Document]]:
+        """Return the content of a JSON Lines file, or a copy of an SQLite file."""
+        with path.open("rb") as file:
+            if not file.peek(len(SQLITE_HEADER)).startswith(SQLITE_HEADER):
+                return self._find("empty"), read_catalog([file])
+        copy = self._database.path.with_name("copy.db")
+        copy.unlink(missing_ok=True)
+        restore(Database(copy), path)
+        self._copy_bundles(Path(f"{path}-bundles"))
+        return copy, []
+
+    def _copy_bundles(self, directory: Path) -> None:
+        """Hold the bundles of the directory. Those of the last test stay, but have no version."""
+        self._bundles.create()
+        for bundle in directory.glob("*"):
+            if not self._bundles.holds(bundle.name):
+                shutil.copy(bundle, self._bundles.directory)
+
+    def publish(
+        self,
+        widget: str,
+        version: str,
+        bundle: str | None = None,
+        bundleBase64: str | None = None,  # noqa: N803
+        **fields: Any,
+    ) -> None:
+        """Add a version and, unless it has a bundleUrl, store its bundle."""
+        target = parse_name(widget, with_version=False)
+        default = f'export default "{widget}@{version}";\n'
+        content = (default if bundle is None else bundle).encode()
+        if bundleBase64 is not None:
+            content = base64.b64decode(bundleBase64, validate=True)
+        sha256 = hashlib.sha256(content).hexdigest()
+        held = HeldBundle(target.scope, target.name, version, sha256, len(content))
+        is_stored = "bundleUrl" not in fields
+
+        def add(transaction: Transaction) -> None:
+            row = find_widget(transaction.read, target.scope, target.name)
+            ((last,),) = transaction.read(FIND_LAST)
+            stored = json.loads(row["json"]) if row else None
+            publication = build_publication(held, stored, next_timestamp(last), fields)
+            document = check_document(publication)
+            if find_published(transaction, document, compare_url=True):
+                raise ConflictError(f"{widget}@{version} exists already.")
+            add_version(transaction, document, is_stored=is_stored)
+
+        with self._bundles.writing():
+            if is_stored:
+                # The catalog does not outlive the process.
+                self._bundles.add(sha256, len(content), [content], durable=False)
+            self._database.transact(add, local_actor())
+
+    def yank(self, target: str, reason: str | None = None) -> None:
+        """Withdraw versions."""
+        self._moderate(moderation.set_yanked, target, True, reason)
+
+    def unyank(self, target: str) -> None:
+        """Make versions available again."""
+        self._moderate(moderation.set_yanked, target, False, "")
+
+    def deprecate(self, target: str, message: str) -> None:
+        """Set the warning of versions."""
+        self._moderate(moderation.set_deprecation, target, message)
+
+    def _moderate(self, change: Callable[..., object], target: str, *state: object) -> None:
+        change(self._database, local_actor(), [parse_name(target, with_version=True)], *state)
+
+    def unlist(self, target: str) -> None:
+        """Hide a widget."""
+        self._set_listed(target, False)
+
+    def relist(self, target: str) -> None:
+        """Show a widget again."""
+        self._set_listed(target, True)
+
+    def _set_listed(self, target: str, listed: bool) -> None:
+        widget = parse_name(target, with_version=False)
+        moderation.edit_widget(self._database, local_actor(), widget, {"listed": listed})
+
+    def delete(self, target: str) -> None:
+        """Delete a widget or a version."""
+        # The name of a widget may contain an @ too.
+        name = parse_name(target, with_version=is_version(target.rpartition("@")[2]))
+        moderation.delete(self._database, local_actor(), name)
+
+    def installs(self, target: str) -> Json:
+        """Return the install count of a widget."""
+        row = get_widget(self._database.fetch, parse_name(target, with_version=False))
+        return {"installs": row["download_count"] or 0}
+
+
+def parse_name(text: str, *, with_version: bool) -> WidgetName:
+    """Return a widget or a version by its name; raise ValueError if it is none."""
+    widget, _, version = text.rpartition("@") if with_version else (text, "", None)
+    scope, slash, name = widget.partition("/")
+    if not (scope and slash and name):
+        form = "scope/name@version" if with_version else "scope/name"
+        raise ValueError(f"{quoted(text)} is not of the form {form}.")
+    return WidgetName(scope, name, version)

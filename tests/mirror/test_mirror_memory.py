@@ -1,0 +1,165 @@
+"""widget-catalog mirror without a URL: the upstreams and their options are remembered."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from builders import document
+from click.testing import Result
+from conftest import error_message, run
+from flask import Flask
+from mirrors import exported, mirror_summary, run_mirror
+from upstreams import FakeUpstream, body, detail, status
+
+from app import create_app
+
+NONE_YET = "There is no upstream yet; name its URL."
+
+
+@pytest.fixture(autouse=True)
+def two_widgets(upstream: FakeUpstream) -> None:
+    upstream.put(
+        document("acme/clock", upstream.with_bundle("1.0.0", b"one")),
+        document("lab/tide", upstream.with_bundle("2.0.0", b"two")),
+    )
+
+
+@pytest.fixture
+def other() -> Iterator[FakeUpstream]:
+    with closing(FakeUpstream(document("other/clock"))) as running:
+        yield running
+
+
+def refresh(app: Flask, *options: str) -> Result:
+    return run(app, "mirror", *options)
+
+
+def upstreams(app: Flask) -> list[list[str]]:
+    """Return the cells of mirror status."""
+    result = refresh(app, "status")
+    assert (result.exit_code, result.stderr) == (0, "")
+    headings, *rows = [re.split("  +", line) for line in result.stdout.splitlines()]
+    names = ["UPSTREAM", "OPTIONS", "REFRESHED", "WIDGETS", "VERSIONS", "BUNDLES", "GONE"]
+    assert headings == names
+    return rows
+
+
+def test_upstream_selection_and_bundles_are_remembered(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "acme", "--bundles", "--keep-removed")
+    upstream.put(
+        document("acme/alarm", upstream.with_bundle("3.0.0", b"three")), document("lab/new")
+    )
+    del upstream.documents["acme/clock"]
+    assert refresh(mirror_app).stderr.splitlines() == [
+        "acme/clock was unlisted or deleted at the upstream; it stays here.",
+        f"Mirrored {upstream.url}: 1 added, 0 changed, 0 unchanged, 0 failed, 1 gone.",
+        "Bundles: 1 fetched, 1 here already, 0 failed.",
+    ]
+    assert list(exported(mirror_app)) == ["acme/alarm", "acme/clock"]
+
+
+def test_options_of_the_last_run_with_a_url_apply(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "acme", "--bundles")
+    mirror_summary(mirror_app, upstream.url)
+    upstream.put(document("lab/new"))
+    assert refresh(mirror_app).stderr == (
+        f"Mirrored {upstream.url}: 1 added, 0 changed, 2 unchanged, 0 failed, 0 gone.\n"
+    )
+
+
+def test_all_upstreams_are_refreshed_although_one_fails(
+    mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
+) -> None:
+    for each in (upstream, other):
+        mirror_summary(mirror_app, each.url)
+        each.put(document(f"new/at-{each.port}"))
+    upstream.fail("/api/v1/widgets/search", status(404))
+    result = refresh(mirror_app)
+    failure = f"Error: {upstream.url} cannot be mirrored: the response status is 404, not 200.\n"
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Mirrored {other.url}: 1 added, 0 changed, 1 unchanged, 0 failed, 0 gone.\n{failure}",
+    )
+
+
+def test_interrupted_first_run_is_remembered(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    upstream.fail(detail("acme/clock"), body(b"[]"))
+    assert run_mirror(mirror_app, upstream.url, "--scope=acme").exit_code == 1
+    assert upstreams(mirror_app) == [
+        [upstream.url, "--scope acme", "never", "0", "0", "0", "0"],
+    ]
+    assert (
+        refresh(mirror_app)
+        .stderr.splitlines()[-1]
+        .endswith("1 added, 0 changed, 0 unchanged, 0 failed, 0 gone.")
+    )
+
+
+def test_dry_run_is_not_remembered(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
+    run_mirror(mirror_app, upstream.url, "--dry-run")
+    refresh(mirror_app)
+    assert list(exported(mirror_app)) == ["lab/tide"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["status"], ["--dry-run"]])
+def test_without_an_upstream_a_url_is_needed(
+    mirror_app: Flask, tmp_path: Path, arguments: list[str]
+) -> None:
+    assert error_message(refresh(mirror_app, *arguments)) == NONE_YET
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_to_remember_need_a_url(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    result = refresh(mirror_app, "--scope", "acme", "--bundles")
+    assert result.exit_code == 2
+    message = "--scope acme --bundles needs a URL; without one, the last options apply."
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST"])
+def test_every_spelling_of_loopback_is_the_same_upstream(
+    mirror_app: Flask, upstream: FakeUpstream, host: str
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    summary = mirror_summary(mirror_app, f"http://{host}:{upstream.port}/")
+    assert summary.endswith("0 added, 0 changed, 2 unchanged, 0 failed, 0 gone.")
+    assert [row[0] for row in upstreams(mirror_app)] == [upstream.url]
+
+
+def test_status_shows_age_and_counts(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url, "--widget", "acme/clock", "--scope", "lab")
+    url = upstream.url
+    options = "--scope lab --widget acme/clock"
+    assert upstreams(mirror_app) == [[url, options, "just now", "2", "2", "0", "0"]]
+    del upstream.documents["lab/tide"]
+    mirror_summary(mirror_app, upstream.url, "--bundles")
+    path = mirror_app.config["DATABASE"]
+    for age, words in (({"minutes": 1}, "1 minute"), ({"hours": 30}, "1 day"), ({"hours": 3}, "3")):
+        time = (datetime.now(UTC) - timedelta(seconds=5, **age)).isoformat()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE upstream SET refreshed_at = ?", (time,))
+        ((_, shown, refreshed, *counts),) = upstreams(mirror_app)
+        assert refreshed.startswith(words)
+        assert refreshed.endswith(" ago")
+    assert (shown, counts) == ("--bundles", ["1", "1", "1", "1"])
+
+
+def test_backup_carries_what_is_remembered(
+    mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
+) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
+    run(mirror_app, "backup", tmp_path / "backup.db")
+    restored = create_app({"DATABASE": tmp_path / "restored.db"})
+    with closing(restored.extensions["database"]):
+        run(restored, "restore", tmp_path / "backup.db")
+        assert upstreams(restored) == upstreams(mirror_app)

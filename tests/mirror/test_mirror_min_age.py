@@ -1,0 +1,88 @@
+"""widget-catalog mirror --min-age: new versions are held back until they are old enough."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from builders import Json, document, version
+from conftest import run
+from flask import Flask
+from mirrors import exported, mirror_summary, run_mirror
+from upstreams import FakeUpstream
+
+CREATED = "2025-01-01T00:00:00.000Z"
+
+
+def aged(number: str, **age: float) -> Json:
+    """Return a version that was published so long ago."""
+    time = datetime.now(UTC) - timedelta(**age)
+    return version(number, publishedAt=time.isoformat(timespec="milliseconds"))
+
+
+@pytest.fixture(autouse=True)
+def new_versions(upstream: FakeUpstream) -> None:
+    upstream.put(
+        document("acme/clock", aged("2.0.0", days=6), aged("1.0.0", days=8), createdAt=CREATED),
+        document("acme/new", aged("1.0.0", hours=1), createdAt=CREATED),
+        document("acme/none", createdAt=CREATED),
+    )
+
+
+def numbers(app: Flask) -> dict[str, list[str]]:
+    return {
+        path: [each["version"] for each in document["versions"]]
+        for path, document in exported(app).items()
+    }
+
+
+def published(upstream: FakeUpstream, path: str) -> str:
+    time = upstream.documents[path]["versions"][0]["publishedAt"]
+    return time.replace("+00:00", "Z")
+
+
+def test_new_versions_are_held_back_and_named(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    reason = "it is held back until it is 7d old."
+    expected = [
+        f"acme/clock@2.0.0 was published at {published(upstream, 'acme/clock')}; {reason}",
+        f"acme/new@1.0.0 was published at {published(upstream, 'acme/new')}; {reason}",
+    ]
+    for arguments, summary in (
+        ([upstream.url, "--min-age", "7d"], "2 added, 0 changed, 0 unchanged, 0 failed, 0 gone."),
+        # It is remembered.
+        ([], "0 added, 0 changed, 2 unchanged, 0 failed, 0 gone."),
+    ):
+        lines = run(mirror_app, "mirror", *arguments).stderr.splitlines()
+        assert lines == [*expected, f"Mirrored {upstream.url}: {summary}"]
+        assert numbers(mirror_app) == {"acme/clock": ["1.0.0"], "acme/none": []}
+
+
+@pytest.mark.parametrize("options", [["--min-age", "5d"], ["--min-age", "143h"], []])
+def test_version_is_copied_once_it_is_old_enough_although_nothing_changed(
+    mirror_app: Flask, upstream: FakeUpstream, options: list[str]
+) -> None:
+    del upstream.documents["acme/new"]
+    mirror_summary(mirror_app, upstream.url, "--min-age", "7d")
+    summary = mirror_summary(mirror_app, upstream.url, *options)
+    assert summary == "0 added, 1 changed, 1 unchanged, 0 failed, 0 gone."
+    assert numbers(mirror_app)["acme/clock"] == ["2.0.0", "1.0.0"]
+
+
+def test_version_that_is_here_already_stays(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    before = numbers(mirror_app)
+    newest = aged("3.0.0", hours=1)
+    upstream.documents["acme/clock"]["versions"].insert(0, newest)
+    result = run_mirror(mirror_app, upstream.url, "--min-age", "7d")
+    assert result.stderr.startswith("acme/clock@3.0.0 was published at ")
+    assert numbers(mirror_app) == before
+
+
+def test_dry_run_names_what_is_held_back(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    lines = run_mirror(mirror_app, upstream.url, "--min-age=7d", "--dry-run").stderr.splitlines()
+    assert [line.split()[0] for line in lines] == ["acme/clock@2.0.0", "acme/new@1.0.0", "Would"]
+
+
+@pytest.mark.parametrize("age", ["7", "0d", "1w", "-1d", ""])
+def test_invalid_age_is_wrong_usage(mirror_app: Flask, age: str) -> None:
+    result = run_mirror(mirror_app, "http://a.example", "--min-age", age)
+    assert result.exit_code == 2
+    assert "is not a number of days or hours, such as 90d or 12h" in result.stderr

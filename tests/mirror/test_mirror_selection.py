@@ -1,0 +1,123 @@
+"""widget-catalog mirror: --scope, --widget, --official and --sdk select what is copied."""
+
+import json
+from typing import Any
+
+import pytest
+from builders import Json, document, version
+from flask import Flask
+from mirrors import exported, mirror_summary, run_mirror
+from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
+
+CREATED = "2025-01-01T00:00:00.000Z"
+
+
+def widget(path: str, sdk: str, **fields: Any) -> Json:
+    return document(path, version(sdkVersion=sdk), createdAt=CREATED, **fields)
+
+
+@pytest.fixture(autouse=True)
+def four_widgets(upstream: FakeUpstream) -> None:
+    upstream.put(
+        widget("acme/clock", "^1.2.0", isOfficial=True),
+        widget("acme/notes", "^2.0.0", isOfficial=True),
+        widget("lab/tide", "^2.1.0"),
+        widget("ops/load", "^3.0.0"),
+    )
+
+
+SELECTIONS = {
+    "--scope lab": ["lab/tide"],
+    "--scope acme --scope lab": ["acme/clock", "acme/notes", "lab/tide"],
+    "--widget acme/notes": ["acme/notes"],
+    "--widget acme/notes --scope lab": ["acme/notes", "lab/tide"],
+    "--official": ["acme/clock", "acme/notes"],
+    "--sdk v2.4": ["acme/notes", "lab/tide"],
+    "--sdk 2.4.0 --official": ["acme/notes"],
+    "--sdk 1.4 --sdk 3.0.0": ["acme/clock", "ops/load"],
+    "--sdk 1.4.0 --scope lab --widget acme/clock": ["acme/clock"],
+}
+
+
+@pytest.mark.parametrize(("options", "selected"), SELECTIONS.items(), ids=SELECTIONS)
+def test_only_selected_widgets_are_fetched(
+    mirror_app: Flask, upstream: FakeUpstream, options: str, selected: list[str]
+) -> None:
+    mirror_summary(mirror_app, upstream.url, *options.split())
+    assert list(exported(mirror_app)) == selected
+    requested = [path for path in upstream.paths() if path not in (SEARCH, CHANGES)]
+    assert sorted(requested) == sorted(map(detail, selected))
+
+
+def test_list_is_read_for_the_selection_only(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope=acme", "--official", "--sdk=2.0")
+    searches = [path for path, _ in upstream.requests if SEARCH in path]
+    assert searches == [
+        f"{SEARCH}?page=1&limit=100&scope=acme&compatSdk=2.0.0&official=true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [
+        ("--scope none --scope lab", ["--scope none"]),
+        ("--widget lab/none --widget acme/clock", ["--widget lab/none"]),
+        ("--scope lab --official", ["--scope lab", "--official"]),
+        ("--sdk 9.0.0", ["--sdk 9.0.0"]),
+    ],
+)
+def test_option_that_matches_nothing_gets_a_warning(
+    mirror_app: Flask, upstream: FakeUpstream, options: str, warnings: list[str]
+) -> None:
+    lines = run_mirror(mirror_app, upstream.url, *options.split()).stderr.splitlines()
+    assert lines[:-1] == [f"Warning: {each} matches no widget." for each in warnings]
+
+
+def test_copies_outside_the_selection_are_refreshed_too(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "acme")
+    upstream.put(widget("acme/clock", "^1.2.0", icon="mdi:new"))
+    del upstream.documents["acme/notes"]
+    summary = mirror_summary(mirror_app, upstream.url, "--scope", "lab")
+    assert summary.endswith("1 added, 1 changed, 0 unchanged, 0 failed, 1 gone.")
+    copies = exported(mirror_app)
+    assert copies["acme/clock"]["widget"]["icon"] == "mdi:new"
+    assert not copies["acme/notes"]["widget"]["listed"]
+
+
+def test_changed_widgets_outside_the_selection_are_not_fetched(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    names = [path.split("/") for path in upstream.documents]
+    entries = [{"scope": s, "name": n, "kind": "changed", "etag": '"e"'} for s, n in names]
+    page = body(json.dumps({"changes": entries, "next": "t1", "more": False}).encode())
+    for option in ("--scope=lab", "--sdk=2.0.0"):
+        upstream.fail(CHANGES, page)
+        mirror_summary(mirror_app, upstream.url, option)
+    assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
+
+
+def test_listed_widget_of_another_scope_is_ignored(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    widgets = [each["widget"] for each in upstream.documents.values()]
+    upstream.fail(SEARCH, body(json.dumps({"widgets": widgets, "total": 4}).encode()))
+    mirror_summary(mirror_app, upstream.url, "--scope", "lab")
+    assert list(exported(mirror_app)) == ["lab/tide"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        *(("--scope", text, "printable characters without a slash") for text in ("", "a/b", "..")),
+        ("--widget", "acme", "'acme' is not of the form scope/name"),
+        ("--sdk", "new", "'new' is not an SDK version such as 1.4.0"),
+    ],
+)
+def test_invalid_selection_is_wrong_usage(
+    mirror_app: Flask, option: str, value: str, message: str
+) -> None:
+    result = run_mirror(mirror_app, "http://a.example", option, value)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr

@@ -1,0 +1,454 @@
+"""serve --testing: what a test can do with its catalog, through the client of the pytest plugin."""
+
+import hashlib
+import http.client
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import document, version
+from conftest import ROOT, run_here, wait_for_end
+
+from pytest_widget_catalog.catalog import Catalogs, WidgetCatalog, WidgetCatalogError
+
+SERVE = [sys.executable, "-m", "catalog", "serve", "--testing"]
+CLOCK = "/api/v1/widgets/acme/clock"
+
+
+@pytest.fixture(scope="module")
+def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogs]:
+    running = Catalogs(tmp_path_factory.mktemp("plugin"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def catalog(catalogs: Catalogs) -> Iterator[WidgetCatalog]:
+    """An empty catalog, as the fixture widget_catalog."""
+    with catalogs.serve(start="empty") as served:
+        yield served
+
+
+def get(catalog: WidgetCatalog, path: str, method: str = "GET", **headers: str) -> bytes:
+    """Return the body of a response."""
+    request = urllib.request.Request(catalog.url + path, method=method, headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        body: bytes = response.read()
+    return body
+
+
+def detail(catalog: WidgetCatalog, widget: str = "acme/clock") -> Any:
+    return json.loads(get(catalog, f"/api/v1/widgets/{widget}"))
+
+
+def total(catalog: WidgetCatalog) -> int:
+    """Return how many widgets a search finds."""
+    found: int = json.loads(get(catalog, "/api/v1/widgets/search"))["total"]
+    return found
+
+
+def control(catalog: WidgetCatalog, action: str, body: bytes) -> tuple[int, str]:
+    """Return the status of a control request, and its error."""
+    connection = http.client.HTTPConnection(catalog.url.removeprefix("http://"), timeout=30)
+    with closing(connection):
+        connection.request("POST", f"/_testing/{action}", body)
+        response = connection.getresponse()
+        return response.status, json.load(response).get("error", "")
+
+
+def status_of(catalog: WidgetCatalog, path: str) -> int:
+    try:
+        get(catalog, path)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+def test_a_published_version_has_every_field_and_a_bundle(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0", sdk="^1.2.0")
+    response = detail(catalog)
+    (entry,) = response["versions"]
+    optional = {"yankedReason", "deprecationMessage"}
+    assert {key for key, value in entry.items() if value is None} == optional
+    assert None not in response["widget"].values()
+    assert entry["sdkVersion"] == "^1.2.0"
+    content = get(catalog, entry["bundleUrl"].removeprefix(catalog.url))
+    assert hashlib.sha256(content).hexdigest() == entry["sha256Hash"]
+    assert len(content) == entry["bundleSize"] > 0
+
+
+@pytest.mark.parametrize("bundle", ["export default 1;\n", b"\xff" * 1_000_000])
+def test_a_test_can_give_the_bundle(catalog: WidgetCatalog, bundle: str | bytes) -> None:
+    catalog.publish("acme/clock", "1.0.0", bundle=bundle)
+    expected = bundle.encode() if isinstance(bundle, str) else bundle
+    assert get(catalog, f"{CLOCK}/1.0.0/bundle.js") == expected
+
+
+def test_fields_of_the_widget_and_of_the_version_can_be_given(catalog: WidgetCatalog) -> None:
+    url = "https://cdn.example.com/clock.js"
+    fields = {"isOfficial": True, "displayName": "Time", "license": "ISC"}
+    catalog.publish("acme/clock", "1.0.0", bundleUrl=url, sha256Hash="0" * 64, **fields)
+    response = detail(catalog)
+    assert (response["widget"]["isOfficial"], response["widget"]["displayName"]) == (True, "Time")
+    (entry,) = response["versions"]
+    assert (entry["bundleUrl"], entry["sha256Hash"], entry["license"]) == (url, "0" * 64, "ISC")
+
+
+def test_the_version_that_is_published_last_is_the_latest(catalog: WidgetCatalog) -> None:
+    for number in ("1.0.0", "2.0.0", "1.0.1"):
+        catalog.publish("acme/clock", number)
+    response = detail(catalog)
+    assert response["latestVersion"] == "1.0.1"
+    assert [entry["publishedAt"] for entry in response["versions"]] == [
+        f"2025-01-01T00:00:0{second}.000Z" for second in (2, 1, 0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"licence": "MIT"}, "'licence' cannot be set in a later version; use bundleUrl, "),
+        ({"sha256Hash": "0" * 64}, "'sha256Hash' cannot be set"),
+        ({"isOfficial": True}, "'isOfficial' cannot be set in a later version"),
+        ({"minSize": 3}, "minSize must be"),
+        ({"version": "1.0.0"}, "acme/clock@1.0.0 exists already"),
+        ({"name": "clock"}, "'clock' is not of the form scope/name"),
+    ],
+)
+def test_an_invalid_publication_is_refused(
+    catalog: WidgetCatalog, fields: dict[str, Any], message: str
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    with pytest.raises(WidgetCatalogError, match=message):
+        catalog.publish(**{"name": "acme/clock", "version": "2.0.0", **fields})
+    assert detail(catalog)["latestVersion"] == "1.0.0"
+
+
+def test_versions_are_yanked_unyanked_and_deprecated(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.publish("acme/clock", "2.0.0")
+    catalog.yank("acme/clock@2.0.0", reason="--Broken.")
+    catalog.yank("acme/clock@1.0.0")
+    catalog.unyank("acme/clock@1.0.0")
+    catalog.deprecate("acme/clock@<2.0.0", "Old.")
+    newest, oldest = detail(catalog)["versions"]
+    assert (newest["yanked"], newest["yankedReason"]) == (True, "--Broken.")
+    assert (oldest["yanked"], oldest["deprecationMessage"]) == (False, "Old.")
+    catalog.delete("acme/clock@2.0.0")
+    assert [entry["version"] for entry in detail(catalog)["versions"]] == ["1.0.0"]
+
+
+def test_widgets_are_unlisted_relisted_and_deleted(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.unlist("acme/clock")
+    assert status_of(catalog, CLOCK) == 404
+    catalog.relist("acme/clock")
+    assert status_of(catalog, CLOCK) == 200
+    catalog.delete("acme/clock")
+    with pytest.raises(WidgetCatalogError, match=r"^There is no widget acme/clock\b"):
+        catalog.yank("acme/clock@1.0.0")
+
+
+def test_installs_are_counted_unless_they_fail(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.fail_next(status=500)
+    with pytest.raises(urllib.error.HTTPError, match="500"):
+        get(catalog, CLOCK, "POST")
+    assert catalog.installs("acme/clock") == 0
+    get(catalog, CLOCK, "POST")
+    assert catalog.installs("acme/clock") == 1
+
+
+def test_requests_are_recorded_with_query_headers_and_status(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clöck", "1.0.0")
+    get(catalog, "/api/v1/widgets/search?q=a+b&scope=&q=c", Accept="application/json")
+    get(catalog, "/api/v1/widgets/acme/cl%C3%B6ck", "POST")
+    assert status_of(catalog, "/nothing") == 404
+    search, install, failed = catalog.requests
+    assert search.query == {"q": "a b", "scope": ""}
+    assert search.headers["accept"] == "application/json"
+    assert (install.method, install.path) == ("POST", "/api/v1/widgets/acme/clöck")
+    assert [each.status for each in (search, install, failed)] == [200, 200, 404]
+    assert len(json.loads(get(catalog, "/_testing/requests"))["requests"]) == 3
+    catalog.clear_requests()
+    assert catalog.requests == []
+
+
+def test_requests_fail_as_often_as_requested(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.fail_next(2, status=503, retry_after=7)
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError) as failure:
+            detail(catalog)
+        assert (failure.value.code, failure.value.headers["Retry-After"]) == (503, "7")
+        assert failure.value.headers["Access-Control-Allow-Origin"] == "*"
+        assert json.load(failure.value) == {"error": "The test suite requested this failure."}
+    detail(catalog)
+    assert [each.status for each in catalog.requests] == [503, 503, 200]
+
+
+def test_a_fault_for_one_path_waits_for_it(catalog: WidgetCatalog) -> None:
+    catalog.fail_next(status=500, path="/api/health")
+    catalog.fail_next(status=502)
+    statuses = [status_of(catalog, f"/api/{name}") for name in ("version", "version", "health")]
+    assert statuses == [502, 200, 500]
+
+
+def test_a_dropped_connection_has_no_response(catalog: WidgetCatalog) -> None:
+    catalog.drop_connection(path="/api/health")
+    get(catalog, "/api/version")
+    with pytest.raises(http.client.RemoteDisconnected):
+        get(catalog, "/api/health")
+    get(catalog, "/api/health")
+    assert [each.status for each in catalog.requests] == [200, None, 200]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_responses_are_delayed_until_the_delay_is_ended(
+    catalog: WidgetCatalog, method: str
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.delay(0.1)
+    started = time.monotonic()
+    get(catalog, CLOCK, method)
+    assert time.monotonic() - started >= 0.1
+    catalog.delay(600, path="/api/health")
+    catalog.delay(0)
+    get(catalog, "/api/health")
+    assert [each.status for each in catalog.requests] == [200, 200]
+
+
+def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
+    catalog: WidgetCatalog,
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.delay(600, path=CLOCK)
+    host, port = catalog.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=30)) as delayed:
+        delayed.sendall(f"POST {CLOCK} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        while json.loads(get(catalog, "/_testing/requests"))["waiting"] != [CLOCK]:
+            assert total(catalog) == 1
+        catalog.reset()
+        catalog.publish("acme/clock", "1.0.0")
+        # Closed without a response.
+        assert delayed.recv(1) == b""
+    assert (catalog.installs("acme/clock"), catalog.requests) == (0, [])
+
+
+def test_a_reset_gives_the_start_state_to_clients_that_saw_another(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0", bundle="1")
+    catalog.delete("acme/clock")
+    catalog.publish("acme/map", "1.0.0")
+    catalog.fail_next()
+    before = [total(catalog) for _ in range(2) if status_of(catalog, "/api/health")]
+    catalog.reset()
+    after = total(catalog)
+    # Neither the deleted version nor the revision of the cached search is known any more.
+    catalog.publish("acme/clock", "1.0.0", bundle="2")
+    assert (before, after, total(catalog)) == ([1, 1], 0, 1)
+    assert status_of(catalog, "/api/v1/widgets/acme/map") == 404
+    assert detail(catalog)["versions"][0]["publishedAt"] == "2025-01-01T00:00:00.000Z"
+
+
+def test_a_catalog_is_reset_while_clients_read_it(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    totals: set[int] = set()
+    has_ended = threading.Event()
+
+    def read() -> None:
+        while not has_ended.is_set():
+            totals.add(total(catalog))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(20):
+            catalog.reset()
+            catalog.publish("acme/clock", "1.0.0")
+    finally:
+        has_ended.set()
+        reader.join()
+    assert totals <= {0, 1}
+    assert {each.status for each in catalog.requests} <= {200}
+
+
+def test_catalogs_of_one_test_are_separate(catalogs: Catalogs, catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/mine", "1.0.0")
+    with catalogs.serve(start="demo") as demo:
+        assert detail(demo, "acme/weather")["latestVersion"] == "3.1.0"
+        assert status_of(demo, "/api/v1/widgets/acme/mine") == 404
+        bundle = detail(demo, "acme/weather")["versions"][0]["bundleUrl"]
+        assert get(demo, bundle.removeprefix(demo.url)).startswith(b"// A widget of the demo")
+        demo.delete("acme/weather")
+        demo.reset()
+        assert status_of(demo, "/api/v1/widgets/acme/weather") == 200
+        assert demo.database != catalog.database
+
+
+def test_a_catalog_can_be_made_of_documents_and_of_files(catalogs: Catalogs) -> None:
+    sources: list[Any] = [
+        [document("acme/weather", version("3.1.0")), document("acme/map")],
+        document("acme/weather", version("3.1.0")),
+        ROOT / "seed" / "demo.jsonl",
+    ]
+    for source in sources:
+        with catalogs.serve_content(source) as made:
+            assert detail(made, "acme/weather")["latestVersion"] == "3.1.0"
+
+
+def test_a_catalog_can_be_made_of_a_copy_of_a_database_with_its_bundles(
+    catalogs: Catalogs, catalog: WidgetCatalog
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    with catalogs.serve_content(catalog.database) as copy:
+        (entry,) = detail(copy)["versions"]
+        assert entry["bundleUrl"].startswith(copy.url)
+        assert len(get(copy, f"{CLOCK}/1.0.0/bundle.js")) == entry["bundleSize"]
+        copy.delete("acme/clock")
+        assert catalog.installs("acme/clock") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nonsense", "line 1: is not a line of JSON"),
+        (None, "No such file"),
+        (b"SQLite format 3\0nonsense", "cannot be restored"),
+    ],
+)
+def test_a_file_that_is_no_catalog_is_refused(
+    catalogs: Catalogs, tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "some-file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(WidgetCatalogError, match=message), catalogs.serve_content(path):
+        pass
+
+
+def test_a_saved_file_is_a_catalog(catalogs: Catalogs) -> None:
+    with closing(sqlite3.connect(catalogs.save(start="demo"))) as connection:
+        assert connection.execute("SELECT count(*) FROM widget").fetchone() == (34,)
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "status", "error"),
+    [
+        ("nothing", b"", 404, "There is no action 'nothing'; see docs/testing.md."),
+        ("_record", b"{}", 404, "There is no action '_record'; see docs/testing.md."),
+        ("fail", b"{", 400, "Expecting property name"),
+        ("fail", b'{"status": 200}', 400, "status must be from 400 to 599, not 200."),
+        ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be api/health."),
+        ("fail", b'{"times": 2}', 400, "unexpected keyword argument 'times'"),
+        ("yank", b"{}", 400, "missing 1 required positional argument: 'target'"),
+        ("reset", b'{"start": "full"}', 400, "start must be empty or demo, not full."),
+        ("reset", b'{"documents": [{}]}', 400, "documents line 1: must be an object"),
+    ],
+)
+def test_an_invalid_control_request_says_what_is_wrong(
+    catalog: WidgetCatalog, action: str, body: bytes, status: int, error: str
+) -> None:
+    answered, message = control(catalog, action, body)
+    assert (answered, error in message) == (status, True), message
+
+
+def test_control_requests_exist_only_with_testing(server: Any) -> None:
+    response, _ = server.request("POST", "/_testing/reset")
+    assert response.status == 404
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("-m catalog serve --testing --host 0.0.0.0", "--host must be 127.0.0.1"),
+        ("-m catalog --database x.db serve --testing", "leave out --database"),
+        ("-m flask serve --testing", "is an option of widget-catalog"),
+    ],
+)
+def test_testing_never_serves_another_catalog_or_another_machine(
+    tmp_path: Path, command: str, message: str
+) -> None:
+    result = run_here(tmp_path / "real.db", *command.split())
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def start_by_shell(
+    line: str, directory: Path, **options: Any
+) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start the service by a shell; return the process of the shell, and the id of the service."""
+    shell = subprocess.Popen(
+        ["sh", "-c", line, "sh", *SERVE, "--quiet"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(directory), "PYTHONPATH": str(ROOT)},
+        **options,
+    )
+    assert shell.stdout is not None
+    pid = json.loads(shell.stdout.readline())["pid"]
+    assert [path.name.startswith("widget-catalog-") for path in directory.iterdir()] == [True]
+    return shell, pid
+
+
+def test_the_service_ends_with_its_parent_and_leaves_no_file(tmp_path: Path) -> None:
+    shell, pid = start_by_shell('"$@" & wait', tmp_path, stdin=subprocess.DEVNULL)
+    shell.kill()
+    wait_for_end(pid)
+    shell.communicate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_service_ends_with_the_process_that_started_its_launcher(tmp_path: Path) -> None:
+    launcher, pid = start_by_shell('"$@"; true', tmp_path, stdin=subprocess.PIPE)
+    launcher.communicate()
+    wait_for_end(pid)
+    assert (launcher.returncode, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_standard_output_is_one_line_and_the_access_log_is_on_standard_error(
+    tmp_path: Path,
+) -> None:
+    settings = {"CATALOG_DATABASE": "/nowhere", "CATALOG_PORT": "none", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*SERVE, "--demo"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path), **settings},
+    ) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        with urllib.request.urlopen(f"{url}/api/stats", timeout=30) as response:
+            assert json.load(response)["widgets"] == 33
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, b"")
+    assert b" GET /api/stats 200 " in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_after_the_service_was_killed_the_next_use_says_so_and_the_next_test_has_another(
+    tmp_path: Path,
+) -> None:
+    catalogs = Catalogs(tmp_path)
+    with catalogs.serve(start="empty") as first:
+        os.kill(first.pid, signal.SIGKILL)
+        wait_for_end(first.pid)
+        with pytest.raises(WidgetCatalogError, match="widget-catalog was killed by signal 9"):
+            first.installs("acme/clock")
+    with catalogs.serve(start="empty") as second:
+        assert second.pid != first.pid
+        assert total(second) == 0
+    catalogs.close()

@@ -1,0 +1,272 @@
+"""Installs by day and by version, compared with a model after each step, on a file and a cluster.
+
+The steps are drawn at random but always the same. Their days are arguments, so years can pass.
+"""
+
+import copy
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import document, version
+from conftest import create_catalog, run
+from flask import Flask
+from rqlite_nodes import load_on_node, require_rqlite
+from upstreams import FakeUpstream
+
+from app import create_app
+from catalog.store.read.installs import find_installs
+
+Apps = Callable[..., Flask]
+
+PATHS = ["acme/clock", "acme/notes"]
+# Newest first.
+NUMBERS = ["2.0.0", "1.1.0", "1.0.0"]
+EPOCH = date(1970, 1, 1)
+CREATED = "2025-01-02T03:04:05.000Z"
+FIRST_DAY = 20_000
+KEPT_DAYS = 400
+STORED = """
+SELECT scope || '/' || name, day, version, installs FROM install JOIN widget ON id = widget_id
+"""
+
+
+def to_date(day: int) -> date:
+    return EPOCH + timedelta(days=day)
+
+
+def month(day: int) -> int:
+    """Return the first day of the month."""
+    return (to_date(day).replace(day=1) - EPOCH).days
+
+
+def with_versions(path: str, **fields: Any) -> dict[str, Any]:
+    return document(path, *map(version, NUMBERS), **fields)
+
+
+class Model:
+    """What is counted of each widget that exists."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, int | None] = dict.fromkeys(PATHS)
+        self.versions = {path: set(NUMBERS) for path in PATHS}
+        # By day and version.
+        self.installs: dict[str, Counter[tuple[int, str]]] = {path: Counter() for path in PATHS}
+        self.last_day: dict[str, int] = {}
+
+    def install(self, path: str, number: str, day: int) -> bool:
+        if path not in self.total or number not in {"", *self.versions[path]}:
+            return False
+        self.total[path] = (self.total[path] or 0) + 1
+        if self.last_day.get(path) != day:
+            merged: Counter[tuple[int, str]] = Counter()
+            for (old, name), count in self.installs[path].items():
+                merged[month(old) if old < day - KEPT_DAYS else old, name] += count
+            self.installs[path] = merged
+        self.installs[path][day, number] += 1
+        self.last_day[path] = day
+        return True
+
+    def delete(self, path: str, number: str) -> None:
+        if number:
+            self.versions.get(path, set()).discard(number)
+        elif path in self.total:
+            del self.total[path], self.versions[path], self.installs[path]
+            self.last_day.pop(path, None)
+
+    def put(self, path: str, count: int | None) -> None:
+        """Import the widget with all versions, and with a count if one is given."""
+        if path not in self.total:
+            self.total[path], self.installs[path] = None, Counter()
+        if count is not None:
+            self.total[path] = count
+        self.versions[path] = set(NUMBERS)
+
+    def expected(self, path: str, days: int, today: int) -> dict[str, Any] | None:
+        if path not in self.total:
+            return None
+        by_day: Counter[int] = Counter()
+        by_version: Counter[str] = Counter()
+        for (day, number), count in self.installs[path].items():
+            by_day[day] += count
+            by_version[number] += count
+        return {
+            "total": self.total[path] or 0,
+            "days": [
+                {"day": to_date(day).isoformat(), "installs": by_day[day]}
+                for day in sorted(by_day)
+                if day > today - days
+            ],
+            "versions": [
+                {"version": number, "installs": by_version[number]}
+                for number in NUMBERS
+                if number in self.versions[path] and by_version[number]
+            ],
+        }
+
+
+class Catalog:
+    """The catalog that the steps change, and its model."""
+
+    def __init__(self, app: Flask, folder: Path, seed: int) -> None:
+        self.app, self.backup = app, folder / "backup.db"
+        self.random = random.Random(seed)  # noqa: S311
+        self.model = self.backed_up = Model()
+        self.day = FIRST_DAY
+
+    def step(self) -> None:
+        draw = self.random.choice
+        path, number = draw(PATHS), draw(NUMBERS)
+        kind = self.random.choices(
+            ["install", "yank", "delete version", "delete", "import", "backup", "restore"],
+            [40, 2, 2, 1, 3, 1, 1],
+        )[0]
+        if kind == "install":
+            # Mostly the same or the next day, sometimes a year later, and clocks can be set back.
+            self.day += draw([0, 0, 0, 0, 0, 1, 1, 2, 30, 130, 390, -1])
+            number = draw([number, number, "", "9.9.9"])
+            counted = self.database.count_install(*path.split("/"), self.day, number)
+            assert counted is self.model.install(path, number, self.day)
+        elif kind == "yank":
+            self.run("yank", f"{path}@{number}")
+        elif kind.startswith("delete"):
+            number = number if kind == "delete version" else ""
+            self.run("delete", f"{path}@{number}" if number else path, "--yes")
+            self.model.delete(path, number)
+        elif kind == "import":
+            count = draw([None, 0, 50])
+            fields = {} if count is None else {"downloadCount": count}
+            self.run("import", "-", stdin=json.dumps(with_versions(path, **fields)))
+            self.model.put(path, count)
+        elif kind == "backup":
+            self.backup.unlink(missing_ok=True)
+            self.run("backup", self.backup)
+            self.backed_up = copy.deepcopy(self.model)
+        elif self.backup.exists():
+            self.run("restore", self.backup, "--yes")
+            self.model = copy.deepcopy(self.backed_up)
+
+    @property
+    def database(self) -> Any:
+        return self.app.extensions["database"]
+
+    def run(self, *arguments: object, stdin: str | None = None) -> None:
+        assert run(self.app, *arguments, stdin=stdin).exit_code in (0, 1)
+
+    def check(self) -> None:
+        """Compare all numbers with the model."""
+        days = self.random.choice([1, 7, 90, KEPT_DAYS])
+        for path in PATHS:
+            found = find_installs(self.database.reader(), *path.split("/"), days, self.day)
+            shown = json.loads(found[1]) if found else None
+            assert shown == self.model.expected(path, days, self.day)
+        stored = {(path, day, name): count for path, day, name, count in self.rows()}
+        assert stored == {
+            (path, *key): count
+            for path, installs in self.model.installs.items()
+            for key, count in installs.items()
+        }
+
+    def rows(self) -> list[Any]:
+        return [*self.database.fetch(STORED, {})]
+
+
+def check_sequence(app: Flask, folder: Path, seed: int, steps: int) -> None:
+    catalog = Catalog(app, folder, seed)
+    for _ in range(steps):
+        catalog.step()
+        catalog.check()
+    result = run(app, "check")
+    assert (result.exit_code, result.stdout) == (0, "")
+    app.extensions["database"].close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_totals_days_and_versions_are_those_of_the_model(
+    app_with: Apps, tmp_path: Path, seed: int
+) -> None:
+    check_sequence(app_with(*map(with_versions, PATHS)), tmp_path, seed, 80)
+
+
+@pytest.mark.xdist_group("cluster")
+def test_totals_days_and_versions_on_a_cluster_are_those_of_the_model(tmp_path: Path) -> None:
+    require_rqlite()
+    path = create_catalog(tmp_path / "catalog.db", *map(with_versions, PATHS))
+    check_sequence(create_app(load_on_node(path, 0)), tmp_path, 100, 80)
+
+
+def test_every_day_of_years_is_counted_once_it_has_become_a_month(app_with: Apps) -> None:
+    app = app_with(with_versions("acme/clock"))
+    database = app.extensions["database"]
+    for day in range(FIRST_DAY, FIRST_DAY + 1200):
+        assert database.count_install("acme", "clock", day, "1.0.0")
+    rows = [(day, count) for _, day, _, count in database.fetch(STORED + "ORDER BY day", {})]
+    recent = [(day, 1) for day in range(FIRST_DAY + 799, FIRST_DAY + 1200)]
+    assert rows[-401:] == recent
+    # From October 2024 to December 2026.
+    assert len(rows) == 401 + 27
+    assert sum(count for _, count in rows) == 1200
+    assert rows[:2] == [(month(FIRST_DAY), 28), (month(FIRST_DAY + 30), 30)]
+
+
+def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_path: Path) -> None:
+    app = app_with(with_versions("acme/clock"), with_versions("acme/notes"))
+    database = app.extensions["database"]
+    run(app, "delete", "acme/notes", "--yes")
+    run(app, "pack", tmp_path / "catalog.pack")
+    run(app, "import", "-", stdin=json.dumps(with_versions("acme/notes")))
+    for name in ("clock", "notes", "clock"):
+        assert database.count_install("acme", name, FIRST_DAY, "1.0.0")
+    assert run(app, "unpack", tmp_path / "catalog.pack", "--yes").exit_code == 0
+    assert [tuple(row) for row in database.fetch(STORED, {})] == [
+        ("acme/clock", FIRST_DAY, "1.0.0", 2)
+    ]
+    assert run(app, "check").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE install SET installs = 5", "DELETE FROM install", "UPDATE widget SET counted = 2"],
+)
+def test_check_compares_the_sums_and_repair_adds_up_again(app_with: Apps, change: str) -> None:
+    app = app_with(with_versions("acme/clock"))
+    database = app.extensions["database"]
+    database.count_install("acme", "clock", FIRST_DAY)
+    database.transact(lambda transaction: transaction.execute(change))
+    result = run(app, "check")
+    problem = "acme/clock: its installs by day do not add up to those that were counted.\n"
+    assert (result.exit_code, result.stdout) == (1, problem)
+    assert run(app, "check", "--repair").exit_code == 0
+
+
+def shown(app: Flask) -> Any:
+    found = find_installs(app.extensions["database"].reader(), "acme", "clock", 90, FIRST_DAY)
+    assert found
+    return json.loads(found[1])
+
+
+def test_import_and_export_do_not_carry_days(app_with: Apps) -> None:
+    app, other = app_with(with_versions("acme/clock")), app_with()
+    app.extensions["database"].count_install("acme", "clock", FIRST_DAY, "1.0.0")
+    assert run(other, "import", "-", stdin=run(app, "export").stdout).exit_code == 0
+    assert shown(other) == {"total": 1, "days": [], "versions": []}
+
+
+def test_days_of_a_mirror_are_its_own(app_with: Apps, upstream: FakeUpstream) -> None:
+    app = app_with()
+    for count in (7, 100):
+        # The next refresh changes the total, and keeps what was counted here.
+        upstream.put(with_versions("acme/clock", downloadCount=count, createdAt=CREATED))
+        assert run(app, "mirror", upstream.url).exit_code == 0
+        app.extensions["database"].count_install("acme", "clock", FIRST_DAY, "1.0.0")
+    assert shown(app) == {
+        "total": 102,
+        "days": [{"day": to_date(FIRST_DAY).isoformat(), "installs": 2}],
+        "versions": [{"version": "1.0.0", "installs": 2}],
+    }
+    assert run(app, "check").exit_code == 0

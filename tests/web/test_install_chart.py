@@ -1,0 +1,86 @@
+"""The installs on the page of a widget: the text, the chart with its table, the shares."""
+
+from collections.abc import Callable
+
+import pytest
+from builders import document, version
+from flask import Flask
+from markup import assert_page, element, elements
+
+from catalog.store.connection.sqlite import today
+
+AppWith = Callable[..., Flask]
+PAGE = "/widgets/acme/clock"
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    return app_with(
+        document("acme/clock", *map(version, ("1.0.0", "1.1.0", "2.0.0")), downloadCount=1230)
+    )
+
+
+def count(app: Flask, *days: int, number: str = "") -> None:
+    """Count an install for each of the numbers of days ago."""
+    for ago in days:
+        assert app.extensions["database"].count_install("acme", "clock", today() - ago, number)
+
+
+def show(app: Flask) -> str:
+    return assert_page(app.test_client().get(PAGE), 200)
+
+
+def test_widget_without_days_has_a_text_and_no_chart(app: Flask) -> None:
+    page = show(app)
+    assert element(page, class_="installs").text == "Installs 1,230 installs, 0 in the last 7 days"
+    assert elements(page, class_="with-installs") == []
+
+
+def test_one_install_is_in_the_singular(app_with: AppWith) -> None:
+    page = show(app_with(document("acme/clock", downloadCount=1)))
+    assert element(page, class_="installs").text == "Installs 1 install, 0 in the last 7 days"
+
+
+def test_widget_with_an_unknown_count_has_no_installs(app_with: AppWith) -> None:
+    assert elements(show(app_with(document("acme/clock"))), class_="installs") == []
+
+
+def test_weeks_are_in_the_chart_and_in_its_table(app: Flask) -> None:
+    # Not at the end of a week, where midnight would matter, and one before the 12 weeks.
+    count(app, 3, 3, 3, 10, 80, 200)
+    page = show(app)
+    assert "1,236 installs, 3 in the last 7 days" in element(page, class_="installs").text
+    cells = [cell.text for cell in elements(page, "td")]
+    assert cells == ["1", *["0"] * 9, "1", "3"]
+    (chart,) = (each for each in elements(page, "svg", role="img") if "weeks" in str(each))
+    label = "Installs in each of the last 12 weeks, at most 3"
+    assert chart.attributes["aria-label"] == label
+    titles = [each.text for each in elements(page, "title") if " to " in each.text]
+    assert [title.split(": ")[1] for title in titles] == [
+        *("1 install", *["0 installs"] * 9, "1 install", "3 installs"),
+    ]
+    rows = [each.text for each in elements(page, "th", scope="row")]
+    assert rows == [title.split(": ")[0] for title in titles]
+
+
+def test_table_of_versions_has_the_share_of_each(app: Flask) -> None:
+    count(app, *[3] * 2, 500, number="1.0.0")
+    count(app, 3, number="2.0.0")
+    count(app, 3, 3, 3)
+    shares = [each.text for each in elements(show(app), class_="share")]
+    assert shares == ["25% of installs", "75% of installs"]
+
+
+def test_small_share_is_under_one_percent(app: Flask) -> None:
+    count(app, *[3] * 250, number="1.0.0")
+    count(app, 3, number="2.0.0")
+    shares = [each.text for each in elements(show(app), class_="share")]
+    assert shares == ["under 1% of installs", "100% of installs"]
+
+
+def test_feed_and_search_do_not_depend_on_days(app: Flask) -> None:
+    paths = ["/feed.atom", "/api/v1/widgets/search?compatSdk=1.4.0"]
+    before = [app.test_client().get(path).text for path in paths]
+    count(app, 3, number="1.0.0")
+    after = [app.test_client().get(path).text for path in paths]
+    assert [text.replace("1231", "1230") for text in after] == before

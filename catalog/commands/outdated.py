@@ -6,8 +6,8 @@ import click
 
 from ..documents import Json
 from ..server_option import store_server
-from ..store.read.search_params import ParameterError
-from ..store.read.updates import CURRENT, UpdatesQuery, parse_installed_lines
+from ..store.read.installed_list import read_installed_list
+from ..store.read.updates import CURRENT, UpdatesQuery
 from ..text import plural
 from .base import SDK, CommandError, command, file_name, json_option, print_status
 from .catalogs import open_catalog
@@ -26,13 +26,15 @@ BATCH = 20
 def outdated(file: BinaryIO, sdk: str, json_output: bool) -> None:
     """List the updates of installed versions.
 
-    FILE has one scope/name@version per line, or is - for standard input. Empty lines and lines
-    that begin with # are ignored. The table omits versions that are current, --json does not.
+    FILE has one scope/name@version per line, or is a JSON lockfile; - is standard input. Empty
+    lines and lines that begin with # are ignored. The table omits versions that are current,
+    --json does not.
     """
-    try:
-        installed = parse_installed_lines(file.read().decode(errors="replace"))
-    except ParameterError as error:
-        raise CommandError(f"{file_name(file)}: {error}") from None
+    installed, notice, error = read_installed_list(file.read().decode(errors="replace"))
+    if error:
+        raise CommandError(f"{file_name(file)}: {error}")
+    if notice:
+        print_status(notice)
     catalog = open_catalog()
     items: list[Json] = []
     for start in range(0, len(installed), BATCH):

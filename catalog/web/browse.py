@@ -5,7 +5,6 @@ The API's q matches display names and descriptions only. People also type focus-
 parameters of the API either.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,17 +13,15 @@ from flask import Response, abort, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
-from ..routing import public_url
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.facets import Facets, find_facets
-from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search import find_widgets
 from ..store.read.search_params import NONE, SearchQuery, parse_search
 from ..store.read.suggestions import suggest_widgets
 from ..text import quoted
 from ..validators import MAX_IDENTIFIER_LENGTH
 from .formatting import format_count, page_numbers
-from .pages import page_response, pages, reader
+from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
 # Fills rows of two, three and four cards.
@@ -56,13 +53,6 @@ class Option(NamedTuple):
     widgets: int | None = None
 
 
-class Link(NamedTuple):
-    """A link with its text."""
-
-    url: str
-    text: str
-
-
 @pages.get("/")
 def browse() -> Response:
     connection, parameters = reader(), read_parameters(*FIELDS)
@@ -81,7 +71,7 @@ def browse() -> Response:
         lists_scopes=facets.scopes_in_catalog <= MAX_SCOPE_OPTIONS,
         active=sum(bool(form[name]) for name in ("compatSdk", "sort", *FILTERS)),
         suggestions=suggest_for_words(connection, form["q"]) if is_empty else [],
-        wider=wider_searches(connection, query, valid, facets) if is_empty else [],
+        wider=wider_searches(connection, query, valid, facets) if is_empty else {},
     )
     return page_response(page, parameters.status)
 
@@ -102,8 +92,7 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
 
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
     """Return the results of a search, as the API has them."""
-    _, body = find_widgets(connection, query)
-    results: Json = json.loads(with_bundle_urls(body, public_url()))
+    results: Json = parse_body(find_widgets(connection, query)[1])
     return results
 
 
@@ -138,7 +127,10 @@ def filter_options(
     # Without words, the default order is that of most installs.
     sorts = [("", "Best match"), *SORTS.items()] if form["q"].strip() else [*SORTS.items()]
     options = {
-        "scope": [Option("", "All"), *map(_option, sorted(facets.scopes))],
+        "scope": [
+            Option("", "All"),
+            *(Option(scope, scope, count) for scope, count in sorted(facets.scopes)),
+        ],
         "official": [
             Option("", "Anyone"),
             Option("true", "Official only", facets.official),
@@ -156,11 +148,6 @@ def filter_options(
     return options
 
 
-def _option(value_and_count: tuple[str, int]) -> Option:
-    value, count = value_and_count
-    return Option(value, value, count)
-
-
 def _with_none(counts: Iterable[tuple[str, int]]) -> list[Option]:
     """Return the options of a filter, first that for the widgets that have no value."""
     options = [Option(value, "None" if value == NONE else value, count) for value, count in counts]
@@ -175,26 +162,25 @@ def suggest_for_words(connection: Connection, q: str) -> list[Any]:
 
 def wider_searches(
     connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
-) -> list[Link]:
-    """Return searches without one of the filters, or else without all, that find something."""
+) -> dict[str, str]:
+    """Return the URLs of searches without one filter, or else without all, that find something."""
     totals = dict(facets.without)
     if query.compatible:
         totals["compatible"] = find_facets(connection, replace(query, compatible=False)).total
     arguments: dict[str, Any] = {name: value for name, value in valid.items() if name != "page"}
-    links = [
-        Link(
-            url_for("pages.browse", **{**arguments, name: None}),
-            f"{format_count(totals[name], 'widget')} {text}",
+    links = {
+        f"{format_count(totals[name], 'widget')} {text}": url_for(
+            "pages.browse", **{**arguments, name: None}
         )
         for name, text in FILTERS.items()
         if totals.get(name)
-    ]
+    }
     if links or len(totals) < 2:
         return links
     unfiltered = {name: value for name, value in arguments.items() if name not in FILTERS}
     total = find_facets(connection, parse_query(unfiltered)).total
     text = f"{format_count(total, 'widget')} without filters"
-    return [Link(url_for("pages.browse", **unfiltered), text)] if total else []
+    return {text: url_for("pages.browse", **unfiltered)} if total else {}
 
 
 @pages.get("/widgets")

@@ -5,19 +5,16 @@ from typing import NamedTuple
 from flask import Response, render_template, request
 
 from ..documents import Json
-from ..semver_ranges import precedence
-from ..store.connection.sqlite import Connection, snapshot
+from ..store.connection.sqlite import snapshot
 from ..text import quoted
 from . import widget_queries
 from .formatting import format_bytes, format_day, format_number
 from .pages import page_response, pages, reader
 from .parameters import read_parameters
+from .widget_queries import MAX_NOTES, load_notes
 
-# The most versions that the form lists, and whose notes are shown.
+# The most versions that the form lists.
 MAX_OPTIONS = 100
-MAX_NOTES = 50
-# The page of a version has all of its notes.
-MAX_NOTE = 2_000  # characters
 
 
 class PermissionChanges(NamedTuple):
@@ -54,7 +51,10 @@ def compare(scope: str, name: str) -> Response:
         )
         options = widget_queries.load_numbers(connection, widget_id, MAX_OPTIONS)
         if before and after:
-            notes = load_notes_between(connection, widget_id, before, after)
+            # If the first is the newer one, what is between them is found the other way round.
+            notes = load_notes(connection, widget_id, *chosen.values()) or load_notes(
+                connection, widget_id, *reversed(chosen.values())
+            )
     errors = {
         field: f"There is no version {quoted(chosen[field])}." if chosen[field] else "Choose one."
         for field, entry in (("from", before), ("to", after))
@@ -79,20 +79,6 @@ def compare(scope: str, name: str) -> Response:
     return page_response(page, 400 if errors else parameters.status)
 
 
-def load_notes_between(
-    connection: Connection, widget_id: int, before: Json, after: Json
-) -> list[Json]:
-    """Return the notes of the versions that are newer than one of the two, newest first."""
-    older, newer = (entry["version"] for entry in sorted((before, after), key=_age))
-    return widget_queries.load_notes(
-        connection, widget_id, older, newer, limit=MAX_NOTES + 1, max_text=MAX_NOTE
-    )
-
-
-def _age(entry: Json) -> tuple[str, str, str]:
-    return entry["publishedAt"], precedence(entry["version"]), entry["version"]
-
-
 def permission_changes(before: Json, after: Json) -> PermissionChanges:
     """Return what the second version may do and the first may not, and the reverse."""
     old, new = set(before["permissions"]), set(after["permissions"])
@@ -109,13 +95,15 @@ def compare_versions(before: Json, after: Json) -> list[Difference]:
     """Return the properties of both versions, except for permissions."""
     growth = _describe_growth(before["bundleSize"], after["bundleSize"])
     sizes = format_bytes(before["bundleSize"]), format_bytes(after["bundleSize"])
+    numbers = before["configVersion"], after["configVersion"]
+    configs = ("none" if number is None else str(number) for number in numbers)
     dates = format_day(before["publishedAt"]), format_day(after["publishedAt"])
     return [
         Difference("SDK", before["sdkVersion"] or "any", after["sdkVersion"] or "any"),
         Difference("Bundle", *sizes, growth),
         Difference("Minimum size", _cells(before["minSize"]), _cells(after["minSize"])),
         Difference("Maximum size", _cells(before["maxSize"]), _cells(after["maxSize"])),
-        Difference("Config version", _config(before), _config(after)),
+        Difference("Config version", *configs),
         Difference("Licence", before["license"] or "not stated", after["license"] or "not stated"),
         Difference("Published", *dates),
         Difference("State", _state(before), _state(after)),
@@ -134,10 +122,6 @@ def _describe_growth(before: int, after: int) -> str:
 
 def _cells(size: Json) -> str:
     return f"{format_number(size['w'])} × {format_number(size['h'])}"
-
-
-def _config(entry: Json) -> str:
-    return "none" if entry["configVersion"] is None else str(entry["configVersion"])
 
 
 def _state(entry: Json) -> str:

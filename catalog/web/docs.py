@@ -10,20 +10,21 @@ from flask import Response, current_app, render_template, request
 from werkzeug.http import generate_etag
 
 from .. import V1_PREFIX
+from ..documents import Json
 from ..routing import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, DatabaseError
 from ..store.read.detail import LATEST, find_detail
-from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search_params import parse_search
 from ..store.read.updates import parse_updates
 from . import openapi
 from .browse import search_widgets
 from .openapi import Operation
-from .pages import page_response, pages
+from .pages import page_response, pages, parse_body
 from .updates import load_updates
 
 OPERATIONS = openapi.load_operations()
+SCHEMAS = openapi.load_schemas()
 RESPONSE_HEADERS = openapi.describe_headers(OPERATIONS)
 SEARCH_OPERATION = next(operation for operation in OPERATIONS if operation.id == "searchWidgets")
 
@@ -33,13 +34,7 @@ MAX_EXAMPLE_ITEMS = 20
 # Characters that change the direction of the text after them.
 BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-for template_filter in (
-    openapi.describe_limits,
-    openapi.describe_status,
-    openapi.describe_type,
-    openapi.render_code_spans,
-    openapi.resolve,
-):
+for template_filter in (openapi.describe_status, openapi.describe_type, openapi.render_code_spans):
     pages.add_app_template_filter(template_filter)
 
 
@@ -74,7 +69,7 @@ def render_reference(examples: "dict[str, CatalogExample]") -> str:
         # The version that the first steps of the page lead to.
         entry=search and search.response["widgets"][0]["latestCompatibleVersion"],
         server_url=public_url(),
-        schemas=openapi.DESCRIPTION["components"]["schemas"],
+        schemas=SCHEMAS,
         headers=RESPONSE_HEADERS,
     )
 
@@ -112,7 +107,7 @@ def load_examples(connection: Connection) -> dict[str, CatalogExample]:
     if found is None:
         # It was removed after the search.
         return {}
-    detail = json.loads(with_bundle_urls(found[1], public_url()))
+    detail = parse_body(found[1])
     numbers = [entry["version"] for entry in detail["versions"]] or ["1.0.0"]
     own_prefix = f"{public_url()}{V1_PREFIX}"
     held = [each for each in detail["versions"] if each["bundleUrl"].startswith(own_prefix)]
@@ -136,38 +131,25 @@ def load_examples(connection: Connection) -> dict[str, CatalogExample]:
     }
 
 
-class OperationExample(NamedTuple):
-    """An operation with example values, request target, shell command and response body.
+def build_example(operation: Operation, own: CatalogExample | None, has_catalog: bool) -> Json:
+    """Return the example of an operation: from the catalog, else from openapi.json.
 
     is_live: whether this service has that response, so that the page can send the request.
     """
-
-    operation: Operation
-    values: dict[str, str]
-    target: str
-    command: str
-    response: str
-    is_abridged: bool
-    is_live: bool
-
-
-def build_example(
-    operation: Operation, own: CatalogExample | None, has_catalog: bool
-) -> OperationExample:
-    """Return the example of an operation: from the catalog, else from openapi.json."""
     values = own.values if own else openapi.example_values(operation)
     body = own.response if own and own.response is not None else operation.example
     target = openapi.build_target(operation, values)
     method = "" if operation.method == "GET" else f"-X {operation.method} "
-    return OperationExample(
-        operation,
-        values,
-        target,
-        command=f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
-        response="" if body is None else format_example(abridge(body)),
-        is_abridged=abridge(body) != body,
-        is_live=own.is_live if own else has_catalog or "{" not in operation.path,
-    )
+    return {
+        "operation": operation,
+        # In a template, example.values is the method of a dict.
+        "parameters": values,
+        "target": target,
+        "command": f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
+        "response": "" if body is None else format_example(abridge(body)),
+        "is_abridged": abridge(body) != body,
+        "is_live": own.is_live if own else has_catalog or "{" not in operation.path,
+    }
 
 
 def abridge(value: object) -> object:

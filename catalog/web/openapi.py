@@ -54,6 +54,19 @@ def load_operations() -> list[Operation]:
     ]
 
 
+def load_schemas() -> dict[str, Json]:
+    """Return every named object with its fields, by name."""
+    return {
+        name: {
+            **schema,
+            "fields": {
+                key: _describe(resolve(value), value) for key, value in schema["properties"].items()
+            },
+        }
+        for name, schema in DESCRIPTION["components"]["schemas"].items()
+    }
+
+
 def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
     # A dict instead of a set, which has no order.
@@ -142,6 +155,11 @@ def example_body(response: Json) -> object:
     return content.get("example")
 
 
+def _describe(node: Json, schema: Json) -> Json:
+    """Return a parameter or field with its type and limits in words."""
+    return {**node, "words": describe_type(schema), "limits": describe_limits(schema)}
+
+
 def _load_operation(path: str, method: str, item: Json) -> Operation:
     operation = item[method]
     responses = {status: resolve(node) for status, node in operation["responses"].items()}
@@ -153,7 +171,7 @@ def _load_operation(path: str, method: str, item: Json) -> Operation:
         path=path,
         summary=operation["summary"],
         description=operation["description"],
-        parameters=list(map(resolve, parameters)),
+        parameters=[_describe(each, each["schema"]) for each in map(resolve, parameters)],
         responses=responses,
         example=example_body(responses["200"]),
     )

@@ -4,21 +4,14 @@ They work without JavaScript. The other modules of this folder add their routes 
 """
 
 import hashlib
+import json
 import re
 import sqlite3
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-from flask import (
-    Blueprint,
-    Response,
-    current_app,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, current_app, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from werkzeug import Response as BaseResponse
@@ -29,6 +22,7 @@ from ..routing import public_url
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
+from ..store.read.json_sql import with_bundle_urls
 from ..store.read.suggestions import Suggestion, suggest_widgets
 from ..text import find_replacement, shorten
 from . import formatting
@@ -98,6 +92,13 @@ def icon(widget: Json) -> Markup:
 
 
 @pages.app_template_filter()
+def install_url(entry: Json) -> str:
+    """Return the address that adds a version to the operator's dashboard; empty if it has none."""
+    template: str = current_app.config["INSTALL_URL"]
+    return re.sub(r"\{(scope|name|version)\}", lambda key: quote(entry[key[1]], safe=""), template)
+
+
+@pages.app_template_filter()
 def link_replacement(message: str, length: int) -> str:
     """Return a warning, shortened or with a link to the widget that replaces this one."""
     replacement = find_replacement(message)
@@ -106,13 +107,6 @@ def link_replacement(message: str, length: int) -> str:
     before, scope, name = replacement
     url = url_for("pages.widget", scope=scope, name=name)
     return Markup('{}<a href="{}">{}/{}</a>.').format(before, url, scope, name)
-
-
-@pages.app_template_filter()
-def install_url(entry: Json) -> str:
-    """Return the address that adds a version to the operator's dashboard; empty if it has none."""
-    template: str = current_app.config["INSTALL_URL"]
-    return re.sub(r"\{(scope|name|version)\}", lambda key: quote(entry[key[1]], safe=""), template)
 
 
 @pages.record
@@ -156,6 +150,11 @@ def reader() -> Connection:
     return database.reader()
 
 
+def parse_body(body: bytes) -> Any:
+    """Return the JSON that the API sends, with the URLs of held bundles below the public URL."""
+    return json.loads(with_bundle_urls(body, public_url()))
+
+
 def page_response(text: str, status: int = 200, *, mimetype: str = "text/html") -> Response:
     """Return a page as a response; with status 200 its ETag is a hash of its bytes.
 
@@ -193,35 +192,20 @@ def redirect_from_slash() -> BaseResponse | None:
     return redirect(f"{quote(request.script_root)}{quote(path)}{query}")
 
 
-class Missing(NamedTuple):
-    """What a missing page is about: words to search for, and widgets that may be meant."""
-
-    words: str
-    widgets: list[Suggestion]
-
-
 def error_page(status: int, message: str) -> str:
     """Return the page for an error; only that for 404 reads the database, for suggestions."""
-    missing = find_missing(request.path) if status == 404 else None
-    return render_template("error.html", status=status, message=message, missing=missing)
-
-
-def find_missing(path: str) -> Missing:
-    """Return suggestions for a path that does not exist; none if the catalog cannot be read."""
-    scope, name = read_path(path)
+    scope, name = read_path(request.path)
     words = SEPARATORS.sub(" ", "".join(filter(str.isprintable, name))).strip()
     # A missing file needs no suggestions, and for a POST they would delay installs.
-    is_read = request.method in ("GET", "HEAD") and not path.startswith("/static/")
-    if not words or not is_read:
-        return Missing(words, [])
-    try:
-        return Missing(words, suggest_widgets(reader(), name, scope=scope))
-    except (DatabaseError, sqlite3.Error) as error:
-        database: Database = current_app.extensions["database"]
-        database.faults.log("The catalog has no suggestions", error)
-    except DeadlineExceeded as error:
-        current_app.logger.warning("The catalog has no suggestions: %s", error)
-    return Missing(words, [])
+    is_page = request.method in ("GET", "HEAD") and not request.path.startswith("/static/")
+    is_searched = status == 404 and is_page and words
+    return render_template(
+        "error.html",
+        status=status,
+        message=message,
+        words=words if status == 404 else "",
+        suggestions=find_similar(scope, name) if is_searched else [],
+    )
 
 
 def read_path(path: str) -> tuple[str, str]:
@@ -232,3 +216,15 @@ def read_path(path: str) -> tuple[str, str]:
     else:
         scope, name = "", segments[-1] if segments else ""
     return scope, FILE_EXTENSION.sub("", name)[:MAX_WORDS_LENGTH]
+
+
+def find_similar(scope: str, name: str) -> list[Suggestion]:
+    """Return the widgets that may be meant; none if the catalog cannot be read."""
+    try:
+        return suggest_widgets(reader(), name, scope=scope)
+    except (DatabaseError, sqlite3.Error) as error:
+        database: Database = current_app.extensions["database"]
+        database.faults.log("The catalog has no suggestions", error)
+    except DeadlineExceeded as error:
+        current_app.logger.warning("The catalog has no suggestions: %s", error)
+    return []

@@ -4,6 +4,7 @@ An invalid one is treated the same on every page: as if it were absent, with a m
 field and the status 400.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from flask import g, request
@@ -19,28 +20,20 @@ OTHER_ERROR = "Choose one of the options."
 BOOLEANS = ("compatible", "official", "stable")
 
 
-class SdkField(NamedTuple):
-    """The SDK version that a field contains, empty if it has none or is invalid.
+def read_sdk(text: str) -> tuple[str, str, str]:
+    """Return the SDK version in the text, how it was completed, and why it is invalid.
 
-    notice says that the version was completed, error why it is invalid; each is empty otherwise.
+    1.4 and v1.4.0 are read as 1.4.0. Each of the three is empty if there is none.
     """
-
-    sdk: str
-    notice: str
-    error: str
-
-
-def read_sdk(text: str) -> SdkField:
-    """Return the SDK version in the text; 1.4 and v1.4.0 are read as 1.4.0."""
     # Copied text often ends with a space.
     text = text.strip()
     if not text:
-        return SdkField("", "", "")
+        return "", "", ""
     try:
         sdk = parse_sdk(text)
     except ValueError:
-        return SdkField("", "", SDK_ERROR)
-    return SdkField(sdk, "" if sdk == text else f"{text} is read as {sdk}.", "")
+        return "", "", SDK_ERROR
+    return sdk, "" if sdk == text else f"{text} is read as {sdk}.", ""
 
 
 class Parameters(NamedTuple):
@@ -71,13 +64,14 @@ class Parameters(NamedTuple):
         return self.valid.get(name) == "true"
 
 
-def read_parameters(*names: str) -> Parameters:
+def read_parameters(*names: str, fields: Mapping[str, str] | None = None) -> Parameters:
     """Return compatSdk and the parameters with these names; forms send empty ones."""
-    sent = {name: request.args.get(name, "") for name in ("compatSdk", *names)}
-    field = read_sdk(sent["compatSdk"])
+    fields = request.args if fields is None else fields
+    sent = {name: fields.get(name, "") for name in ("compatSdk", *names)}
+    g.sdk, notice, error = read_sdk(sent["compatSdk"])
     sent["compatSdk"] = sent["compatSdk"].strip()
-    valid = {"compatSdk": field.sdk} if field.sdk else {}
-    errors = {"compatSdk": field.error} if field.error else {}
+    valid = {"compatSdk": g.sdk} if g.sdk else {}
+    errors = {"compatSdk": error} if error else {}
     for name in names:
         if not sent[name]:
             continue
@@ -90,16 +84,16 @@ def read_parameters(*names: str) -> Parameters:
             valid[name] = sent[name]
         except ParameterError:
             errors[name] = ERRORS.get(name, OTHER_ERROR)
-    if valid.get("compatible") == "true" and not field.sdk:
+    if valid.get("compatible") == "true" and not g.sdk:
         del valid["compatible"]
-        if not field.error:
+        if not error:
             errors["compatible"] = NEEDS_SDK
-    return Parameters(sent, valid, field.notice, errors)
+    return Parameters(sent, valid, notice, errors)
 
 
 def linked_sdk() -> str:
     """Return the SDK version that the links of this page carry."""
     if "sdk" not in g:
-        g.sdk = read_sdk(request.args.get("compatSdk", "")).sdk
+        g.sdk, _, _ = read_sdk(request.args.get("compatSdk", ""))
     sdk: str = g.sdk
     return sdk

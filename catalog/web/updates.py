@@ -1,135 +1,95 @@
 """/updates: what to do about the versions that a dashboard has installed.
 
-A person pastes lines of scope/name@version, or a JSON lockfile, which only a script reads: it sends
-the versions in it, in the address. Without a script, the form is a POST that changes nothing, since
-proxies refuse a long address.
+A script reads the pasted lines or the lockfile and sends only the versions in it, in the address.
+Without the script, the form is a POST that changes nothing, since proxies refuse a long address.
 """
 
-import json
 import re
-from typing import NamedTuple
 
-from flask import Response, g, render_template, request, url_for
+from flask import Response, render_template, request, url_for
 
 from ..documents import Json
-from ..routing import public_url
 from ..store.connection.sqlite import Connection
-from ..store.read.json_sql import with_bundle_urls
-from ..store.read.search_params import ParameterError
-from ..store.read.updates import (
-    CURRENT,
-    MAX_INSTALLED,
-    UNAVAILABLE,
-    UPDATE,
-    Installed,
-    UpdatesQuery,
-    find_updates,
-    parse_installed_lines,
-)
+from ..store.read.installed_list import read_installed_list
+from ..store.read.updates import CURRENT, MAX_INSTALLED, Installed, UpdatesQuery, find_updates
 from .formatting import format_count, is_readable
-from .pages import page_response, pages, reader
-from .parameters import read_sdk
+from .pages import page_response, pages, parse_body, reader
+from .parameters import read_parameters
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
 REQUIREMENT = re.compile(r"(\S+) needs SDK (.*[^…])", re.DOTALL)
 
 
-class UpdatesForm(NamedTuple):
-    """The fields of the form as they were sent, and what they contain."""
-
-    text: str
-    sdk_text: str
-    sdk: str
-    # Each once.
-    installed: list[Installed]
-    notice: str
-    # By the name of the field.
-    errors: dict[str, str]
-
-
-class Outcome(NamedTuple):
-    """What to do about an installed version, in a few words with their CSS class, and why."""
-
-    item: Json
-    kind: str
-    label: str
-    reasons: list[str]
-
-
-# The outcomes that need an action come first.
-ORDER = ("update", "downgrade", "incompatible", "yanked", "unknown", "unavailable", "current")
+# What to do about an installed version, in the order of the page.
+LABELS = {
+    "update": "Update",
+    "downgrade": "Downgrade",
+    "incompatible": "Does not run",
+    "yanked": "Yanked",
+    "unknown": "Unknown version",
+    "unavailable": "Not in this catalog",
+    "current": "Up to date",
+}
 
 
 @pages.route("/updates", methods=["GET", "POST"])
 def updates() -> Response:
-    form = read_form()
-    checked, others = form.installed[:MAX_INSTALLED], form.installed[MAX_INSTALLED:]
-    is_complete = bool(checked and form.sdk and not form.errors)
-    outcomes = find_outcomes(form.sdk, checked) if is_complete else []
+    fields = request.form if request.method == "POST" else request.args
+    parameters = read_parameters(fields=fields)
+    # Each may be a list of lines.
+    text = "\n".join(fields.getlist("installed"))
+    installed, notice, error = read_installed_list(text)
+    errors, sdk = parameters.errors, parameters.sdk
+    # Links from other pages carry the SDK alone.
+    if error or ("installed" in fields and not installed):
+        errors["installed"] = error or NO_LIST
+    if text.strip() and not parameters.sent["compatSdk"]:
+        errors["compatSdk"] = NO_SDK
+    checked, others = installed[:MAX_INSTALLED], installed[MAX_INSTALLED:]
+    outcomes = find_outcomes(sdk, checked) if checked and sdk and not errors else []
     page = render_template(
         "updates.html",
-        form=form,
+        parameters=parameters,
+        text=text,
+        notice=notice,
         outcomes=outcomes,
+        labels=LABELS,
         summary=summarize(outcomes),
         others=len(others),
         link_to_others=url_for("pages.updates", installed=[str(each) for each in others]),
         # What did not fit into the address.
         not_sent=request.args.get("others", 0, int),
     )
-    return page_response(page, 400 if form.errors else 200)
-
-
-def read_form() -> UpdatesForm:
-    """Return the form that was sent; each value of installed may be a list of lines."""
-    fields = request.form if request.method == "POST" else request.args
-    text = "\n".join(fields.getlist("installed"))
-    sdk_text = fields.get("compatSdk", "").strip()
-    field = read_sdk(sdk_text)
-    g.sdk = field.sdk
-    installed: list[Installed] = []
-    errors = {}
-    try:
-        installed = parse_installed_lines(text)
-        # Links from other pages carry the SDK alone.
-        if "installed" in fields and not installed:
-            errors["installed"] = NO_LIST
-    except ParameterError as error:
-        errors["installed"] = str(error)
-    if field.error or (text.strip() and not sdk_text):
-        errors["compatSdk"] = field.error or NO_SDK
-    return UpdatesForm(text, sdk_text, field.sdk, installed, field.notice, errors)
+    return page_response(page, parameters.status)
 
 
 def load_updates(connection: Connection, query: UpdatesQuery) -> Json:
     """Return what the API responds for these installed versions."""
-    _, body = find_updates(connection, query)
-    response: Json = json.loads(with_bundle_urls(body, public_url()))
+    response: Json = parse_body(find_updates(connection, query)[1])
     return response
 
 
-def find_outcomes(sdk: str, installed: list[Installed]) -> list[Outcome]:
+def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
     """Return what to do about these versions, with what needs an action first."""
     items = load_updates(reader(), UpdatesQuery(sdk, tuple(installed)))["updates"]
     outcomes = [describe(item, sdk) for item in items]
-    return sorted(outcomes, key=lambda outcome: ORDER.index(outcome.kind))
+    return sorted(outcomes, key=lambda outcome: [*LABELS].index(outcome["kind"]))
 
 
-def describe(item: Json, sdk: str) -> Outcome:
-    """Return the outcome of an item of the API's response."""
-    kind, label = "unknown", "Unknown version"
-    if item["status"] == UPDATE:
-        kind, label = ("downgrade", "Downgrade") if item.get("downgrade") else ("update", "Update")
-    elif item["status"] == UNAVAILABLE:
-        kind, label = "unavailable", "Not in this catalog"
-    elif item["status"] == CURRENT and not item["compatible"]:
-        kind, label = "incompatible", "Does not run"
-    elif item["status"] == CURRENT:
-        kind, label = ("yanked", "Yanked") if item["yanked"] else ("current", "Up to date")
+def describe(item: Json, sdk: str) -> Json:
+    """Return an item of the API's response with its kind, a key of LABELS, and its reasons."""
+    kind = item["status"]
+    if item.get("downgrade"):
+        kind = "downgrade"
+    elif kind == CURRENT and not item["compatible"]:
+        kind = "incompatible"
+    elif kind == CURRENT and item["yanked"]:
+        kind = "yanked"
     reasons = [readable(reason) for reason in item["reason"].removesuffix(".").split("; ")]
     if item["compatible"] is False:
         reasons.insert(0, f"{item['installed']} does not run on SDK {sdk}")
-    return Outcome(item, kind, label, reasons)
+    return {**item, "kind": kind, "reasons": reasons}
 
 
 def readable(reason: str) -> str:
@@ -140,9 +100,9 @@ def readable(reason: str) -> str:
     return reason
 
 
-def summarize(outcomes: list[Outcome]) -> str:
+def summarize(outcomes: list[Json]) -> str:
     """Return the number of updates in words; a downgrade is none."""
-    kinds = [outcome.kind for outcome in outcomes]
+    kinds = [outcome["kind"] for outcome in outcomes]
     counts = [format_count(kinds.count("update"), "update")]
     if "downgrade" in kinds:
         counts.append(format_count(kinds.count("downgrade"), "downgrade"))

@@ -13,15 +13,15 @@ from ..semver_ranges import is_version
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.detail import LATEST
 from ..store.read.updates import Installed, find_advice
+from ..store.schema.sdk_intervals import sdk_key
 from . import widget_queries
 from .browse import pager_links
 from .charts import releases_chart
 from .compare import permission_changes
-from .formatting import today
+from .formatting import current_date
 from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
 from .parameters import Parameters, read_parameters
-from .widget_queries import VersionsFilter
 
 VERSIONS_PER_PAGE = 100
 # With fewer releases a chart says less than the list.
@@ -38,10 +38,10 @@ def widget(scope: str, name: str) -> Response:
         selection = select_version(connection, widget_id, found, parameters.sdk)
         history = widget_queries.load_history(connection, widget_id)
         table = load_table(connection, widget_id, found, parameters, history.total)
-        installs = load_install_chart(connection, found)
         if history.total >= MIN_CHART_RELEASES:
             months = widget_queries.load_release_months(connection, widget_id)
-            chart = releases_chart(months, today())
+            chart = releases_chart(months, current_date())
+        installs = load_install_chart(connection, found)
     connection.check_deadline()
     page = render_template(
         "widget.html",
@@ -49,10 +49,10 @@ def widget(scope: str, name: str) -> Response:
         parameters=parameters,
         sdk=parameters.sdk,
         history=history,
-        installs=installs,
         chart=chart,
         **selection,
         **table,
+        installs=installs,
     )
     return page_response(page, parameters.status)
 
@@ -82,17 +82,19 @@ def load_table(
     connection: Connection, widget_id: int, found: Json, parameters: Parameters, total: int
 ) -> Json:
     """Return the versions of one page of the table, with their number and the other pages."""
-    is_true, page = parameters.is_true, parameters.page
-    shown = VersionsFilter(parameters.sdk, is_true("compatible"), is_true("stable"))
-    is_filtered = shown.only_compatible or shown.only_stable
-    matching = widget_queries.count_versions(connection, widget_id, shown) if is_filtered else total
+    page = parameters.page
+    shown = {
+        "widget_id": widget_id,
+        "sdk": sdk_key(parameters.sdk) if parameters.sdk else None,
+        "only_compatible": parameters.is_true("compatible"),
+        "only_stable": parameters.is_true("stable"),
+    }
+    is_filtered = shown["only_compatible"] or shown["only_stable"]
+    matching = widget_queries.count_versions(connection, shown) if is_filtered else total
+    offset = (page - 1) * VERSIONS_PER_PAGE
     # One more, with which the last one is compared.
     versions = widget_queries.load_versions(
-        connection,
-        widget_id,
-        shown,
-        limit=VERSIONS_PER_PAGE + 1,
-        offset=(page - 1) * VERSIONS_PER_PAGE,
+        connection, shown, limit=VERSIONS_PER_PAGE + 1, offset=offset
     )
     for entry, previous in pairwise(versions):
         entry["previous"] = previous["version"]

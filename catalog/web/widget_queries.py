@@ -6,7 +6,6 @@ from typing import NamedTuple
 from flask import abort
 
 from ..documents import Json
-from ..routing import public_url
 from ..semver_ranges import is_version
 from ..store.connection.sqlite import Connection
 from ..store.read import json_sql
@@ -14,17 +13,12 @@ from ..store.read.detail import find_version
 from ..store.schema.sdk_intervals import sdk_key
 from ..text import quoted
 from .charts import MonthReleases
+from .pages import parse_body
 
-# A row of the table shows this much of a text. The page of a version has all of it.
+# What a row of the table and a comparison show of a text; the page of a version has all of it.
 MAX_REASON = 300  # characters
-
-
-class VersionsFilter(NamedTuple):
-    """Which versions a table shows. The SDK is empty for every SDK."""
-
-    sdk: str
-    only_compatible: bool
-    only_stable: bool
+MAX_NOTE = 2_000  # characters
+MAX_NOTES = 50
 
 
 WIDGET = f"""
@@ -45,7 +39,7 @@ def load_version(connection: Connection, widget: Json, number: str, sdk: str = "
     found = find_version(connection, widget["scope"], widget["name"], number, sdk or None)
     if found is None or found[1] is None:
         return None
-    version: Json = json.loads(json_sql.with_bundle_urls(found[1], public_url()))
+    version: Json = parse_body(found[1])
     return version
 
 
@@ -85,6 +79,7 @@ def load_history(connection: Connection, widget_id: int) -> History:
     return History(*connection.execute(HISTORY, {"widget_id": widget_id}).fetchone())
 
 
+# Which versions the table shows: sdk is the key of an SDK, or NULL.
 _FILTER = f"""
 widget_id = :widget_id
 AND (NOT :only_stable OR yanked = 0 AND instr(precedence, '-') = 0)
@@ -93,9 +88,9 @@ AND (NOT :only_compatible OR yanked = 0 AND {json_sql.VERSION_ADMITS})
 COUNT = f"SELECT count(*) FROM version WHERE {_FILTER}"
 
 
-def count_versions(connection: Connection, widget_id: int, shown: VersionsFilter) -> int:
-    """Return how many versions of a widget the filter admits."""
-    (count,) = connection.execute(COUNT, _values(widget_id, shown)).fetchone()
+def count_versions(connection: Connection, shown: Json) -> int:
+    """Return how many versions the filter admits."""
+    (count,) = connection.execute(COUNT, shown).fetchone()
     return int(count)
 
 
@@ -114,23 +109,12 @@ SELECT json_group_array(json(text)) FROM (
 """
 
 
-def load_versions(
-    connection: Connection, widget_id: int, shown: VersionsFilter, *, limit: int, offset: int
-) -> list[Json]:
+def load_versions(connection: Connection, shown: Json, *, limit: int, offset: int) -> list[Json]:
     """Return a page of the versions that the filter admits, newest first."""
-    values = _values(widget_id, shown) | {"limit": limit, "offset": offset}
-    (text,) = connection.execute(VERSION_ROWS, values | {"max_text": MAX_REASON}).fetchone()
+    values = {**shown, "limit": limit, "offset": offset, "max_text": MAX_REASON}
+    (text,) = connection.execute(VERSION_ROWS, values).fetchone()
     rows: list[Json] = json.loads(text)
     return rows
-
-
-def _values(widget_id: int, shown: VersionsFilter) -> Json:
-    return {
-        "widget_id": widget_id,
-        "sdk": sdk_key(shown.sdk) if shown.sdk else None,
-        "only_compatible": shown.only_compatible,
-        "only_stable": shown.only_stable,
-    }
 
 
 NUMBERS = f"""
@@ -188,12 +172,13 @@ SELECT json_group_array(json(text)) FROM (
 """
 
 
-def load_notes(
-    connection: Connection, widget_id: int, older: str, newer: str, *, limit: int, max_text: int
-) -> list[Json]:
-    """Return the release notes of the versions after the older one, up to the newer one."""
+def load_notes(connection: Connection, widget_id: int, older: str, newer: str) -> list[Json]:
+    """Return the notes of the newest versions after the older one, up to the newer one.
+
+    If there are more than MAX_NOTES, there is one more in the list.
+    """
     values = {"widget_id": widget_id, "older": older, "newer": newer}
-    values |= {"limit": limit, "max_text": max_text}
+    values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}
     notes: list[Json] = json.loads(connection.execute(NOTES_AFTER, values).fetchone()[0])
     return notes
 

@@ -96,6 +96,14 @@ def test_invalid_line_is_an_error_with_its_number(app_with: AppWith, line: str) 
     assert message.endswith("' is not scope/name@version, such as acme/clock@1.0.0.")
 
 
+def test_a_json_lockfile_is_read_as_the_page_reads_it(app_with: AppWith) -> None:
+    lockfile = '{"widgets": {"acme/clock": "1.0.0", "acme/notes": "latest"}}'
+    result = run(app_with(CLOCK), "outdated", "-", "--sdk", "1.4.0", "--json", stdin=lockfile)
+    assert [each["update"]["version"] for each in json.loads(result.stdout)] == ["1.1.0"]
+    ignored = "Ignored 1 entry without an exact version, such as 'acme/notes@latest'.\n"
+    assert (result.exit_code, result.stderr) == (0, ignored)
+
+
 @pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--url", "x")])
 def test_missing_or_invalid_option_is_wrong_usage(
     app_with: AppWith, options: tuple[str, ...]

@@ -30,10 +30,13 @@ def test_the_name_is_text_in_the_api_and_a_link_on_pages(
     detail = client.get("/api/v1/widgets/acme/clock").json
     messages = {each["deprecationMessage"] for each in detail["versions"]}
     assert messages == {f"{before}new scope/<clock>."}
-    for path in ("/widgets/acme/clock", "/widgets/acme/clock/1.0.0"):
-        assert before + LINK in client.get(path).text, path
-    page = client.get("/updates?compatSdk=1.0.0&installed=acme/clock@1.0.0").text
-    assert before + LINK.replace('">', '?compatSdk=1.0.0">') in page
+    for path in (
+        "/widgets/acme/clock",
+        "/widgets/acme/clock/1.0.0",
+        "/updates?compatSdk=1.0.0&installed=acme/clock@1.0.0",
+    ):
+        page = client.get(path).text.replace("?compatSdk=1.0.0", "")
+        assert before + LINK in page, path
 
 
 @pytest.mark.parametrize("message", ["Replaced by acme.", "Replaced by a/b/c.", "Not Replaced by"])

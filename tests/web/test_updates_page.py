@@ -61,9 +61,16 @@ def test_form_without_scripts_is_a_post_with_the_same_page(demo: FlaskClient) ->
     form = {"installed": f"{WEATHER}\r\n{CLOCK}", "compatSdk": "1.4"}
     page = assert_page(demo.post("/updates", data=form), 200)
     assert rows(page) == rows(get(demo, f"{WEATHER}\n{CLOCK}"))
-    assert element(page, class_="notice").text == "1.4 is read as 1.4.0."
+    assert element(page, id="compatSdk-notice").text == "1.4 is read as 1.4.0."
     assert elements(page, "a", href="/widgets/acme/clock?compatSdk=1.4.0")
     assert_page(demo.post("/updates", data={}), 200)
+
+
+def test_lockfile_is_read_without_scripts_too(demo: FlaskClient) -> None:
+    page = get(demo, '{"acme/weather": "^2.6.1", "acme/clock": {"version": "1.0.0"}}')
+    assert rows(page) == ["acme/clock"]
+    notice = "Ignored 1 entry without an exact version, such as 'acme/weather@^2.6.1'."
+    assert elements(page, "p", class_="notice")[-1].text == notice
 
 
 def test_versions_that_need_an_action_come_first(demo: FlaskClient) -> None:
@@ -105,8 +112,11 @@ def test_comments_empty_lines_quotes_and_repetitions_are_ignored(demo: FlaskClie
         ("acme/clock", "Line 1: 'acme/clock' is not scope/name@version, such as acme/clock@1.0.0."),
         ("# a\nx", "Line 2: 'x' is not scope/name@version, such as acme/clock@1.0.0."),
         ("", "The list of installed versions is missing."),
+        ('{"a": ', "This is not valid JSON: is it complete?"),
+        ('{"lockfileVersion": 3, "packages": {"node_modules/a": {"version": "1.0.0"}}}',
+         "This is a lockfile of npm: it names packages of npm, not widgets."),
     ],
-)
+)  # fmt: skip
 def test_invalid_list_is_400_with_a_message(
     demo: FlaskClient, installed: str, message: str
 ) -> None:

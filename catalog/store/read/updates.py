@@ -64,25 +64,6 @@ def parse_installed(text: str) -> Installed:
     return Installed(scope, name, version)
 
 
-# Around a version in a line that was copied out of JSON.
-PUNCTUATION = " \t\ufeff,\"'"
-
-
-def parse_installed_lines(text: str) -> list[Installed]:
-    """Return the versions in the lines, each once, except in comments; raise ParameterError."""
-    installed: dict[Installed, None] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        content = line.strip(PUNCTUATION)
-        if not content or content.startswith("#"):
-            continue
-        try:
-            installed[parse_installed(content)] = None
-        except ParameterError:
-            form = "scope/name@version, such as acme/clock@1.0.0"
-            raise ParameterError(f"Line {number}: {quoted(content)} is not {form}.") from None
-    return list(installed)
-
-
 # The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
 # in :widgets and the fields of Release. Without an SDK every version is compatible. A row for each
 # version or widget takes longer; the text of a hundred widgets could take too much memory.

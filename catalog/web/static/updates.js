@@ -1,5 +1,6 @@
 // Read the pasted list here and send only the versions in it: a lockfile is too long for an
-// address, and nobody else needs the rest of it. Without this script the form sends the lines.
+// address, and nobody else needs the rest of it. It reads what installed_list.py
+// reads; without this script the form sends the text.
 
 const form = document.querySelector(".updates-form");
 const { installed, compatSdk } = form.elements;

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builders import Json
-from conftest import hold, putting
+from conftest import create_catalog, hold
 
 from app import create_app
-from catalog.documents import check_document
 
 # Playwright is installed only on machines with Chromium.
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
 def create_catalog_with_bundles(path: Path, widget: Json, *bundles: bytes) -> Path:
     """Create a database of one widget document, whose bundles the service holds."""
-    app = create_app({"DATABASE": path})
-    app.extensions["database"].create(putting([check_document(widget)]))
+    app = create_app({"DATABASE": create_catalog(path, widget)})
     hold(app, *bundles)
     app.extensions["database"].close()
     return path

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import http.client
+import json
 import os
 import pty
 import select
@@ -298,6 +299,12 @@ def demo(demo_app: Flask) -> FlaskClient:
 def run(app: Flask, *arguments: object, stdin: str | bytes | None = None) -> Result:
     """Run a command of the service in this process, as `flask ARGUMENTS` would."""
     return app.test_cli_runner().invoke(args=[*map(str, arguments)], input=stdin)
+
+
+def put(app: Flask, *documents: dict[str, Any]) -> None:
+    """Add or update widgets, as `widget-catalog import` does."""
+    result = run(app, "import", "-", stdin="\n".join(map(json.dumps, documents)))
+    assert result.exit_code == 0, result.output
 
 
 def run_on(database: Path, *arguments: object) -> Result:

@@ -11,12 +11,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from builders import bundled, document, version
-from conftest import Server, hold, putting, run
+from conftest import Server, create_catalog, hold, run
 from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.documents import check_document
 
 AppWith = Callable[..., Flask]
 CONTENT = b"export default () => 'tick'\n"
@@ -50,10 +49,8 @@ def client(app: Flask) -> FlaskClient:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A real server with a held bundle, also under names that need encoding."""
     path = tmp_path_factory.mktemp("bundles") / "catalog.db"
-    app = create_app({"DATABASE": path})
     unusual = document(UNUSUAL, bundled("1.0.0+x.y", CONTENT))
-    documents = [check_document(each) for each in (CLOCK, unusual)]
-    app.extensions["database"].create(putting(documents))
+    app = create_app({"DATABASE": create_catalog(path, CLOCK, unusual)})
     hold(app, CONTENT)
     app.extensions["database"].close()
     running = Server(path)
@@ -255,9 +252,8 @@ def test_a_bundle_that_becomes_shorter_while_it_is_sent_ends_only_its_connection
     tmp_path: Path,
 ) -> None:
     content = b"x" * 12_000_000
-    app = create_app({"DATABASE": tmp_path / "catalog.db"})
-    documents = [check_document(document("acme/clock", bundled("1.0.0", content)))]
-    app.extensions["database"].create(putting(documents))
+    clock = document("acme/clock", bundled("1.0.0", content))
+    app = create_app({"DATABASE": create_catalog(tmp_path / "catalog.db", clock)})
     hold(app, content)
     app.extensions["database"].close()
     with Server(tmp_path / "catalog.db") as server:

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 from builders import bundled, document, version
-from conftest import hold, putting, run
+from conftest import hold, put, run
 from flask import Flask
 from flask.testing import FlaskClient
-
-from catalog.documents import check_document
 
 CHANGES = "/api/v1/widgets/changes"
 UNKNOWN_HISTORY = (
@@ -36,10 +34,6 @@ def names(page: dict[str, Any]) -> list[str]:
 def command(app: Flask, *arguments: object) -> None:
     result = run(app, *arguments)
     assert result.exit_code == 0, result.output
-
-
-def put(app: Flask, *documents: dict[str, Any]) -> None:
-    app.extensions["database"].transact(putting(map(check_document, documents)))
 
 
 def test_without_since_every_listed_widget_is_returned_with_the_etag_of_its_detail(

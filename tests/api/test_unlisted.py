@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import headers_without_date, putting
+from conftest import headers_without_date, put
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
-
-from catalog.documents import check_document
-from catalog.store.connection.database import Database
 
 V1 = "/api/v1/widgets/"
 LISTED = [
@@ -81,13 +78,6 @@ def app(app_with: Callable[..., Flask]) -> Flask:
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
     return app.test_client()
-
-
-def put(app: Flask, *documents: dict[str, Any]) -> None:
-    """Add or update the widgets, as another process would."""
-    database = Database(app.config["DATABASE"])
-    database.transact(putting(map(check_document, documents)))
-    database.close()
 
 
 def hidden(path: str, *versions: dict[str, Any], **fields: Any) -> dict[str, Any]:

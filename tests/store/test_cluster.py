@@ -27,7 +27,7 @@ from conftest import (
     error_message,
     exported,
     hold,
-    putting,
+    put,
     run,
     run_line,
     running,
@@ -40,7 +40,6 @@ from test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
 
 from app import create_app
-from catalog.documents import check_document
 from catalog.store.connection.cluster.rqlite_http import READ_REVISION
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.connection.transaction import Transaction
@@ -423,8 +422,7 @@ def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     held = b"export default 'held'"
     backup, pack = tmp_path / "backup.db", tmp_path / "all.pack"
     other = create_app({"DATABASE": create_demo(tmp_path / "other.db")})
-    put = putting([check_document(document("only/one", bundled("1.0.0", held)))])
-    other.extensions["database"].transact(put)
+    put(other, document("only/one", bundled("1.0.0", held)))
     hold(other, held)
     assert run(other, "pack", pack).exit_code == 0
     # A pack keeps install counts that are higher, such as those of other tests.

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from builders import Json, bundled, document, version
 from click.testing import Result
-from conftest import ROOT, hold, putting, run, running
+from conftest import ROOT, hold, put, run, running
 from flask import Flask
-
-from catalog.documents import check_document
 
 AppWith = Callable[..., Flask]
 FIRST, OTHER = b"export default 1\n", b"export default 2\n"
@@ -160,8 +158,7 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
 def test_every_bundle_that_a_number_had_is_remembered(app: Flask) -> None:
     run_successfully(app, "publish", *files(app, FIRST, "1.0.0"))
     run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
-    other = document("acme/clock", bundled("1.0.0", OTHER))
-    app.extensions["database"].transact(putting([check_document(other)]))
+    put(app, document("acme/clock", bundled("1.0.0", OTHER)))
     run_successfully(app, "delete", "acme/clock@1.0.0", "--yes")
     for content in (FIRST, OTHER):
         assert publish(app, content).stderr == REFUSED

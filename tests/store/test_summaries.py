@@ -7,10 +7,8 @@ from contextlib import closing
 
 import pytest
 from builders import document, version
-from conftest import exported, putting, run
+from conftest import exported, put, run
 from flask import Flask
-
-from catalog.documents import check_document
 
 SEARCH = "/api/v1/widgets/search"
 OLD = version("1.0.0", sdkVersion="^1.0.0", publishedAt="2024-01-01T00:00:00Z")
@@ -64,5 +62,5 @@ def test_search_shows_an_edit_with_another_program_after_the_next_change(
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.executescript(edit)
-    app.extensions["database"].transact(putting([check_document(document("lab/other"))]))
+    put(app, document("lab/other"))
     check_search(app, app_with)

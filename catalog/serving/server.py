@@ -94,6 +94,8 @@ def serve(
     except DatabaseError as error:
         if socket_file:
             socket_file.remove()
+        for each in bound:
+            each.close()
         raise ClickException(str(error)) from error
     loop = EventLoop()
     log_options = app.config["LOG_LEVEL"], app.config["LOG_FORMAT"]

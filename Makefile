@@ -16,11 +16,13 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 
 # Temporary files are in memory if possible: the tests would mostly wait for fsync. Bytecode is written even
 # if the environment disables it: the tests start hundreds of processes, and each would compile catalog/.
-# There is one worker more than there are CPUs, since tests wait for the processes that they start.
+# There is one worker more than there are CPUs, since tests wait for the processes that they start. A worker
+# runs all tests of a file, so that the servers, proxies and nodes of the file start once.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
-	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist loadgroup
+	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
+	        --dist loadscope --no-loadscope-reorder
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes

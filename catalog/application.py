@@ -42,17 +42,13 @@ from .store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_er
 from .store.read.search_params import ParameterError
 from .text import quoted
 
-# The two modules add their routes to the blueprint pages.
-from .web import scope_pages, widget_pages  # noqa: F401
-from .web.badge import badge
-from .web.docs import docs
-from .web.feed import feed
+# These modules add their routes to the blueprint pages.
+from .web import browse, compare, docs, feed, updates, widget_pages  # noqa: F401
 from .web.pages import error_page, pages
 from .web.static_files import static_files
-from .web.updates_page import updates_page
 
 API = (v1, registry, operations, internal)
-WEB = (pages, updates_page, badge, static_files, docs, feed)
+WEB = (pages, static_files)
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 # For the response that says that a request took too long.

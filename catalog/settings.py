@@ -102,6 +102,25 @@ def parse_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def parse_install_url(text: str) -> str:
+    # In place of the placeholders, something that may be in an address.
+    example = re.sub(r"\{(scope|name|version)\}", "x", text)
+    try:
+        if text and set("{}") & set(check_http_url(example)):
+            raise ValueError
+    except ValueError:
+        raise ValueError("an http or https URL with {scope}, {name} and {version} in it") from None
+    return text
+
+
+def parse_contact(text: str) -> str:
+    is_email = re.fullmatch(r"[^\s@/:?&%]+@[^\s@/:?&%]+", text)
+    try:
+        return text if not text or is_email else check_http_url(text)
+    except ValueError:
+        raise ValueError("an e-mail address, or an http or https URL") from None
+
+
 def parse_nodes(text: str) -> list[str]:
     urls = _split(text)
     for url in urls:
@@ -159,6 +178,8 @@ SETTINGS = (
     Setting("BUNDLES", ""),
     Setting("BACKUPS", ""),
     Setting("PUBLIC_URL", "", parse_base_url),
+    Setting("INSTALL_URL", "", parse_install_url),
+    Setting("CONTACT", "", parse_contact),
 )
 # Settings of earlier releases, which have no effect.
 FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS", "THREADS"}

@@ -12,7 +12,7 @@ from flask import Blueprint, Flask
 from flask.cli import ScriptInfo
 
 from ..data_files import DataFileError
-from ..documents import Document, DocumentError
+from ..documents import MAX_PROBLEMS, Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
 from ..semver_ranges import is_version, parse_sdk
@@ -24,6 +24,7 @@ from ..store.read.suggestions import suggest_widgets
 from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
 from ..validators import check_base_url, check_identifier, check_text
+from .terminal import replace_unprintable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -79,9 +80,17 @@ class Command(click.Command):
         except MissingWidgetError as error:
             raise CommandError(f"{error}{_suggest(error.widget)}") from error
         except EXPECTED_ERRORS as error:
-            is_missing = isinstance(error, DatabaseError) and not database().exists()
+            is_missing = isinstance(error, DatabaseError) and _has_no_file()
             advice = REMOTE_ADVICE if is_missing and self.remote else ""
             raise CommandError(f"{error}{advice}") from error
+
+
+def _has_no_file() -> bool:
+    """Return whether there is nothing at the path of the database, not even a directory."""
+    try:
+        return not database().exists()
+    except DatabaseError:
+        return False
 
 
 def _suggest(widget: WidgetName) -> str:
@@ -155,6 +164,15 @@ def print_status(message: str) -> None:
     """Print what happened to standard error, unless --quiet. Standard output is for data."""
     if not is_quiet():
         click.echo(message, err=True)
+
+
+def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
+    """Print the first sentences, and how many more there are; errors also with --quiet."""
+    more = len(sentences) - MAX_PROBLEMS
+    lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
+    for line in lines:
+        if is_error or not is_quiet():
+            click.echo(replace_unprintable(line), err=True)
 
 
 def file_name(file: BinaryIO) -> str:

@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 import click
 
 from ..atomic_files import drop_from_memory
-from ..documents import MAX_PROBLEMS
 from ..files import packs
 from ..files.jsonl import CatalogFileError
 from ..store.bundles import open_private
@@ -25,6 +24,7 @@ from .base import (
     confirm,
     database,
     file_name,
+    print_first,
     print_status,
     progress_bar,
 )
@@ -32,7 +32,6 @@ from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
 from .retention import add_dated, check_target, directory_option, keep_option
 from .selection import select_widgets, selection_options
-from .terminal import replace_unprintable
 
 # Without those of copies that gc removes.
 USED_HASHES = """
@@ -145,13 +144,7 @@ def _write_verified_pack(path: Path, selection: Selection, name: Path) -> str:
 
 def warn_of_elsewhere(versions: Sequence[str]) -> None:
     """Name the versions of a pack that cannot be loaded without a network."""
-    more = f" and {len(versions) - MAX_PROBLEMS} more" if len(versions) > MAX_PROBLEMS else ""
-    if versions:
-        names = replace_unprintable(", ".join(versions[:MAX_PROBLEMS]))
-        print_status(
-            f"Warning: {plural(len(versions), 'version')} without a bundle here, to be loaded from "
-            f"elsewhere: {names}{more}."
-        )
+    print_first([f"Warning: {each} has no bundle here, and needs a network." for each in versions])
 
 
 @command("unpack")

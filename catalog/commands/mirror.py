@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..documents import MAX_PROBLEMS
 from ..server_option import ca_option
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
@@ -18,7 +17,7 @@ from .base import (
     bundles,
     command,
     database,
-    is_quiet,
+    print_first,
     print_status,
     progress_bar,
 )
@@ -195,15 +194,6 @@ def describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
     if run.options.keep_removed:
         effect = "stays"
     return f"{key} was {cause} at the upstream; it {effect} here."
-
-
-def print_first(sentences: Sequence[str], *, is_error: bool = False) -> None:
-    """Print the first sentences, and how many more there are; errors also with --quiet."""
-    more = len(sentences) - MAX_PROBLEMS
-    lines = [*sentences[:MAX_PROBLEMS], *([f"There are {more} more."] if more > 0 else [])]
-    for line in lines:
-        if is_error or not is_quiet():
-            click.echo(replace_unprintable(line), err=True)
 
 
 def print_failures(failures: Mapping[str, str]) -> None:

@@ -1,7 +1,6 @@
 """What a mirror remembers of its upstreams, so that the next refresh needs no options."""
 
 import json
-import shlex
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -22,16 +21,6 @@ class MirrorOptions(Selection):
     min_age: str | None = None
     # The path of a PEM file.
     ca: str | None = None
-
-    def arguments(self) -> list[str]:
-        """Return the options of the command line."""
-        others = {
-            "--bundles": self.bundles,
-            "--keep-removed": self.keep_removed,
-            f"--min-age {self.min_age}": self.min_age,
-            shlex.join(["--ca", self.ca or ""]): self.ca,
-        }
-        return [*super().arguments(), *(option for option, value in others.items() if value)]
 
     def json(self) -> str:
         """Return the options as they are stored."""

@@ -110,14 +110,7 @@ def serve(
             Listener(loop.context, loop.sockets, each, name=name, is_passed=is_passed)
             for each in bound
         ]
-        url = loop.listeners[0].url
-        path = os.fspath(database.path.absolute())
-        start = {"url": url, "database": path, "pid": os.getpid()}
-        if metrics_url:
-            start["metrics"] = metrics_url
-        print(json.dumps(start) if print_json else f"Serving {database.name} on {url}", flush=True)
-        if metrics_url and not print_json:
-            print(f"Metrics on {metrics_url}", flush=True)
+        print_start(database, loop.listeners[0].url, metrics_url, print_json)
         loop.periodic.append(lambda: stop_if_gone(loop, database))
         notify_ready()
         loop.run()
@@ -127,6 +120,18 @@ def serve(
         database.close()
     if loop.has_failed:
         sys.exit(1)
+
+
+def print_start(database: Database, url: str, metrics_url: str | None, as_json: bool) -> None:
+    """Print what is served, and where."""
+    if as_json:
+        path = os.fspath(database.path.absolute())
+        start = {"url": url, "database": path, "pid": os.getpid()}
+        print(json.dumps(start | ({"metrics": metrics_url} if metrics_url else {})), flush=True)
+        return
+    print(f"Serving {database.name} on {url}", flush=True)
+    if metrics_url:
+        print(f"Metrics on {metrics_url}", flush=True)
 
 
 def stop_if_gone(loop: EventLoop, database: Database) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..semver_ranges import is_version
 from ..store.backups import restore
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
-from ..store.connection.sqlite import connect
+from ..store.connection.sqlite import Connection, connect
 from ..store.connection.transaction import Transaction
 from ..store.write import moderation
 from ..store.write.audit import local_actor
@@ -43,6 +42,7 @@ class Control:
         self._app, self._start = app, start
         self._database: Database = app.extensions["database"]
         self._bundles: Bundles = app.extensions["bundles"]
+        self._sources: dict[str, Connection] = {}
         self._database.create()
         self.reset()
 
@@ -63,26 +63,27 @@ class Control:
             source, content = self._read_file(Path(file))
         else:
             source, content = self._find(start or self._start), []
-        with closing(connect(source, "mode=ro")) as connection:
-            self._database.replace_pages(connection)
-        self._database.transact(lambda transaction: put_documents(transaction, content))
+        self._database.replace_pages(source)
+        if content:
+            self._database.transact(lambda transaction: put_documents(transaction, content))
         self._app.extensions["failed_attempts"] = FailedAttempts()
 
-    def _find(self, start: str) -> Path:
-        """Return the file of the empty or the demo catalog, which are created once."""
+    def _find(self, start: str) -> Connection:
+        """Return the empty or the demo catalog, which are created once."""
         if start not in ("empty", "demo"):
             raise ValueError(f"start must be empty or demo, not {start}.")
         path = self._database.path.with_name(f"{start}.db")
         source, bundles = Database(path), Bundles(path.with_name(f"{start}.db-bundles"))
-        if not source.exists():
+        if start not in self._sources:
             if start == "demo":
                 create_demo(source, bundles)
             else:
                 source.create()
+            self._sources[start] = connect(path, "mode=ro")
         self._copy_bundles(bundles.directory)
-        return path
+        return self._sources[start]
 
-    def _read_file(self, path: Path) -> tuple[Path, list[Document]]:
+    def _read_file(self, path: Path) -> tuple[Connection, list[Document]]:
         """Return the content of a JSON Lines file, or a copy of an SQLite file."""
         with path.open("rb") as file:
             if not file.peek(len(SQLITE_HEADER)).startswith(SQLITE_HEADER):
@@ -91,7 +92,7 @@ class Control:
         copy.unlink(missing_ok=True)
         restore(Database(copy), path)
         self._copy_bundles(Path(f"{path}-bundles"))
-        return copy, []
+        return connect(copy, "mode=ro"), []
 
     def _copy_bundles(self, directory: Path) -> None:
         """Hold the bundles of the directory. Those of the last test stay, but have no version."""

@@ -1,35 +1,33 @@
-"""The browse page: a form, search results as cards, and counts for each value of a filter.
+"""The browse page and the page of a scope: search results as cards, filters with their counts.
 
-The API's q matches display names and descriptions only. People also type focus-timer or
-acme/weather, so the page lists widgets with that name before the results. The filters permission
-and license are no parameters of the API either.
+The API's q matches display names and descriptions only. People also type focus-timer, acme or
+@acme/weather, so these pages find names and scopes too. The filters permission and license are no
+parameters of the API either.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flask import render_template, request, url_for
+from flask import Response, abort, redirect, render_template, url_for
+from werkzeug import Response as BaseResponse
 
 from ..documents import Json
-from ..routing import public_url
-from ..store.connection.sqlite import Connection
+from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.facets import Facets, find_facets
-from ..store.read.search_params import NONE, ParameterError, SearchQuery, parse_search
-from ..store.read.suggestions import Suggestion, suggest_widgets
+from ..store.read.search import find_widgets
+from ..store.read.search_params import NONE, SearchQuery, parse_search
+from ..store.read.suggestions import suggest_widgets
+from ..text import quoted
 from ..validators import MAX_IDENTIFIER_LENGTH
 from .formatting import format_count, page_numbers
-from .forms import SDK_ERROR, read_sdk
-from .queries import search_widgets
+from .pages import page_response, pages, parse_body, reader
+from .parameters import read_parameters
 
 # Fills rows of two, three and four cards.
 PAGE_SIZE = 24
 # With more scopes, the field is a text field with suggestions.
 MAX_SCOPE_OPTIONS = 20
-FORM_FIELDS = (
-    *("q", "compatSdk", "compatible", "scope", "official", "permission", "license", "sort"),
-    "page",
-)
 # What a person can remove from a search that found nothing, and what is then found.
 FILTERS = {
     "compatible": "for any SDK",
@@ -38,13 +36,13 @@ FILTERS = {
     "permission": "with any permissions",
     "license": "with any licence",
 }
+FIELDS = ("q", *FILTERS, "sort", "page")
 SORTS = {
     "installs": "Most installed",
     "updated": "Recently updated",
     "created": "Newest",
     "name": "Name",
 }
-COMPATIBLE_ERROR = "Enter your SDK version to see only widgets that run on it."
 
 
 class Option(NamedTuple):
@@ -55,110 +53,70 @@ class Option(NamedTuple):
     widgets: int | None = None
 
 
-class Link(NamedTuple):
-    """A link with its text."""
-
-    url: str
-    text: str
-
-
-def render_browse(connection: Connection) -> tuple[str, int]:
-    """Return the page that the query string describes, and its status."""
-    form = {name: request.args.get(name, "") for name in FORM_FIELDS}
-    sdk = read_sdk(form["compatSdk"])
-    form["compatSdk"] = form["compatSdk"].strip()
-    for name in ("compatible", "official"):
-        # Python clients send True.
-        form[name] = form[name].lower()
-    # Forms send empty fields.
-    arguments = {name: value for name, value in form.items() if value}
-    if sdk.sdk:
-        arguments["compatSdk"] = sdk.sdk
-    errors = field_errors(arguments)
-    valid = {name: value for name, value in arguments.items() if name not in errors}
-    query = parse_query(valid)
-    facets = find_facets(connection, with_typed_name(query, valid))
-    results = None if errors else load_page(connection, query, valid)
-    links = page_links(arguments, results) if results else []
-    is_empty = results is not None and results["total"] == 0
+@pages.get("/")
+def browse() -> Response:
+    connection, parameters = reader(), read_parameters(*FIELDS)
+    query = parse_query(parameters.valid)
+    facets = find_facets(connection, query)
+    results = search_widgets(connection, query)
+    form, valid = parameters.sent, parameters.valid
+    is_empty = results["total"] == 0
     page = render_template(
         "browse.html",
-        form=form,
-        errors=errors,
-        sdk=sdk,
+        parameters=parameters,
         results=results,
-        links=links,
-        options=filter_options(form, facets, errors),
-        facets=facets,
+        links=pager_links("pages.browse", valid, results["page"], results["total"]),
+        options=filter_options(form, facets, parameters.errors),
+        scopes=find_scopes(connection, query.typed),
         lists_scopes=facets.scopes_in_catalog <= MAX_SCOPE_OPTIONS,
         active=sum(bool(form[name]) for name in ("compatSdk", "sort", *FILTERS)),
-        first_page=browse_url({**arguments, "page": ""}),
-        previous_page=browse_url({**arguments, "page": query.page - 1}),
-        next_page=browse_url({**arguments, "page": query.page + 1}),
         suggestions=suggest_for_words(connection, form["q"]) if is_empty else [],
-        wider=wider_searches(connection, query, valid, facets) if is_empty else [],
+        wider=wider_searches(connection, query, valid, facets) if is_empty else {},
     )
-    return page, 400 if errors else 200
-
-
-def field_errors(arguments: Mapping[str, str]) -> dict[str, str]:
-    """Return a message for each invalid field."""
-    errors = {}
-    for name, value in arguments.items():
-        # This one is valid only with an SDK.
-        others = {"compatSdk": "1.0.0"} if name == "compatible" else {}
-        try:
-            parse_search({**others, name: value})
-        except ParameterError as error:
-            errors[name] = SDK_ERROR if name == "compatSdk" else str(error)
-    if arguments.get("compatible") == "true" and "compatSdk" not in arguments:
-        errors["compatible"] = COMPATIBLE_ERROR
-    return errors
+    return page_response(page, parameters.status)
 
 
 def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
-    """Return the search of valid arguments."""
-    if "compatSdk" not in arguments:
-        arguments = {name: value for name, value in arguments.items() if name != "compatible"}
+    """Return the search of valid arguments, which also finds a typed name or scope."""
+    query = parse_search({**arguments, "limit": str(PAGE_SIZE)})
+    typed = arguments.get("q", "").strip().removeprefix("@")
+    # No name is longer.
+    is_name = query.q and 0 < len(typed) <= 2 * MAX_IDENTIFIER_LENGTH + len("/")
     return replace(
-        parse_search({**arguments, "limit": str(PAGE_SIZE)}),
+        query,
+        typed=typed if is_name else None,
         permission=arguments.get("permission"),
         license=arguments.get("license"),
     )
 
 
-def with_typed_name(query: SearchQuery, arguments: Mapping[str, str]) -> SearchQuery:
-    """Return the search for widgets that have q as their name, unless no name is so long."""
-    typed = arguments.get("q", "").strip()
-    is_name = query.q and len(typed) <= 2 * MAX_IDENTIFIER_LENGTH + len("/")
-    return replace(query, name=typed, page=1) if is_name else query
-
-
-def load_page(connection: Connection, query: SearchQuery, arguments: Mapping[str, str]) -> Json:
-    """Return the results; on the first page, widgets with the typed name come before the others."""
-    results = search_widgets(connection, query, public_url())
-    results["last_page"] = max(-(-results["total"] // PAGE_SIZE), 1)
-    typed = with_typed_name(query, arguments)
-    if typed.name is not None:
-        named = search_widgets(connection, typed, public_url())
-        results["total"] += len(named["widgets"])
-        if query.page == 1:
-            results["widgets"] = named["widgets"] + results["widgets"]
+def search_widgets(connection: Connection, query: SearchQuery) -> Json:
+    """Return the results of a search, as the API has them."""
+    results: Json = parse_body(find_widgets(connection, query)[1])
     return results
 
 
-def browse_url(arguments: Mapping[str, Any]) -> str:
-    """Return the URL of the page with these arguments, without the empty ones."""
-    return url_for("pages.browse", **{name: value for name, value in arguments.items() if value})
+# A few scopes differ only in case.
+SCOPES_NAMED = """
+SELECT scope, count(*) AS widgets FROM listing WHERE scope = :scope COLLATE NOCASE
+GROUP BY scope ORDER BY widgets DESC, scope LIMIT 3
+"""
 
 
-def page_links(arguments: Mapping[str, str], results: Json) -> list[tuple[int, str] | None]:
-    """Return the number and URL of each page in the pager; None for a gap."""
-    last = results["last_page"]
-    numbers = page_numbers(min(results["page"], last), last)
+def find_scopes(connection: Connection, typed: str | None) -> list[Any]:
+    """Return the scopes that a person typed, each with the number of its listed widgets."""
+    scope = (typed or "").removesuffix("/")
+    return connection.execute(SCOPES_NAMED, {"scope": scope}).fetchall() if scope else []
+
+
+def pager_links(
+    endpoint: str, arguments: Mapping[str, Any], page: int, total: int, size: int = PAGE_SIZE
+) -> list[tuple[int, str] | None]:
+    """Return the number and URL of each page in a pager; None for a gap."""
+    last = max(-(-total // size), 1)
     return [
-        (number, browse_url({**arguments, "page": number})) if number else None
-        for number in numbers
+        (number, url_for(endpoint, **{**arguments, "page": number})) if number else None
+        for number in page_numbers(min(page, last), last)
     ]
 
 
@@ -169,17 +127,17 @@ def filter_options(
     # Without words, the default order is that of most installs.
     sorts = [("", "Best match"), *SORTS.items()] if form["q"].strip() else [*SORTS.items()]
     options = {
-        "scope": [Option("", "All scopes"), *map(_option, sorted(facets.scopes))],
+        "scope": [
+            Option("", "All"),
+            *(Option(scope, scope, count) for scope, count in sorted(facets.scopes)),
+        ],
         "official": [
             Option("", "Anyone"),
             Option("true", "Official only", facets.official),
             Option("false", "Not official", facets.not_official),
         ],
-        "permission": [
-            Option("", "Any permissions"),
-            *_with_none(facets.permissions, "No permissions"),
-        ],
-        "license": [Option("", "Any licence"), *_with_none(facets.licenses, "No licence")],
+        "permission": [Option("", "Any"), *_with_none(facets.permissions)],
+        "license": [Option("", "Any"), *_with_none(facets.licenses)],
         "sort": [Option(value, label) for value, label in sorts],
     }
     if not form["q"].strip() and not form["sort"]:
@@ -190,41 +148,71 @@ def filter_options(
     return options
 
 
-def _option(value_and_count: tuple[str, int]) -> Option:
-    value, count = value_and_count
-    return Option(value, value, count)
-
-
-def _with_none(counts: Iterable[tuple[str, int]], label: str) -> list[Option]:
-    """Return the options of a filter, with a label for the widgets that have no value."""
-    options = [Option(value, label if value == NONE else value, count) for value, count in counts]
+def _with_none(counts: Iterable[tuple[str, int]]) -> list[Option]:
+    """Return the options of a filter, first that for the widgets that have no value."""
+    options = [Option(value, "None" if value == NONE else value, count) for value, count in counts]
     return sorted(options, key=lambda option: option.value != NONE)
 
 
-def suggest_for_words(connection: Connection, q: str) -> list[Suggestion]:
+def suggest_for_words(connection: Connection, q: str) -> list[Any]:
     """Return the widgets that may be meant by words, a name or scope/name."""
-    scope, _, name = q.strip().rpartition("/")
+    scope, _, name = q.strip().removeprefix("@").rpartition("/")
     return suggest_widgets(connection, name, scope=scope)
 
 
 def wider_searches(
-    connection: Connection, query: SearchQuery, arguments: Mapping[str, str], facets: Facets
-) -> list[Link]:
-    """Return searches without one of the filters, or else without all, that find something."""
+    connection: Connection, query: SearchQuery, valid: Mapping[str, str], facets: Facets
+) -> dict[str, str]:
+    """Return the URLs of searches without one filter, or else without all, that find something."""
     totals = dict(facets.without)
     if query.compatible:
-        others = with_typed_name(replace(query, compatible=False), arguments)
-        totals["compatible"] = find_facets(connection, others).total
-    arguments = {**arguments, "page": ""}
-    links = [
-        Link(browse_url({**arguments, name: ""}), f"{format_count(totals[name], 'widget')} {text}")
+        totals["compatible"] = find_facets(connection, replace(query, compatible=False)).total
+    arguments: dict[str, Any] = {name: value for name, value in valid.items() if name != "page"}
+    links = {
+        f"{format_count(totals[name], 'widget')} {text}": url_for(
+            "pages.browse", **{**arguments, name: None}
+        )
         for name, text in FILTERS.items()
         if totals.get(name)
-    ]
+    }
     if links or len(totals) < 2:
         return links
-    unfiltered = {**arguments, **dict.fromkeys(FILTERS, "")}
-    words_only = parse_query({name: value for name, value in unfiltered.items() if value})
-    total = find_facets(connection, with_typed_name(words_only, arguments)).total
+    unfiltered = {name: value for name, value in arguments.items() if name not in FILTERS}
+    total = find_facets(connection, parse_query(unfiltered)).total
     text = f"{format_count(total, 'widget')} without filters"
-    return [Link(browse_url(unfiltered), text)] if total else []
+    return {text: url_for("pages.browse", **unfiltered)} if total else {}
+
+
+@pages.get("/widgets")
+def all_widgets() -> BaseResponse:
+    return redirect(url_for("pages.browse"))
+
+
+# Installs as far as they are known.
+SCOPE_TOTALS = """
+SELECT count(*) AS widgets, coalesce(sum(max(downloads, 0)), 0) AS installs,
+    (SELECT count(*) FROM listing CROSS JOIN version USING (widget_id) WHERE scope = :scope)
+        AS versions
+FROM listing WHERE scope = :scope
+"""
+
+
+@pages.get("/widgets/<scope>")
+def scope(scope: str) -> Response:
+    connection, parameters = reader(), read_parameters("page")
+    query = replace(parse_query(parameters.valid), scope=scope)
+    with snapshot(connection):
+        totals = connection.execute(SCOPE_TOTALS, {"scope": scope}).fetchone()
+        if not totals["widgets"]:
+            abort(404, f"There is no widget in the scope {quoted(scope)}.")
+        results = search_widgets(connection, query)
+    connection.check_deadline()
+    page = render_template(
+        "scope.html",
+        scope=scope,
+        totals=totals,
+        parameters=parameters,
+        results=results,
+        links=pager_links("pages.scope", {"scope": scope}, query.page, totals["widgets"]),
+    )
+    return page_response(page, parameters.status)

@@ -1,50 +1,15 @@
-"""The geometry of drawings: the releases of a widget over time, and the sizes it supports."""
+"""The geometry of the chart of a widget's releases over time."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import NamedTuple
 
-from ..documents import Json
 from ..text import shorten
 from .formatting import MONTHS, format_count
 
 MAX_BARS = 40
-# The months that one bar of a chart may cover, and what such a time is called.
-BAR_MONTHS = {
-    1: "month",
-    3: "quarter",
-    12: "year",
-    60: "5 years",
-    120: "decade",
-    600: "50 years",
-    1200: "century",
-    12_000: "millennium",
-}
-# Labels of major versions for which a narrow screen has room.
-MAX_LABELS = 10
-# A size is drawn up to this many cells in each direction.
-MAX_CELLS = 24
-
-
-class SizeDrawing(NamedTuple):
-    """The minimum and maximum size of a widget in cells, each at most MAX_CELLS."""
-
-    min_w: int
-    min_h: int
-    max_w: int
-    max_h: int
-    is_clipped: bool
-
-
-def size_drawing(entry: Json) -> SizeDrawing:
-    """Return the drawing of the sizes that a version supports."""
-    minimum, maximum = entry["minSize"], entry["maxSize"]
-    return SizeDrawing(
-        min_w=min(minimum["w"], MAX_CELLS),
-        min_h=min(minimum["h"], MAX_CELLS),
-        max_w=min(maximum["w"], MAX_CELLS),
-        max_h=min(maximum["h"], MAX_CELLS),
-        is_clipped=max(maximum["w"], maximum["h"]) > MAX_CELLS,
-    )
+# The months that one bar may cover, and what such a time is called.
+BAR_MONTHS = {1: "month", 3: "quarter", 12: "year", 120: "decade", 12_000: "millennium"}
 
 
 class MonthReleases(NamedTuple):
@@ -57,23 +22,11 @@ class MonthReleases(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """The releases of some months: how many are available and yanked, and their names.
+    """The releases of some months: how many are available and yanked, and all in words."""
 
-    majors are the major versions that begin here; major_label is empty if there is no room.
-    """
-
-    span: str
     available: int
     yanked: int
-    names: str
-    majors: str
-    major_label: str
-
-    @property
-    def label(self) -> str:
-        """The bar in words."""
-        count = format_count(self.available + self.yanked, "release")
-        return f"{self.span}: {count}" + (f" ({self.names})" if self.names else "")
+    label: str
 
 
 class Chart(NamedTuple):
@@ -87,34 +40,18 @@ class Chart(NamedTuple):
     label: str
 
 
-def releases_chart(
-    months: Sequence[MonthReleases], majors: Sequence[tuple[str, int]] = ()
-) -> Chart | None:
-    """Return the chart of a widget's releases; None if all are from one month.
-
-    majors has the month in which each major version was first released.
-    """
+def releases_chart(months: Sequence[MonthReleases], today: date) -> Chart | None:
+    """Return the chart of a widget's releases up to today; None if that is a single month."""
     numbers = [_month_number(each.month) for each in months]
-    if not months or min(numbers) == max(numbers):
+    first, last = min(numbers), max(*numbers, today.year * 12 + today.month - 1)
+    if first == last:
         return None
-    first, last = min(numbers), max(numbers)
     unit = next(unit for unit in BAR_MONTHS if last // unit - first // unit < MAX_BARS)
     in_bars: dict[int, list[MonthReleases]] = {}
     for number, month in sorted(zip(numbers, months, strict=True), reverse=True):
         in_bars.setdefault(number // unit, []).append(month)
-    majors_in_bars: dict[int, list[int]] = {}
-    for text, major in majors:
-        majors_in_bars.setdefault(_month_number(text) // unit, []).append(major)
-
-    bars: list[Bar] = []
     starts = range(first // unit, last // unit + 1)
-    free_from = starts[0]
-    for start in starts:
-        begun = sorted(majors_in_bars.get(start, ()))
-        has_label = bool(begun) and start >= free_from
-        if has_label:
-            free_from = start + -(-len(starts) // MAX_LABELS)
-        bars.append(_bar(start * unit, unit, in_bars.get(start, []), begun, has_label))
+    bars = [_bar(start * unit, unit, in_bars.get(start, [])) for start in starts]
     releases = format_count(sum(each.releases for each in months), "release")
     ends = _month_name(first), _month_name(last)
     return Chart(
@@ -127,19 +64,12 @@ def releases_chart(
     )
 
 
-def _bar(
-    start: int, unit: int, months: Sequence[MonthReleases], majors: Sequence[int], has_label: bool
-) -> Bar:
-    end = _month_name(start + unit - 1)
-    yanked = sum(each.yanked for each in months)
-    return Bar(
-        span=_month_name(start) + (f" to {end}" if unit > 1 else ""),
-        available=sum(each.releases for each in months) - yanked,
-        yanked=yanked,
-        names=shorten(", ".join(each.names for each in months), 120),
-        majors=shorten(", ".join(map(str, majors)), 60),
-        major_label=shorten(str(majors[-1]), 4) if has_label else "",
-    )
+def _bar(start: int, unit: int, months: Sequence[MonthReleases]) -> Bar:
+    span = _month_name(start) + (f" to {_month_name(start + unit - 1)}" if unit > 1 else "")
+    releases, yanked = sum(each.releases for each in months), sum(each.yanked for each in months)
+    names = shorten(", ".join(each.names for each in months), 120)
+    label = f"{span}: {format_count(releases, 'release')}" + (f" ({names})" if names else "")
+    return Bar(releases - yanked, yanked, label)
 
 
 def _month_number(month: str) -> int:

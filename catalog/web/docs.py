@@ -4,9 +4,9 @@ import json
 import re
 import shlex
 import sqlite3
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from flask import Blueprint, Response, current_app, render_template, request
+from flask import Response, current_app, render_template, request
 from werkzeug.http import generate_etag
 
 from .. import V1_PREFIX
@@ -14,12 +14,14 @@ from ..documents import Json
 from ..routing import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, DatabaseError
-from ..store.read.detail import LATEST
+from ..store.read.detail import LATEST, find_detail
+from ..store.read.search_params import parse_search
 from ..store.read.updates import parse_updates
 from . import openapi
-from .caching import page_response
+from .browse import search_widgets
 from .openapi import Operation
-from .queries import load_results, load_updates, load_widget
+from .pages import page_response, pages, parse_body
+from .updates import load_updates
 
 OPERATIONS = openapi.load_operations()
 SCHEMAS = openapi.load_schemas()
@@ -32,11 +34,11 @@ MAX_EXAMPLE_ITEMS = 20
 # Characters that change the direction of the text after them.
 BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-docs = Blueprint("docs", __name__)
-docs.add_app_template_filter(openapi.render_code_spans)
+for template_filter in (openapi.describe_status, openapi.describe_type, openapi.render_code_spans):
+    pages.add_app_template_filter(template_filter)
 
 
-@docs.get("/openapi.json")
+@pages.get("/openapi.json")
 def openapi_json() -> Response:
     description = openapi.render_description(public_url())
     response = Response(description, mimetype="application/json")
@@ -46,147 +48,108 @@ def openapi_json() -> Response:
     return response
 
 
-@docs.get("/docs")
-def reference() -> Response:
+@pages.get("/docs")
+def docs() -> Response:
     database: Database = current_app.extensions["database"]
     try:
         return page_response(render_reference(load_examples(database.reader())))
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database: show the examples of openapi.json.
         database.faults.log("The database cannot be read", error)
-        return Response(render_reference(None), mimetype="text/html")
+        return Response(render_reference({}), mimetype="text/html")
 
 
-def render_reference(catalog_examples: "CatalogExamples | None") -> str:
+def render_reference(examples: "dict[str, CatalogExample]") -> str:
+    search = examples.get("searchWidgets")
     return render_template(
         "docs.html",
         info=openapi.DESCRIPTION["info"],
         tags=openapi.DESCRIPTION["tags"],
-        examples=[build_example(operation, catalog_examples) for operation in OPERATIONS],
-        entry=catalog_examples and catalog_examples.entry,
+        examples=[build_example(each, examples.get(each.id), bool(search)) for each in OPERATIONS],
+        # The version that the first steps of the page lead to.
+        entry=search and search.response["widgets"][0]["latestCompatibleVersion"],
         server_url=public_url(),
         schemas=SCHEMAS,
         headers=RESPONSE_HEADERS,
     )
 
 
-class CatalogExamples(NamedTuple):
-    """Examples from this catalog: parameters and responses by operation id.
+@pages.get("/publish")
+def publish() -> Response:
+    contact = current_app.config["CONTACT"]
+    page = render_template("publish.html", server_url=public_url(), contact=contact)
+    return page_response(page)
 
-    unavailable: the operations whose example has no response here.
-    entry: the version that the first steps of the page lead to.
+
+class CatalogExample(NamedTuple):
+    """The parameters of a request to this catalog, and its response; None for that of openapi.json.
+
+    is_live: whether this catalog has the response.
     """
 
-    values: dict[str, dict[str, str]]
-    responses: dict[str, object]
-    unavailable: set[str]
-    entry: Json | None
+    values: dict[str, str]
+    response: Any = None
+    is_live: bool = True
 
 
-def load_examples(connection: Connection) -> CatalogExamples | None:
-    """Return examples from this catalog; None if it has no listed widget."""
+def load_examples(connection: Connection) -> dict[str, CatalogExample]:
+    """Return examples from this catalog by operation; none if it has no listed widget."""
     query = openapi.example_values(SEARCH_OPERATION)
-    results = load_results(connection, query, public_url())
+    results = search_widgets(connection, parse_search(query))
     if not results["widgets"]:
         del query["q"]
-        results = load_results(connection, query, public_url())
+        results = search_widgets(connection, parse_search(query))
     if not results["widgets"]:
-        return None
+        return {}
     first = results["widgets"][0]
     widget = {"scope": first["scope"], "name": first["name"]}
-    detail = load_widget(connection, **widget, public_url=public_url())
-    if detail is None:
+    found = find_detail(connection, **widget)
+    if found is None:
         # It was removed after the search.
-        return None
-    version, is_held = _example_bundle(detail)
-    updates_query, updates = _example_updates(connection, detail, query["compatSdk"])
-    return CatalogExamples(
-        values={
-            "searchWidgets": query,
-            "getUpdates": updates_query,
-            "getWidget": widget,
-            "getWidgetVersion": {**widget, "version": LATEST},
-            "countInstall": widget,
-            "getBundle": {**widget, "version": version},
-            "getRegistry": {"scope": first["scope"]},
-        },
-        responses={
-            "searchWidgets": results,
-            "getUpdates": updates,
-            "getWidget": detail,
-            "getWidgetVersion": first["latestVersion"],
-            "getRegistry": _example_registry(detail),
-        },
-        unavailable={
-            *(() if is_held else ("getBundle",)),
-            *(() if first["latestVersion"] else ("getWidgetVersion",)),
-        },
-        entry=first["latestCompatibleVersion"],
-    )
-
-
-def _example_bundle(detail: Json) -> tuple[str, bool]:
-    """Return the newest version with a held bundle, else the newest; and whether it is held."""
+        return {}
+    detail = parse_body(found[1])
+    numbers = [entry["version"] for entry in detail["versions"]] or ["1.0.0"]
     own_prefix = f"{public_url()}{V1_PREFIX}"
-    entries: list[Json] = detail["versions"]
-    held = [entry for entry in entries if entry["bundleUrl"].startswith(own_prefix)]
-    return str((held or entries)[0]["version"]) if entries else "1.0.0", bool(held)
+    held = [each for each in detail["versions"] if each["bundleUrl"].startswith(own_prefix)]
+    bundle = held[0]["version"] if held else numbers[0]
+    installed = "{scope}/{name}@{version}".format(**widget, version=numbers[-1])
+    updates = {"compatSdk": query["compatSdk"], "installed": installed}
+    update = load_updates(connection, parse_updates(updates["compatSdk"], [installed]))
+    # One widget: rendering a whole scope could take long.
+    entry = {key: value for key, value in detail["widget"].items() if key != "downloadCount"}
+    entry |= {"latestVersion": detail["latestVersion"], "versions": detail["versions"]}
+    registry = {"scope": widget["scope"], "widgets": [entry]}
+    latest = first["latestVersion"]
+    return {
+        "searchWidgets": CatalogExample(query, results),
+        "getUpdates": CatalogExample(updates, update),
+        "getWidget": CatalogExample(widget, detail),
+        "getWidgetVersion": CatalogExample({**widget, "version": LATEST}, latest, bool(latest)),
+        "countInstall": CatalogExample(widget),
+        "getBundle": CatalogExample({**widget, "version": bundle}, None, bool(held)),
+        "getRegistry": CatalogExample({"scope": widget["scope"]}, registry),
+    }
 
 
-def _example_updates(connection: Connection, detail: Json, sdk: str) -> tuple[dict[str, str], Json]:
-    """Return the parameters and the response for the oldest version of the widget."""
-    path = "{scope}/{name}".format(**detail["widget"])
-    numbers = [str(entry["version"]) for entry in detail["versions"]] or ["1.0.0"]
-    installed = f"{path}@{numbers[-1]}"
-    query = parse_updates(sdk, [installed])
-    response = load_updates(connection, query, public_url())
-    return {"compatSdk": sdk, "installed": installed}, response
-
-
-def _example_registry(detail: Json) -> Json:
-    """Return a registry with one widget: rendering a whole scope could take long."""
-    widget = {key: value for key, value in detail["widget"].items() if key != "downloadCount"}
-    widget |= {"latestVersion": detail["latestVersion"], "versions": detail["versions"]}
-    return {"scope": widget["scope"], "widgets": [widget]}
-
-
-class OperationExample(NamedTuple):
-    """An operation with example values, request target, shell command and response body.
+def build_example(operation: Operation, own: CatalogExample | None, has_catalog: bool) -> Json:
+    """Return the example of an operation: from the catalog, else from openapi.json.
 
     is_live: whether this service has that response, so that the page can send the request.
     """
-
-    operation: Operation
-    values: dict[str, str]
-    target: str
-    command: str
-    response: str
-    is_abridged: bool
-    is_live: bool
-
-
-def build_example(
-    operation: Operation, catalog_examples: CatalogExamples | None
-) -> OperationExample:
-    """Return the example of an operation: from the catalog, else from openapi.json."""
-    values = openapi.example_values(operation)
-    body = operation.example
-    is_live = not operation.path_parameters
-    if catalog_examples is not None:
-        values = catalog_examples.values.get(operation.id, values)
-        body = catalog_examples.responses.get(operation.id, body)
-        is_live = operation.id not in catalog_examples.unavailable
+    values = own.values if own else openapi.example_values(operation)
+    body = own.response if own and own.response is not None else operation.example
     target = openapi.build_target(operation, values)
     method = "" if operation.method == "GET" else f"-X {operation.method} "
-    return OperationExample(
-        operation,
-        values,
-        target,
-        command=f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
-        response="" if body is None else format_example(abridge(body)),
-        is_abridged=abridge(body) != body,
-        is_live=is_live,
-    )
+    return {
+        "operation": operation,
+        # In a template, example.values is the method of a dict.
+        "parameters": values,
+        "target": target,
+        "command": f"curl -s {method}{shlex.quote(f'{public_url()}{target}')}",
+        "response": "" if body is None else format_example(abridge(body)),
+        "is_abridged": abridge(body) != body,
+        "is_live": own.is_live if own else has_catalog or "{" not in operation.path,
+    }
 
 
 def abridge(value: object) -> object:

@@ -1,15 +1,18 @@
-"""/feed.atom: the newest releases as an Atom feed (RFC 4287), for feed readers and chat rooms."""
+"""/feed.atom: the newest releases as an Atom feed (RFC 4287), for feed readers and chat rooms.
+
+With scope it has those of one scope, with scope and name those of one widget.
+"""
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import NAMESPACE_URL, uuid5
 
-from flask import Blueprint, Response, abort, current_app, render_template, request
+from flask import Response, abort, render_template, request
 
 from ..routing import public_url
-from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection
 from ..text import quoted, shorten
+from .pages import pages, reader
 
 MAX_ENTRIES = 50
 # Readers show the beginning of a long text, and the page of the widget has all of it.
@@ -20,8 +23,6 @@ EMPTY_SINCE = "1970-01-01T00:00:00.000Z"
 # The characters that XML 1.0 does not have, not even as references.
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
-feed = Blueprint("feed", __name__)
-
 _RELEASES = """
 SELECT listing.scope, listing.name, version.version, published_at AS publishedAt,
     coalesce(version.display_name, widget.display_name) AS displayName,
@@ -31,29 +32,32 @@ WHERE yanked = 0 AND {condition}
 ORDER BY published_at DESC, listing.scope, listing.name, precedence DESC, version.version
 LIMIT :limit
 """
-# The index version_published is in the order of the feed. One scope is sorted instead: its versions
-# may be rare in that index.
+# The index version_published is in the order of the feed. Those of one scope are sorted instead:
+# they may be rare in that index.
 NEWEST_RELEASES = _RELEASES.format(
     tables="version INDEXED BY version_published CROSS JOIN listing USING (widget_id)",
     condition="true",
 )
+IN_SCOPE = "listing.scope = :scope AND (:name = '' OR listing.name = :name)"
 NEWEST_RELEASES_IN_SCOPE = _RELEASES.format(
-    tables="listing CROSS JOIN version USING (widget_id)", condition="listing.scope = :scope"
+    tables="listing CROSS JOIN version USING (widget_id)", condition=IN_SCOPE
 )
-HAS_SCOPE = "SELECT 1 FROM listing WHERE scope = :scope LIMIT 1"
+HAS_SCOPE = f"SELECT 1 FROM listing WHERE {IN_SCOPE} LIMIT 1"
 
 
-@feed.get("/feed.atom")
-def atom() -> Response:
-    database: Database = current_app.extensions["database"]
+@pages.get("/feed.atom")
+def feed() -> Response:
     scope = request.args.get("scope", "")
-    releases = load_releases(database.reader(), scope)
+    name = request.args.get("name", "") if scope else ""
+    releases = load_releases(reader(), scope, name)
     base = public_url()
+    arguments = {key: value for key, value in (("scope", scope), ("name", name)) if value}
+    query = f"?{urlencode(arguments, quote_via=quote, safe='')}" if arguments else ""
     text = render_template(
         "feed.xml",
         base=base,
-        url=f"{base}/feed.atom" + (f"?scope={quote(scope, safe='')}" if scope else ""),
-        scope=scope,
+        url=f"{base}/feed.atom{query}",
+        subject=f"{scope}/{name}" if name else scope,
         releases=releases,
         updated=max((each["publishedAt"] for each in releases), default=EMPTY_SINCE),
     )
@@ -64,11 +68,12 @@ def atom() -> Response:
     return response
 
 
-def load_releases(connection: Connection, scope: str) -> list[dict[str, str]]:
-    """Return the newest releases of listed widgets; 404 if the scope has no listed widget."""
-    values = {"scope": scope, "limit": MAX_ENTRIES}
+def load_releases(connection: Connection, scope: str, name: str) -> list[dict[str, str]]:
+    """Return the newest releases of listed widgets; 404 if there is no such scope or widget."""
+    values = {"scope": scope, "name": name, "limit": MAX_ENTRIES}
     if scope and not connection.execute(HAS_SCOPE, values).fetchone():
-        abort(404, f"There is no widget in the scope {quoted(scope)}.")
+        path = quoted(f"{scope}/{name}" if name else scope)
+        abort(404, f"There is no widget {'' if name else 'in the scope '}{path}.")
     statement = NEWEST_RELEASES_IN_SCOPE if scope else NEWEST_RELEASES
     return [
         {
@@ -80,20 +85,21 @@ def load_releases(connection: Connection, scope: str) -> list[dict[str, str]]:
     ]
 
 
-@feed.app_template_filter()
+@pages.app_template_filter()
 def release_id(release: dict[str, str]) -> str:
     """Return an id that is the same at every URL of this service and of its mirrors."""
     name = "widget-catalog:{scope}/{name}@{version}".format(**release)
     return uuid5(NAMESPACE_URL, name).urn
 
 
-@feed.app_template_filter()
-def widget_path(release: dict[str, str]) -> str:
-    """Return the path of the widget's page."""
-    return f"/widgets/{quote(release['scope'], safe='')}/{quote(release['name'], safe='')}"
+@pages.app_template_filter()
+def release_path(release: dict[str, str]) -> str:
+    """Return the path of the page of a version."""
+    parts = (release[key] for key in ("scope", "name", "version"))
+    return "/widgets/" + "/".join(quote(part, safe="") for part in parts)
 
 
-@feed.app_template_filter()
+@pages.app_template_filter()
 def xml_text(text: str) -> str:
     """Return the text without the characters that XML does not allow."""
     return NOT_XML.sub("\ufffd", text)

@@ -3,9 +3,14 @@
 import re
 import shlex
 from base64 import b64encode
+from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from ..documents import Json
+from ..semver_ranges import is_range
 
+# The units of an age with their length in days.
+UNITS = (("year", 365.25), ("month", 30.44), ("week", 7), ("day", 1))
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -38,6 +43,20 @@ def format_day(timestamp: str) -> str:
     return f"{int(day)} {MONTHS[int(month) - 1]} {year}"
 
 
+def current_date() -> date:
+    """Return the date in UTC."""
+    return datetime.now(UTC).date()
+
+
+def format_age(timestamp: str, now: date | None = None) -> str:
+    """Return how long ago a UTC timestamp was, such as 2 months ago; the day if it is to come."""
+    days = ((now or current_date()) - date.fromisoformat(timestamp[:10])).days
+    if days < 2:
+        return format_day(timestamp) if days < 0 else ("today", "yesterday")[days]
+    unit, length = next((unit, length) for unit, length in UNITS if days >= length)
+    return f"{format_count(int(days / length), unit)} ago"
+
+
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun, such as 1 release or 1,060 releases."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
@@ -48,6 +67,13 @@ def is_prerelease(version: str) -> bool:
     return "-" in version.partition("+")[0]
 
 
+# Ranges of thousands of characters take milliseconds to parse.
+@lru_cache(maxsize=512)
+def is_readable(sdk_range: str) -> bool:
+    """Return whether a range says which SDK a version needs: a catalog may have other texts."""
+    return is_range(sdk_range)
+
+
 def sri_hash(sha256_hash: str) -> str:
     """Return a hexadecimal SHA-256 as the integrity attribute of a script element has it."""
     return "sha256-" + b64encode(bytes.fromhex(sha256_hash)).decode()
@@ -55,15 +81,16 @@ def sri_hash(sha256_hash: str) -> str:
 
 def fetch_command(entry: Json) -> str:
     """Return the shell command that downloads the bundle of a version."""
-    return f"curl -fgL -o {_file_name(entry)} {shlex.quote(entry['bundleUrl'])}"
+    return f"curl -fgL -o {file_name(entry)} {shlex.quote(entry['bundleUrl'])}"
 
 
 def check_command(entry: Json) -> str:
     """Return the shell command that compares that file with the hash of the version."""
-    return f"echo '{entry['sha256Hash']}  {_file_name(entry)}' | sha256sum -c"
+    return f"echo '{entry['sha256Hash']}  {file_name(entry)}' | sha256sum -c"
 
 
-def _file_name(entry: Json) -> str:
+def file_name(entry: Json) -> str:
+    """Return the name of the file for the bundle of a version."""
     # Only characters that are not special to a shell, a file system or sha256sum.
     stem = f"{entry['name'][:80]}-{entry['version'][:80]}"
     return re.sub(r"[^A-Za-z0-9._+-]+|^[.-]", "_", stem) + ".js"

@@ -23,50 +23,8 @@ OPERATION_METHODS = ("get", "post")
 TYPE_NAMES = {"integer": "whole number"}
 
 
-class SchemaField(NamedTuple):
-    """A field of an object."""
-
-    name: str
-    type: Markup
-    limits: str
-    required: bool
-    description: str
-
-
-class Parameter(NamedTuple):
-    """A parameter of a request in its location: path, query or header."""
-
-    name: str
-    type: Markup
-    limits: str
-    required: bool
-    description: str
-    location: str
-    choices: list[str]
-    example: str | None
-
-
-class OperationResponse(NamedTuple):
-    """One status of an operation, with its body and the descriptions of its headers.
-
-    A body is JSON with a named schema; without a schema, it has another media type.
-    """
-
-    status: str
-    phrase: str
-    description: str
-    schema: str | None
-    media_type: str | None
-    headers: dict[str, str]
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the status is 4xx or 5xx."""
-        return self.status >= "400"
-
-
 class Operation(NamedTuple):
-    """A method of a path, with the body of its example response."""
+    """A method of a path, with resolved parameters and responses, and the body of its example."""
 
     id: str
     tag: str
@@ -74,22 +32,10 @@ class Operation(NamedTuple):
     path: str
     summary: str
     description: str
-    parameters: list[Parameter]
-    responses: list[OperationResponse]
+    parameters: list[Json]
+    # By status.
+    responses: dict[str, Json]
     example: object
-
-    @property
-    def path_parameters(self) -> list[str]:
-        """The names of the parameters in the path."""
-        return [parameter.name for parameter in self.parameters if parameter.location == "path"]
-
-
-class Schema(NamedTuple):
-    """A named object and its fields."""
-
-    name: str
-    description: str
-    fields: list[SchemaField]
 
 
 def render_description(server_url: str) -> bytes:
@@ -108,50 +54,50 @@ def load_operations() -> list[Operation]:
     ]
 
 
-def load_schemas() -> list[Schema]:
-    """Return every named object, in the order of the description."""
-    return [
-        Schema(
-            name,
-            schema["description"],
-            [
-                _load_field(key, value, required=key in schema["required"])
-                for key, value in schema["properties"].items()
-            ],
-        )
+def load_schemas() -> dict[str, Json]:
+    """Return every named object with its fields, by name."""
+    return {
+        name: {
+            **schema,
+            "fields": {
+                key: _describe(resolve(value), value) for key, value in schema["properties"].items()
+            },
+        }
         for name, schema in DESCRIPTION["components"]["schemas"].items()
-    ]
+    }
 
 
 def describe_headers(operations: Iterable[Operation]) -> dict[str, str]:
     """Return the description of each response header; different ones are joined."""
     # A dict instead of a set, which has no order.
     descriptions: dict[str, dict[str, None]] = {}
-    for response in (response for operation in operations for response in operation.responses):
-        for name, description in response.headers.items():
-            descriptions.setdefault(name, {})[description] = None
+    for operation in operations:
+        for response in operation.responses.values():
+            for name, header in response.get("headers", {}).items():
+                descriptions.setdefault(name, {})[resolve(header)["description"]] = None
     return {name: " ".join(texts) for name, texts in descriptions.items()}
 
 
 def build_target(operation: Operation, values: Mapping[str, str]) -> str:
     """Return the path and query of a request with these values; empty ones are omitted."""
-    path = operation.path
-    for name in operation.path_parameters:
-        path = path.replace(f"{{{name}}}", quote(values[name], safe=""))
-    query = {
-        parameter.name: values[parameter.name]
-        for parameter in operation.parameters
-        if parameter.location == "query" and values.get(parameter.name)
-    }
+    path, query = operation.path, {}
+    for parameter in operation.parameters:
+        name = parameter["name"]
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{name}}}", quote(values[name], safe=""))
+        elif parameter["in"] == "query" and values.get(name):
+            query[name] = values[name]
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 def example_values(operation: Operation) -> dict[str, str]:
     """Return the parameters of the operation's example."""
+    examples = {each["name"]: each.get("example") for each in operation.parameters}
+    # The page has one field for each parameter, also for one that can be repeated.
     return {
-        parameter.name: parameter.example
-        for parameter in operation.parameters
-        if parameter.example is not None
+        name: str(example[0] if isinstance(example, list) else example)
+        for name, example in examples.items()
+        if example is not None
     }
 
 
@@ -182,6 +128,7 @@ def describe_type(schema: Json) -> Markup:
 
 def describe_limits(schema: Json) -> str:
     """Return the bounds and the default of a value in words."""
+    schema = resolve(schema)
     bounds = [
         _describe_range(schema.get("minimum"), schema.get("maximum"), ""),
         _describe_range(schema.get("minLength"), schema.get("maxLength"), " characters"),
@@ -208,6 +155,11 @@ def example_body(response: Json) -> object:
     return content.get("example")
 
 
+def _describe(node: Json, schema: Json) -> Json:
+    """Return a parameter or field with its type and limits in words."""
+    return {**node, "words": describe_type(schema), "limits": describe_limits(schema)}
+
+
 def _load_operation(path: str, method: str, item: Json) -> Operation:
     operation = item[method]
     responses = {status: resolve(node) for status, node in operation["responses"].items()}
@@ -219,48 +171,15 @@ def _load_operation(path: str, method: str, item: Json) -> Operation:
         path=path,
         summary=operation["summary"],
         description=operation["description"],
-        parameters=[_load_parameter(resolve(node)) for node in parameters],
-        responses=[_load_response(status, node) for status, node in responses.items()],
+        parameters=[_describe(each, each["schema"]) for each in map(resolve, parameters)],
+        responses=responses,
         example=example_body(responses["200"]),
     )
 
 
-def _load_parameter(parameter: Json) -> Parameter:
-    schema = {**parameter["schema"], "description": parameter["description"]}
-    required = parameter.get("required", False)
-    return Parameter(
-        *_load_field(parameter["name"], schema, required=required),
-        location=parameter["in"],
-        choices=["true", "false"] if schema["type"] == "boolean" else schema.get("enum", []),
-        example=_example_text(parameter["example"]) if "example" in parameter else None,
-    )
-
-
-def _example_text(example: object) -> str:
-    # The page has one field for each parameter, also for one that can be repeated.
-    return str(example[0] if isinstance(example, list) else example)
-
-
-def _load_response(status: str, response: Json) -> OperationResponse:
-    content = response.get("content", {})
-    schema = content.get("application/json", {}).get("schema")
-    return OperationResponse(
-        status=status,
-        phrase=HTTPStatus(int(status)).phrase,
-        description=response["description"],
-        schema=schema and schema["$ref"].rsplit("/", 1)[1],
-        media_type=next(iter(content), None),
-        headers={
-            name: resolve(header)["description"]
-            for name, header in response.get("headers", {}).items()
-        },
-    )
-
-
-def _load_field(name: str, schema: Json, *, required: bool) -> SchemaField:
-    resolved = resolve(schema)
-    limits = describe_limits(resolved)
-    return SchemaField(name, describe_type(schema), limits, required, resolved["description"])
+def describe_status(status: str) -> str:
+    """Return the reason phrase of a status."""
+    return HTTPStatus(int(status)).phrase
 
 
 def _describe_range(minimum: int | None, maximum: int | None, unit: str) -> str:

@@ -1,30 +1,35 @@
-"""The web pages: what all of them have in common, and the one to browse the catalog.
+"""What all web pages have in common: responses, headers, links, templates and the error page.
 
-They work without JavaScript. The modules widget_pages and scope_pages add their routes.
+They work without JavaScript. The other modules of this folder add their routes to the blueprint.
 """
 
+import hashlib
+import json
+import re
+import sqlite3
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
-from flask import Blueprint, Response, current_app, render_template, request, url_for
+from flask import Blueprint, Response, current_app, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from werkzeug import Response as BaseResponse
 
 from .. import __version__
 from ..documents import Json
+from ..routing import public_url
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
-from ..store.connection.sqlite import Connection
+from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
+from ..store.read.json_sql import with_bundle_urls
+from ..store.read.suggestions import Suggestion, suggest_widgets
 from ..text import find_replacement, shorten
 from . import formatting
-from .browse import render_browse
-from .caching import page_response
-from .charts import size_drawing
 from .icons import icon_svg
 from .markdown import render_markdown
-from .not_found import suggest_for_path
+from .parameters import linked_sdk
 from .static_files import SCRIPT_HASHES
-from .urls import absolute_url, canonical_url
 
 # Pages load only our own files, run no inline script or style, and cannot be framed. Scripts are
 # allowed by hash, not by 'self': held bundles have the same origin but must not run in a page.
@@ -39,6 +44,13 @@ SECURITY_HEADERS = {
 
 # A few hundred of them take a millisecond.
 PIECES_PER_CHECK = 100
+# The pages that show what runs on an SDK.
+SDK_PAGES = {f"pages.{name}" for name in ("browse", "scope", "widget", "version", "compare")}
+SDK_PAGES.add("pages.updates")
+
+MAX_WORDS_LENGTH = 100  # characters
+FILE_EXTENSION = re.compile(r"\.[a-z]{2,5}$")
+SEPARATORS = re.compile(r"[-_.+@\s]+")
 
 pages = Blueprint("pages", __name__, template_folder="templates")
 for template_filter in (
@@ -46,13 +58,15 @@ for template_filter in (
     formatting.format_short_number,
     formatting.format_bytes,
     formatting.format_day,
+    formatting.format_age,
     formatting.format_count,
-    shorten,
     formatting.is_prerelease,
+    formatting.is_readable,
     formatting.sri_hash,
+    formatting.file_name,
     formatting.fetch_command,
     formatting.check_command,
-    size_drawing,
+    shorten,
     render_markdown,
 ):
     pages.add_app_template_filter(template_filter)
@@ -61,7 +75,12 @@ for template_filter in (
 @pages.app_context_processor
 def template_globals() -> dict[str, Any]:
     """Return what every template may use."""
-    return {"absolute_url": absolute_url, "canonical_url": canonical_url, "release": __version__}
+    return {
+        "absolute_url": absolute_url,
+        "canonical_url": canonical_url,
+        "linked_sdk": linked_sdk,
+        "release": __version__,
+    }
 
 
 @pages.app_template_filter()
@@ -70,6 +89,13 @@ def icon(widget: Json) -> Markup:
     seed = f"{widget['scope']}/{widget['name']}"
     directory = str(current_app.config["ICONS"])
     return Markup(icon_svg(widget["icon"], directory, name=widget["displayName"], seed=seed))  # noqa: S704
+
+
+@pages.app_template_filter()
+def install_url(entry: Json) -> str:
+    """Return the address that adds a version to the operator's dashboard; empty if it has none."""
+    template: str = current_app.config["INSTALL_URL"]
+    return re.sub(r"\{(scope|name|version)\}", lambda key: quote(entry[key[1]], safe=""), template)
 
 
 @pages.app_template_filter()
@@ -100,9 +126,22 @@ def check_deadline_in_templates(state: BlueprintSetupState) -> None:
     state.app.jinja_env.concat = join  # type: ignore[method-assign]
 
 
-@pages.get("/")
-def browse() -> Response:
-    return page_response(render_browse(reader()))
+@pages.app_url_defaults
+def keep_sdk(endpoint: str, values: dict[str, Any]) -> None:
+    """Have every link to a page carry the SDK version; with None, a link has none."""
+    if endpoint in SDK_PAGES:
+        values.setdefault("compatSdk", linked_sdk() or None)
+
+
+def absolute_url(endpoint: str, **values: Any) -> str:
+    """Return the URL of a view below the public URL, for what is read outside a page."""
+    values.setdefault("compatSdk", None)
+    return public_url() + url_for(endpoint, **values).removeprefix(request.script_root)
+
+
+def canonical_url() -> str:
+    """Return the URL of this page without its query string."""
+    return absolute_url(request.endpoint or "pages.browse", **(request.view_args or {}))
 
 
 def reader() -> Connection:
@@ -111,10 +150,21 @@ def reader() -> Connection:
     return database.reader()
 
 
-def error_page(status: int, message: str) -> str:
-    """Return the page for an error; only that for 404 reads the database, for suggestions."""
-    suggestions = suggest_for_path(request.path) if status == 404 else None
-    return render_template("error.html", status=status, message=message, suggestions=suggestions)
+def parse_body(body: bytes) -> Any:
+    """Return the JSON that the API sends, with the URLs of held bundles below the public URL."""
+    return json.loads(with_bundle_urls(body, public_url()))
+
+
+def page_response(text: str, status: int = 200, *, mimetype: str = "text/html") -> Response:
+    """Return a page as a response; with status 200 its ETag is a hash of its bytes.
+
+    Whether the client has the page already is decided when the response is complete.
+    """
+    response = Response(text, status, mimetype=mimetype)
+    if status == 200:
+        digest = hashlib.sha1(response.get_data(), usedforsecurity=False)
+        response.set_etag(digest.hexdigest())
+    return response
 
 
 @pages.after_app_request
@@ -126,3 +176,55 @@ def add_security_headers(response: Response) -> Response:
             # Install counts change.
             response.headers["Cache-Control"] = "no-cache"
     return response
+
+
+@pages.before_app_request
+def redirect_from_slash() -> BaseResponse | None:
+    """Redirect from a page's path with a slash at its end; the API has no redirects."""
+    path = f"/{request.path.strip('/')}"
+    if request.url_rule or path == request.path or request.method not in ("GET", "HEAD"):
+        return None
+    adapter = current_app.create_url_adapter(request)
+    if path.startswith("/api/") or not adapter or not adapter.test(path, "GET"):
+        return None
+    query = f"?{request.query_string.decode('latin-1')}" if request.query_string else ""
+    # Encoded, so that no path leads to another host.
+    return redirect(f"{quote(request.script_root)}{quote(path)}{query}")
+
+
+def error_page(status: int, message: str) -> str:
+    """Return the page for an error; only that for 404 reads the database, for suggestions."""
+    scope, name = read_path(request.path)
+    words = SEPARATORS.sub(" ", "".join(filter(str.isprintable, name))).strip()
+    # A missing file needs no suggestions, and for a POST they would delay installs.
+    is_page = request.method in ("GET", "HEAD") and not request.path.startswith("/static/")
+    is_searched = status == 404 and is_page and words
+    return render_template(
+        "error.html",
+        status=status,
+        message=message,
+        words=words if status == 404 else "",
+        suggestions=find_similar(scope, name) if is_searched else [],
+    )
+
+
+def read_path(path: str) -> tuple[str, str]:
+    """Return scope and name that a path asks for; /widgets/acme/clock and /clock.html a clock."""
+    segments = [segment for segment in path.split("/") if segment]
+    if segments[:1] == ["widgets"] and len(segments) > 2:
+        scope, name = segments[1:3]
+    else:
+        scope, name = "", segments[-1] if segments else ""
+    return scope, FILE_EXTENSION.sub("", name)[:MAX_WORDS_LENGTH]
+
+
+def find_similar(scope: str, name: str) -> list[Suggestion]:
+    """Return the widgets that may be meant; none if the catalog cannot be read."""
+    try:
+        return suggest_widgets(reader(), name, scope=scope)
+    except (DatabaseError, sqlite3.Error) as error:
+        database: Database = current_app.extensions["database"]
+        database.faults.log("The catalog has no suggestions", error)
+    except DeadlineExceeded as error:
+        current_app.logger.warning("The catalog has no suggestions: %s", error)
+    return []

@@ -1,25 +1,24 @@
-"""What the pages of a widget and of a scope read: only as many versions as a page shows."""
+"""What the pages of a widget read: only as many versions as a page shows."""
 
 import json
 from typing import NamedTuple
 
+from flask import abort
+
 from ..documents import Json
+from ..semver_ranges import is_version
 from ..store.connection.sqlite import Connection
 from ..store.read import json_sql
 from ..store.read.detail import find_version
 from ..store.schema.sdk_intervals import sdk_key
+from ..text import quoted
 from .charts import MonthReleases
+from .pages import parse_body
 
-# A table shows this much of a text. The page of a version has all of it.
-MAX_ROW_TEXT = 2_000  # characters
-
-
-class VersionsFilter(NamedTuple):
-    """Which versions a table shows. Empty for every SDK."""
-
-    sdk: str = ""
-    only_compatible: bool = False
-    only_stable: bool = False
+# What a row of the table and a comparison show of a text; the page of a version has all of it.
+MAX_REASON = 300  # characters
+MAX_NOTE = 2_000  # characters
+MAX_NOTES = 50
 
 
 WIDGET = f"""
@@ -27,23 +26,60 @@ SELECT id, {json_sql.WIDGET} FROM widget WHERE scope = :scope AND name = :name A
 """
 
 
-def find_widget(connection: Connection, scope: str, name: str) -> tuple[int, Json] | None:
-    """Return the id and the JSON of a listed widget, without versions; None if there is none."""
+def find_widget(connection: Connection, scope: str, name: str) -> tuple[int, Json]:
+    """Return the id and the JSON of a listed widget, without versions; 404 if there is none."""
     row = connection.execute(WIDGET, {"scope": scope, "name": name}).fetchone()
-    return (row[0], json.loads(row[1])) if row else None
+    if row is None:
+        abort(404, f"There is no widget {quoted(f'{scope}/{name}')}.")
+    return row[0], json.loads(row[1])
 
 
-def load_version(
-    connection: Connection, widget: Json, number: str, public_url: str, sdk: str = ""
-) -> Json | None:
+def load_version(connection: Connection, widget: Json, number: str, sdk: str = "") -> Json | None:
     """Return a version as the API does, LATEST included; None if there is no such version."""
     found = find_version(connection, widget["scope"], widget["name"], number, sdk or None)
     if found is None or found[1] is None:
         return None
-    version: Json = json.loads(json_sql.with_bundle_urls(found[1], public_url))
+    version: Json = parse_body(found[1])
     return version
 
 
+def load_numbered(connection: Connection, widget: Json, number: str) -> Json | None:
+    """Return the version with this number; None if there is none."""
+    # LATEST is no number.
+    return load_version(connection, widget, number) if is_version(number) else None
+
+
+RUNS = f"""
+SELECT iif({json_sql.VERSION_ADMITS}, 1, 0) FROM version
+WHERE widget_id = :widget_id AND version = :version
+"""
+
+
+def runs_on(connection: Connection, widget_id: int, number: str, sdk: str) -> bool:
+    """Return whether a version runs on the SDK."""
+    values = {"widget_id": widget_id, "version": number, "sdk": sdk_key(sdk)}
+    return bool(connection.execute(RUNS, values).fetchone()[0])
+
+
+class History(NamedTuple):
+    """How many versions a widget has, and when the first and the last one were published."""
+
+    total: int
+    first: str | None
+    last: str | None
+
+
+HISTORY = """
+SELECT count(*), min(published_at), max(published_at) FROM version WHERE widget_id = :widget_id
+"""
+
+
+def load_history(connection: Connection, widget_id: int) -> History:
+    """Return how long and how often a widget was released."""
+    return History(*connection.execute(HISTORY, {"widget_id": widget_id}).fetchone())
+
+
+# Which versions the table shows: sdk is the key of an SDK, or NULL.
 _FILTER = f"""
 widget_id = :widget_id
 AND (NOT :only_stable OR yanked = 0 AND instr(precedence, '-') = 0)
@@ -52,28 +88,20 @@ AND (NOT :only_compatible OR yanked = 0 AND {json_sql.VERSION_ADMITS})
 COUNT = f"SELECT count(*) FROM version WHERE {_FILTER}"
 
 
-def count_versions(connection: Connection, widget_id: int, shown: VersionsFilter) -> int:
-    """Return how many versions of a widget the filter admits."""
-    (count,) = connection.execute(COUNT, _values(widget_id, shown)).fetchone()
+def count_versions(connection: Connection, shown: Json) -> int:
+    """Return how many versions the filter admits."""
+    (count,) = connection.execute(COUNT, shown).fetchone()
     return int(count)
 
 
-# The columns of a row of the table. Texts are cut, since a page has a hundred of them.
 VERSION_ROWS = f"""
-SELECT CAST(json_group_array(json(text)) AS BLOB) FROM (
+SELECT json_group_array(json(text)) FROM (
     SELECT json_object(
-        'name', :name,
-        'version', version, 'bundleUrl', coalesce(bundle_path, bundle_url),
-        'bundleSize', bundle_size, 'sha256Hash', sha256_hash, 'publishedAt', published_at,
+        'version', version, 'publishedAt', published_at,
         'yanked', json(iif(yanked, 'true', 'false')),
         'yankedReason', substr(yanked_reason, 1, :max_text),
         'deprecationMessage', substr(deprecation_message, 1, :max_text),
-        'releaseNotes', substr(release_notes, 1, :max_text),
-        'hasMoreNotes', json(iif(length(release_notes) > :max_text, 'true', 'false')),
-        'minSize', json_object('w', min_w, 'h', min_h),
-        'maxSize', json_object('w', max_w, 'h', max_h),
-        'sdkVersion', sdk_version, 'configVersion', config_version,
-        'permissions', json(permissions), 'license', license,
+        'sdkVersion', sdk_version,
         'isCompatible', json(iif(yanked = 0 AND {json_sql.VERSION_ADMITS}, 'true', 'false'))
     ) AS text
     FROM version WHERE {_FILTER}
@@ -81,30 +109,12 @@ SELECT CAST(json_group_array(json(text)) AS BLOB) FROM (
 """
 
 
-def load_versions(
-    connection: Connection,
-    widget_id: int,
-    name: str,
-    shown: VersionsFilter,
-    public_url: str,
-    *,
-    limit: int,
-    offset: int,
-) -> list[Json]:
+def load_versions(connection: Connection, shown: Json, *, limit: int, offset: int) -> list[Json]:
     """Return a page of the versions that the filter admits, newest first."""
-    values = _values(widget_id, shown) | {"name": name, "limit": limit, "offset": offset}
-    (text,) = connection.execute(VERSION_ROWS, values | {"max_text": MAX_ROW_TEXT}).fetchone()
-    rows: list[Json] = json.loads(json_sql.with_bundle_urls(text, public_url))
+    values = {**shown, "limit": limit, "offset": offset, "max_text": MAX_REASON}
+    (text,) = connection.execute(VERSION_ROWS, values).fetchone()
+    rows: list[Json] = json.loads(text)
     return rows
-
-
-def _values(widget_id: int, shown: VersionsFilter) -> Json:
-    return {
-        "widget_id": widget_id,
-        "sdk": sdk_key(shown.sdk) if shown.sdk else None,
-        "only_compatible": bool(shown.sdk) and shown.only_compatible,
-        "only_stable": shown.only_stable,
-    }
 
 
 NUMBERS = f"""
@@ -121,13 +131,15 @@ def load_numbers(connection: Connection, widget_id: int, limit: int) -> list[str
     return numbers
 
 
-_NEIGHBOUR = """
+_KEY = """(
+    SELECT published_at, precedence, version FROM version
+    WHERE widget_id = :widget_id AND version = :{number})
+"""
+_NEIGHBOUR = f"""
 SELECT json_object('version', version, 'permissions', json(permissions)) FROM version
-WHERE widget_id = :widget_id {condition}
-    AND (published_at, precedence, version) {comparison} (
-        SELECT published_at, precedence, version FROM version
-        WHERE widget_id = :widget_id AND version = :version)
-ORDER BY {order} LIMIT 1
+WHERE widget_id = :widget_id {{condition}}
+    AND (published_at, precedence, version) {{comparison}} {_KEY.format(number="version")}
+ORDER BY {{order}} LIMIT 1
 """
 OLDER = _NEIGHBOUR.format(condition="", comparison="<", order=json_sql.NEWEST_FIRST)
 OLDER_AVAILABLE = _NEIGHBOUR.format(
@@ -147,6 +159,30 @@ def find_neighbour(
     return json.loads(row[0]) if row else None
 
 
+NOTES_AFTER = f"""
+SELECT json_group_array(json(text)) FROM (
+    SELECT json_object('version', version, 'publishedAt', published_at,
+        'yanked', json(iif(yanked, 'true', 'false')), 'deprecationMessage', deprecation_message,
+        'releaseNotes', substr(release_notes, 1, :max_text),
+        'hasMoreNotes', json(iif(length(release_notes) > :max_text, 'true', 'false'))) AS text
+    FROM version WHERE widget_id = :widget_id
+        AND (published_at, precedence, version) > {_KEY.format(number="older")}
+        AND (published_at, precedence, version) <= {_KEY.format(number="newer")}
+    ORDER BY {json_sql.NEWEST_FIRST} LIMIT :limit)
+"""
+
+
+def load_notes(connection: Connection, widget_id: int, older: str, newer: str) -> list[Json]:
+    """Return the notes of the newest versions after the older one, up to the newer one.
+
+    If there are more than MAX_NOTES, there is one more in the list.
+    """
+    values = {"widget_id": widget_id, "older": older, "newer": newer}
+    values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}
+    notes: list[Json] = json.loads(connection.execute(NOTES_AFTER, values).fetchone()[0])
+    return notes
+
+
 # The first names in a month are enough for the label of its bar.
 RELEASE_MONTHS = """
 SELECT json_group_array(json_array(month, releases, yanked, names)) FROM (
@@ -155,23 +191,9 @@ SELECT json_group_array(json_array(month, releases, yanked, names)) FROM (
     FROM version INDEXED BY version_newest WHERE widget_id = :widget_id
     GROUP BY month)
 """
-# The month in which each major version was first released.
-MAJOR_MONTHS = """
-SELECT json_group_array(json_array(month, major)) FROM (
-    SELECT min(substr(published_at, 1, 7)) AS month,
-        CAST(substr(version, 1, instr(version, '.') - 1) AS INTEGER) AS major
-    FROM version WHERE widget_id = :widget_id AND instr(precedence, '-') = 0
-    GROUP BY major)
-"""
 
 
-def load_release_months(
-    connection: Connection, widget_id: int
-) -> tuple[list[MonthReleases], list[tuple[str, int]]]:
-    """Return the months with releases, and the month of the first release of each major."""
-    values = {"widget_id": widget_id}
-    months, majors = (
-        json.loads(connection.execute(statement, values).fetchone()[0])
-        for statement in (RELEASE_MONTHS, MAJOR_MONTHS)
-    )
-    return [MonthReleases(*row) for row in months], [(month, major) for month, major in majors]
+def load_release_months(connection: Connection, widget_id: int) -> list[MonthReleases]:
+    """Return the months with releases."""
+    (text,) = connection.execute(RELEASE_MONTHS, {"widget_id": widget_id}).fetchone()
+    return [MonthReleases(*row) for row in json.loads(text)]

@@ -23,7 +23,7 @@ PATHS = {
     200: [
         *("/", "/?q=clock&compatSdk=1.4.0", "/widgets/acme/clock", "/docs", "/updates"),
         "/updates?compatSdk=1.4.0&installed=acme/clock@1.0.0",
-        *("/widgets/acme/clock/badge.svg", "/feed.atom"),
+        *("/publish", "/widgets/acme/clock/1.0.0", "/feed.atom"),
         *("/openapi.json", "/static/catalog.css"),
         *(f"{V1}/search", f"{V1}/search?q=none", f"{V1}/changes", f"{V1}/acme/clock"),
         *(f"{V1}/acme/clock/latest", f"{V1}/acme/clock/1.0.0/bundle.js"),
@@ -33,7 +33,7 @@ PATHS = {
     ],
     400: ["/?page=0", "/updates?compatSdk=x", f"{V1}/search?page=0"],
     401: ["/api/internal"],
-    404: ["/none", "/widgets/acme/none", "/widgets/acme/none/badge.svg", f"{V1}/acme/none"],
+    404: ["/none", "/widgets/acme/none", f"{V1}/acme/none"],
 }
 # CONTRIBUTING.md gives the reason for each.
 ACCEPTED = {

@@ -1,7 +1,6 @@
 """The operational endpoints: health, version, cli-version, stats, settings."""
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,15 +63,6 @@ def test_health_is_503_if_the_file_is_no_database(
     assert path.read_bytes() == content
 
 
-def test_health_is_503_if_the_database_is_no_catalog(
-    client_of: Callable[[Path], FlaskClient], tmp_path: Path
-) -> None:
-    connection = sqlite3.connect(tmp_path / "other.db")
-    connection.execute("CREATE TABLE widget (id)")
-    connection.close()
-    assert_unavailable(client_of(tmp_path / "other.db"))
-
-
 def test_health_is_503_if_the_path_is_not_accessible(
     client_of: Callable[[Path], FlaskClient], tmp_path: Path
 ) -> None:
@@ -86,16 +76,6 @@ def test_health_is_503_after_the_file_was_removed(app_with: Callable[..., Flask]
     assert client.get("/api/health").status_code == 200
     app.config["DATABASE"].unlink()
     assert_unavailable(client)
-
-
-def test_health_is_ok_after_the_file_was_restored(app_with: Callable[..., Flask]) -> None:
-    app = app_with(document())
-    file: Path = app.config["DATABASE"]
-    file.rename(file.with_suffix(".away"))
-    client = app.test_client()
-    assert_unavailable(client)
-    file.with_suffix(".away").rename(file)
-    assert client.get("/api/health").json == {"status": "ok"}
 
 
 def test_version_is_that_of_the_service(client_with: Catalog) -> None:

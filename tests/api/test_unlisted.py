@@ -65,7 +65,7 @@ PATHS = [
     *(f"/widgets/{path}" for path in HIDDEN),
     *("/widgets/acme", "/widgets/hidden", "/widgets/acme/clock/compare?from=1.0.0&to=1.1.0"),
     *(f"/widgets/{path}/1.0.0" for path in ("acme/clock", *HIDDEN)),
-    *(f"/widgets/{path}/badge.svg" for path in ("acme/clock", *HIDDEN)),
+    *(f"/widgets/{path}/latest" for path in ("acme/clock", *HIDDEN)),
     *("/secret", "/widgets/acme/secre", "/feed.atom"),
     "/updates?compatSdk=1.0.0" + "".join(f"&installed={path}@1.0.0" for path in HIDDEN),
 ]

@@ -45,9 +45,7 @@ DOCUMENTS = [
 ]
 for each in DOCUMENTS:
     each["widget"]["createdAt"] = "2025-01-02T03:04:05.000Z"
-ELSEWHERE = (
-    "Warning: 1 version without a bundle here, to be loaded from elsewhere: acme/clock@3.0.0.\n"
-)
+ELSEWHERE = "Warning: acme/clock@3.0.0 has no bundle here, and needs a network.\n"
 MIRRORED = [
     mirror_writes.MirroredWidget("acme", "clock", "https://up.example", '"e1"', 10),
     mirror_writes.MirroredWidget("acme", "same", "https://up.example", None, None),

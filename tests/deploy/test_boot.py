@@ -9,9 +9,6 @@ from machine import Machine
 from programs import find_program
 from rqlite_nodes import EMULATOR, RQLITED, require_rqlite
 
-# Each test machine is booted once.
-pytestmark = pytest.mark.xdist_group("boot")
-
 GUIDE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 # The file that certbot would create.
 CERTIFICATE = """

@@ -55,9 +55,6 @@ from tests.torture.clients import (
     wait_for_responses,
 )
 
-# One worker runs all of them, so that the nodes start once.
-pytestmark = pytest.mark.xdist_group("cluster")
-
 # Seconds that any install may take.
 LONGEST = 6
 # By decades; a restored catalog has the time in nanoseconds as its revision.

@@ -147,7 +147,7 @@ def test_only_a_bundle_that_was_published_here_is_immutable(app_with: AppWith, m
     hold(app, FIRST)
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    mirrored = "INSERT INTO mirrored VALUES (1, 'https://upstream.example', NULL, NULL)"
+    mirrored = "INSERT INTO mirrored (widget_id, source) VALUES (1, 'https://upstream.example')"
     app.extensions["database"].transact(running(mirrored))
     with app.test_client().open(PATH, method=method) as response:
         assert response.headers.getlist("Cache-Control") == ["no-cache"]

@@ -1,7 +1,6 @@
 """Versions and ranges: the same results as node-semver and the semver package, in linear time."""
 
 import json
-import sqlite3
 import time
 import tracemalloc
 from pathlib import Path
@@ -148,6 +147,11 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
     ],
 )
 def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
+    assert_like_node(text, admits, refuses)
+
+
+def assert_like_node(text, admits, refuses):
+    """Assert that a range admits one version and refuses another; no version if it is invalid."""
     assert is_range(text) is bool(admits)
     if admits:
         assert satisfies(admits, text)
@@ -157,12 +161,6 @@ def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
 
 
 # Versions and their order
-
-
-@property_settings
-@given(versions)
-def test_generated_semver_is_valid(version):
-    assert is_version(version)
 
 
 def test_precedence_sorts_the_grid_as_the_semver_package_does():
@@ -189,17 +187,6 @@ def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release,
 @given(versions, builds)
 def test_build_metadata_does_not_change_precedence(version, build):
     assert precedence(f"{without_build(version)}+{build}") == precedence(version)
-
-
-def test_sqlite_sorts_by_precedence():
-    in_order = ["0.9.0", "1.0.0--", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta"]
-    in_order += ["1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.2", "1.0.10", "2.0.0"]
-    db = sqlite3.connect(":memory:")
-    db.execute("CREATE TABLE v (version TEXT, precedence TEXT)")
-    db.executemany("INSERT INTO v VALUES (?, ?)", [(v, precedence(v)) for v in in_order[::-1]])
-    rows = db.execute("SELECT version FROM v ORDER BY precedence").fetchall()
-    db.close()
-    assert [version for (version,) in rows] == in_order
 
 
 def test_precedence_of_an_invalid_version_is_an_error():
@@ -339,12 +326,7 @@ def test_a_range_has_at_most_4096_characters():
     ],
 )
 def test_long_ranges_are_parsed_like_node_does(text, admits, refuses):
-    assert is_range(text) is bool(admits)
-    if admits:
-        assert satisfies(admits, text)
-        assert not satisfies(refuses, text)
-    else:
-        assert not any(satisfies(version, text) for version in GRID_VERSIONS)
+    assert_like_node(text, admits, refuses)
 
 
 STARTS = ("", "~", "^", ">", "1.2.3-", "1.2.3+", "1.2.3 - ", "=v", "1.x.x-", "<v", " 1")

@@ -145,7 +145,7 @@ def test_examples_are_links_without_scripts(
 ) -> None:
     page = tab_without_scripts
     page.goto(f"{own_server.url}/docs")
-    assert page.locator("form.try").count() == 13
+    assert page.locator("form.try").count() == 15
     assert page.locator("form.try:visible").count() == 0
     page.get_by_role("link", name="Open this response").nth(3).click()
     assert page.url == f"{own_server.url}{WEATHER}"

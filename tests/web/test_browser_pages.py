@@ -28,6 +28,9 @@ PATHS = {
     "no versions": "/widgets/acme-labs/gesture-pad",
     "missing": "/widgets/acme/none",
     "docs": "/docs",
+    "publish": "/publish",
+    "scope found": "/?q=acme",
+    "same versions": "/widgets/acme/weather/compare?from=2.6.0&to=2.6.0",
     "updates": "/updates?compatSdk=1.4&installed=acme/weather@2.6.1&installed=acme/none@1.0.0",
     "invalid updates": "/updates?compatSdk=x&installed=none",
 }

@@ -94,7 +94,7 @@ def test_every_request_of_a_page_is_below_the_prefix_and_succeeds(
     files = [request for request in visits.requests if request.resource_type != "document"]
     urls = [request.url.removeprefix(f"{base_url}/static/") for request in files]
     names = {re.sub(r"\.[0-9a-f]{16}\.", ".", url) for url in urls}
-    assert {"catalog.css", "copy.js", "browse.js", "docs.js"} <= names
+    assert {"catalog.css", "pages.js", "browse.js", "docs.js"} <= names
     statuses = {response.status for request in files if (response := request.response())}
     assert statuses <= {200, 304}
 
@@ -124,18 +124,18 @@ def test_visitor_goes_from_an_error_page_to_a_widget_and_back(
     any_page: "Page", base_url: str
 ) -> None:
     any_page.goto(f"{base_url}/none")
-    any_page.get_by_label("Search for a widget").fill("weather")
+    any_page.get_by_label("Search widgets").fill("weather")
     any_page.get_by_role("button", name="Search").click()
     any_page.get_by_role("link", name="Weather", exact=True).click()
     any_page.get_by_label("Your SDK version").fill("1.4.0")
     any_page.get_by_role("button", name="Find version").click()
-    expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
+    expect_text(any_page.locator("#install"), "Download 2.6.0, the newest for SDK 1.4.0")
     assert any_page.url == f"{base_url}/widgets/acme/weather?compatSdk=1.4.0"
     any_page.get_by_role("link", name="acme", exact=True).click()
-    expect_url(any_page, f"{base_url}/widgets/acme")
+    expect_url(any_page, f"{base_url}/widgets/acme?compatSdk=1.4.0")
     any_page.get_by_role("link", name="Widget Catalog").click()
     any_page.get_by_role("link", name="Page 2").click()
-    expect_url(any_page, f"{base_url}/?page=2")
+    expect_url(any_page, f"{base_url}/?compatSdk=1.4.0&page=2")
 
 
 def test_form_of_the_docs_reaches_the_service(page: "Page", base_url: str) -> None:

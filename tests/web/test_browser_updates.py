@@ -1,48 +1,78 @@
 """The updates page and cached files in a real browser."""
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_tools import expect_text, is_too_wide, recorded
+from browser_tools import expect_text, expect_url, recorded
 from conftest import Server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-INSTALLED = """acme/weather@2.6.1
-acme/clock@1.0.0
-community/rain-radar@1.0.0
-acme/notes@9.9.9
-acme/none@1.0.0"""
+WEATHER, CLOCK = "acme/weather@2.6.1", "acme/clock@1.0.0"
+LONG = {f"acme/none-{n}": "1.0.0" for n in range(400)}
 
 
-def test_visitor_checks_five_installed_widgets(any_page: "Page", server: Server) -> None:
-    any_page.set_viewport_size({"width": 360, "height": 740})
-    any_page.goto(server.url)
-    any_page.get_by_role("link", name="Updates", exact=True).click()
-    any_page.get_by_label("Installed versions").fill(INSTALLED)
-    any_page.get_by_label("Your SDK version").fill("1.4")
-    any_page.get_by_role("button", name="Check for updates").click()
-    expect_text(any_page.locator("#result"), "2 updates for 5 installed versions")
-    assert any_page.get_by_text("1.4 is read as 1.4.0.").is_visible()
-    row = any_page.get_by_role("row").filter(has_text="acme/weather")
-    assert "2.6.1 was yanked" in row.inner_text()
-    assert not is_too_wide(any_page)
-    any_page.set_viewport_size({"width": 1280, "height": 900})
-    # The address leads others to the same result.
-    any_page.get_by_role("link", name="Link to this result").click()
-    expect_text(any_page.locator("#result"), "2 updates for 5 installed versions")
-    assert any_page.locator("#installed").input_value() == INSTALLED
+def check(page: "Page", server: Server, text: str) -> None:
+    page.goto(f"{server.url}/updates?compatSdk=1.4.0")
+    page.get_by_label("Installed versions").fill(text)
+    page.get_by_role("button", name="Check for updates").click()
 
 
-def test_updates_can_be_checked_with_the_keyboard_alone(page: "Page", server: Server) -> None:
-    page.goto(f"{server.url}/updates")
-    page.get_by_label("Installed versions").focus()
-    page.keyboard.type("acme/clock@1.0.0")
-    page.keyboard.press("Tab")
-    page.keyboard.type("1.4.0")
-    page.keyboard.press("Enter")
-    expect_text(page.locator("#result"), "1 update for 1 installed version")
+@pytest.mark.parametrize(
+    "lockfile",
+    [
+        [WEATHER, CLOCK],
+        {"acme/weather": "2.6.1", "acme/clock": "1.0.0"},
+        {"acme/weather": {"version": "2.6.1", "hash": "a/b"}, "acme/clock": {"version": "1.0.0"}},
+        {"lockfileVersion": 1, "widgets": {WEATHER: {}, CLOCK: {"a": 1}}},
+        {"pages": [{"id": 7, "widget": {"scope": "acme", "name": "weather", "version": "2.6.1"}},
+                   {"scope": "acme", "name": "clock", "installed": "1.0.0"}]},
+    ],
+    ids=["list", "versions", "objects", "keys", "nested"],
+)  # fmt: skip
+def test_only_the_versions_of_a_lockfile_are_sent(
+    page: "Page", server: Server, lockfile: object
+) -> None:
+    check(page, server, json.dumps(lockfile, indent=2))
+    expect_text(page.locator("#result"), "1 update, 1 downgrade for 2 installed versions")
+    assert page.locator("#installed").input_value() == f"{WEATHER}\n{CLOCK}"
+    query = "&".join(f"installed={each.replace('/', '%2F').replace('@', '%40')}"
+                     for each in (WEATHER, CLOCK))  # fmt: skip
+    expect_url(page, f"{server.url}/updates?compatSdk=1.4.0&{query}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ', "This is not valid JSON: is it complete?"),
+        ("{}", "This JSON names no version in a form like scope/name@version."),
+        (
+            json.dumps(
+                {"lockfileVersion": 3, "packages": {"node_modules/a": {"version": "1.0.0"}}}
+            ),
+            "This is a lockfile of npm: it names packages of npm, not widgets.",
+        ),
+        ("x", "Line 1: 'x' is not scope/name@version, such as acme/clock@1.0.0."),
+        ("", "The list of installed versions is missing."),
+    ],
+)
+def test_text_without_versions_is_reported(
+    page: "Page", server: Server, text: str, message: str
+) -> None:
+    check(page, server, text)
+    expect_text(page.locator("#installed-error"), message)
+    assert page.locator("#installed").get_attribute("aria-invalid") == "true"
+    assert page.locator("#installed").input_value() == text
+
+
+def test_lockfile_that_is_too_long_is_checked_in_part(page: "Page", server: Server) -> None:
+    check(page, server, json.dumps(LONG))
+    banners = page.locator(".banner")
+    banners.first.wait_for()
+    assert "further versions did not fit into the address" in banners.last.inner_text()
+    assert len(page.url) < 6_200
 
 
 @pytest.mark.parametrize("path", ["/", "/widgets/acme/weather"])

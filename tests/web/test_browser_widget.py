@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_tools import expect_text, expect_title, expect_url, is_too_wide
+from browser_tools import expect_text, expect_url, is_too_wide
 from builders import document, version
 from conftest import Server, create_catalog
 from test_browser_pages import LAYOUT_RULES, VIOLATIONS
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WEATHER = "/widgets/acme/weather"
 NARROW, WIDE = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
 MARKDOWN = """# {title}
 
 {text} **{text}** `code`, [{text}](https://example.com/{path})
@@ -31,73 +32,54 @@ MARKDOWN = """# {title}
 
 
 def rows(page: "Page") -> "Locator":
-    return page.locator(".versions summary .version")
+    return page.locator(".versions .version:visible")
 
 
-def test_command_to_install_is_on_the_first_screen(any_page: "Page", server: Server) -> None:
+def test_button_to_download_is_on_the_first_screen(any_page: "Page", server: Server) -> None:
     for size in (WIDE, NARROW):
         any_page.set_viewport_size(size)
-        any_page.goto(f"{server.url}{WEATHER}?compatSdk=1.4")
-        expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
-        box = any_page.locator("#selected-fetch").bounding_box()
+        any_page.goto(f"{server.url}{WEATHER}?compatSdk=1.4.0")
+        box = any_page.locator("a.primary").bounding_box()
         assert box
         assert box["y"] + box["height"] < size["height"]
     # Everything else about the bundle is in a disclosure.
     assert not any_page.locator("#selected-sha").is_visible()
-    any_page.get_by_text("Hash, integrity and verification").click()
+    any_page.get_by_text("Command line, hash and verification").click()
     assert any_page.locator("#selected-sha").is_visible()
 
 
-def test_versions_are_filtered_by_a_form(any_page: "Page", server: Server) -> None:
-    any_page.goto(server.url + WEATHER)
+@pytest.mark.parametrize("query", ["", "?compatSdk=1.4.0"])
+def test_widget_of_ten_versions_is_two_screens_on_a_phone(
+    any_page: "Page", server: Server, query: str
+) -> None:
+    any_page.set_viewport_size(PHONE)
+    any_page.goto(f"{server.url}{WEATHER}{query}")
+    assert any_page.evaluate("document.documentElement.scrollHeight") <= 2 * PHONE["height"]
+    any_page.get_by_text("6 older versions").click()
     assert rows(any_page).count() == 10
-    any_page.get_by_label("SDK version", exact=True).fill("1.4.0")
-    any_page.get_by_label("Only those that run on it").check()
-    any_page.get_by_label("Hide yanked and prereleases").check()
-    any_page.get_by_role("button", name="Filter").click()
+    any_page.set_viewport_size(WIDE)
+
+
+def test_versions_are_filtered_by_toggles(any_page: "Page", server: Server) -> None:
+    any_page.goto(f"{server.url}{WEATHER}?compatSdk=1.4.0")
+    for name in ("For SDK 1.4.0", "Stable only"):
+        any_page.get_by_role("link", name=name).click()
     expect_text(any_page.locator(".count"), "4 of 10 versions")
     assert rows(any_page).all_inner_texts() == ["2.6.0", "2.5.2", "2.5.0", "2.0.0"]
-    expect_text(any_page.locator("#install"), "Newest for SDK 1.4.0: 2.6.0")
+    any_page.get_by_role("link", name="For SDK 1.4.0").click()
+    expect_url(any_page, f"{server.url}{WEATHER}?compatSdk=1.4.0&stable=true#versions")
 
 
-def test_two_versions_are_compared_by_a_form(any_page: "Page", server: Server) -> None:
-    any_page.goto(server.url + WEATHER)
-    any_page.get_by_label("From version").select_option("2.6.0")
-    any_page.get_by_label("To version").select_option("3.1.0")
-    any_page.get_by_role("button", name="Compare").click()
-    expect_url(any_page, f"{server.url}{WEATHER}/compare?from=2.6.0&to=3.1.0")
-    expect_text(any_page.locator(".changes .added dd"), "notifications")
-
-
-def test_version_is_opened_with_the_keyboard_alone(page: "Page", server: Server) -> None:
+def test_chart_can_be_read_with_forced_colours(page: "Page", server: Server) -> None:
     page.goto(server.url + WEATHER)
-    row = page.locator(".versions li", has=page.get_by_text("2.6.0", exact=True))
-    closed = row.bounding_box()
-    row.locator("summary").focus()
-    page.keyboard.press("Enter")
-    assert row.locator("dl").is_visible()
-    opened, table = row.bounding_box(), page.locator(".versions").bounding_box()
-    assert closed
-    assert opened
-    assert table
-    assert closed["height"] < 60 < opened["height"]
-    assert opened["width"] > table["width"] - 5
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    expect_title(page, "\u2068Weather\u2069 2.6.0 - Widget Catalog")
-    expect_url(page, f"{server.url}{WEATHER}/2.6.0")
-
-
-def test_visitor_goes_from_a_scope_to_a_withdrawn_version_and_its_replacement(
-    tab_without_scripts: "Page", server: Server
-) -> None:
-    page = tab_without_scripts
-    page.goto(f"{server.url}/widgets/acme")
-    page.get_by_role("link", name="Weather").click()
-    page.locator(".versions summary", has_text="2.6.1").click()
-    page.get_by_role("link", name="Page of 2.6.1").click()
-    page.locator(".banner").get_by_role("link").click()
-    expect_title(page, "\u2068Weather\u2069 2.6.0 - Widget Catalog")
+    page.emulate_media(forced_colors="active")
+    colour = "(element) => getComputedStyle(element).fill"
+    bars = {
+        page.locator(f".releases rect.{kind}").first.evaluate(colour)
+        for kind in ("available", "yanked", "slot")
+    }
+    page.emulate_media(forced_colors="none")
+    assert len(bars) == 3
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +119,7 @@ def violations(page: "Page") -> list[str]:
 def test_markdown_of_any_script_is_accessible_and_not_too_wide(
     page: "Page", notes_server: Server, name: str
 ) -> None:
-    page.goto(f"{notes_server.url}/widgets/acme/{name}")
+    page.goto(f"{notes_server.url}/widgets/acme/{name}/1.0.0")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
     assert page.locator(".notes li").count() == 2
     for size in (WIDE, NARROW):

@@ -94,7 +94,7 @@ def test_feed_parser_reads_every_field_without_a_complaint(client_with: ClientWi
     assert [entry.updated_parsed[2] for entry in feed.entries] == [5, 4, 3, 1]
     assert [entry.author for entry in feed.entries] == ["acme", "acme", "lab", "acme"]
     assert feed.entries[0].summary == "Ticks."
-    assert feed.entries[0].link == "http://localhost/widgets/acme/clock"
+    assert feed.entries[0].link == "http://localhost/widgets/acme/clock/1.1.0"
 
 
 @pytest.mark.parametrize("query", ["", "?scope=acme"])
@@ -112,6 +112,16 @@ def test_feed_of_a_scope_has_only_its_releases(client_with: ClientWith) -> None:
     assert titles(root) == ["Tide 0.1.0"]
     assert root.findtext(f"{ATOM}id") == "http://localhost/feed.atom?scope=lab"
     assert client.get("/feed.atom?scope=none").status_code == 404
+
+
+def test_feed_of_a_widget_has_only_its_releases(client_with: ClientWith) -> None:
+    client = client_with(*CATALOG)
+    root = read(client, "?scope=acme&name=clock")
+    assert titles(root) == ["Clock 1.1.0", "Clock 1.0.0"]
+    assert root.findtext(f"{ATOM}title") == "Widget Catalog: new releases of acme/clock"
+    assert root.findtext(f"{ATOM}id") == "http://localhost/feed.atom?scope=acme&name=clock"
+    for name in ("none", "hidden"):
+        assert client.get(f"/feed.atom?scope=acme&name={name}").status_code == 404
 
 
 def test_feed_has_the_newest_50_releases(client_with: ClientWith) -> None:
@@ -132,8 +142,8 @@ def test_ids_do_not_depend_on_the_host_and_links_do(client_with: ClientWith) -> 
     assert ids(feeds[0])[0] == "urn:uuid:d188897b-82cd-5ab7-afde-08e04ac64f5e"
     links = [root.find(f"{ATOM}entry/{ATOM}link").attrib["href"] for root in feeds]  # type: ignore[union-attr]
     assert links == [
-        "http://a.example/widgets/acme/clock",
-        "https://b.example/widgets/acme/clock",
+        "http://a.example/widgets/acme/clock/1.1.0",
+        "https://b.example/widgets/acme/clock/1.1.0",
     ]
 
 
@@ -145,7 +155,7 @@ def test_any_text_gives_valid_xml(client_with: ClientWith, text: str) -> None:
     assert root.findtext(f"{ATOM}entry/{ATOM}summary") == shown
     link = root.find(f"{ATOM}entry/{ATOM}link")
     assert link is not None
-    assert link.attrib["href"] == "http://localhost/widgets/odd%20%E5%A4%A9/a%3Fb%26c"
+    assert link.attrib["href"] == "http://localhost/widgets/odd%20%E5%A4%A9/a%3Fb%26c/1.0.0"
 
 
 def test_unchanged_feed_is_304(app_with: Callable[..., Flask]) -> None:

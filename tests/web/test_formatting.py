@@ -5,6 +5,7 @@ import http.server
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ def test_byte_units_are_powers_of_a_thousand(value: int, text: str) -> None:
 )
 def test_day_has_the_name_of_its_month(timestamp: str, text: str) -> None:
     assert formatting.format_day(timestamp) == text
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "text"),
+    [
+        ("2026-05-15T23:00:00.000Z", "today"),
+        ("2026-05-14T00:00:00.000Z", "yesterday"),
+        ("2026-05-11T12:00:00.000Z", "4 days ago"),
+        ("2026-05-01T12:00:00.000Z", "2 weeks ago"),
+        ("2026-04-10T12:00:00.000Z", "1 month ago"),
+        ("2024-05-01T12:00:00.000Z", "2 years ago"),
+        ("2026-05-16T00:00:00.000Z", "16 May 2026"),
+    ],
+)
+def test_age_has_one_unit_and_is_a_date_in_the_future(timestamp: str, text: str) -> None:
+    assert formatting.format_age(timestamp, date(2026, 5, 15)) == text
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,14 @@ def test_table_of_versions_has_the_share_of_each(app: Flask) -> None:
     count(app, *[3] * 2, 500, number="1.0.0")
     count(app, 3, number="2.0.0")
     count(app, 3, 3, 3)
-    shares = [each.text for each in elements(show(app), "span") if "of installs" in each.text]
+    shares = [each.text for each in elements(show(app), class_="share")]
     assert shares == ["25% of installs", "75% of installs"]
 
 
 def test_small_share_is_under_one_percent(app: Flask) -> None:
     count(app, *[3] * 250, number="1.0.0")
     count(app, 3, number="2.0.0")
-    shares = [each.text for each in elements(show(app), "span") if "of installs" in each.text]
+    shares = [each.text for each in elements(show(app), class_="share")]
     assert shares == ["under 1% of installs", "100% of installs"]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import json
 import re
 import threading
 from base64 import b64encode
@@ -22,7 +23,7 @@ HOSTILE = "<script>alert(1)</script>\"'&<b>"
 UPDATES = "/updates?compatSdk=1.4.0&installed=acme/weather@2.6.1"
 PATHS = [
     *("/", "/?q=weather&compatSdk=1.4.0", "/?page=x", WEATHER, "/widgets/acme/none", "/none"),
-    *("/updates", UPDATES),
+    *("/updates", UPDATES, "/publish"),
     *("/widgets/acme", f"{WEATHER}/2.6.1", f"{WEATHER}/9.9.9"),
     f"{WEATHER}/compare?from=2.6.0&to=3.1.0",
 ]
@@ -106,7 +107,7 @@ def test_every_script_of_a_page_is_allowed_by_its_hash(demo: FlaskClient, path: 
         assert f"'sha256-{digest}'" in response.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/docs", "/openapi.json", "/static/copy.js"])
+@pytest.mark.parametrize("path", [*PATHS, "/docs", "/openapi.json", "/static/pages.js"])
 def test_another_wsgi_server_sends_the_same_security_headers(
     demo: FlaskClient, server: Server, path: str
 ) -> None:
@@ -172,7 +173,7 @@ def test_pages_have_no_cors_headers(demo: FlaskClient, path: str) -> None:
         assert not [name for name in names if name.startswith("Access-Control")]
 
 
-@pytest.mark.parametrize("name", ["catalog.css", "browse.js", "copy.js", "favicon.svg"])
+@pytest.mark.parametrize("name", ["catalog.css", "browse.js", "pages.js", "favicon.svg"])
 def test_static_file_is_revalidated(demo: FlaskClient, name: str) -> None:
     with demo.get(f"/static/{name}") as response:
         assert response.status_code == 200
@@ -202,7 +203,7 @@ def test_wrong_method_on_a_page_is_405_with_allow(
     assert f"not '{method}'" in element(page, "main").text
 
 
-@pytest.mark.parametrize("path", ["/", "/?page=0", WEATHER, "/none", "/static/copy.js"])
+@pytest.mark.parametrize("path", ["/", "/?page=0", WEATHER, "/none", "/static/pages.js"])
 def test_head_has_the_headers_of_a_page_and_no_body(server: Server, path: str) -> None:
     get, body = server.request("GET", path)
     head, empty_body = server.request("HEAD", path)
@@ -216,14 +217,7 @@ def test_head_has_the_headers_of_a_page_and_no_body(server: Server, path: str) -
 @pytest.mark.parametrize(
     "path",
     [
-        "/nope",
-        f"{WEATHER}/",
-        "/widgets/none",
-        "/widgets/acme/",
-        "/widgets",
-        "/docs/",
-        "/%00",
-        "/%0A",
+        *("/nope", "/nope/", "/widgets/none", "/widgets/none/none/1.0.0/x/", "/%00", "/%0A"),
     ],
 )
 def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -> None:
@@ -232,6 +226,63 @@ def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "Location" not in response.headers
     assert element(body.decode(), "h1").text == "Page not found"
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        (f"{WEATHER}/", WEATHER),
+        (f"{WEATHER}/3.1.0/?compatSdk=1.4.0", f"{WEATHER}/3.1.0?compatSdk=1.4.0"),
+        ("/widgets/acme//", "/widgets/acme"),
+        ("/docs/", "/docs"),
+        ("/widgets/", "/widgets"),
+        ("/widgets?compatSdk=1.4", "/?compatSdk=1.4.0"),
+        ("/widgets/a%20b/c%5C/", "/widgets/a%20b/c%5C"),
+    ],
+)
+def test_other_writings_of_an_address_redirect_to_the_page(
+    server: Server, path: str, target: str
+) -> None:
+    for method in ("GET", "HEAD"):
+        response, _ = server.request(method, path)
+        assert (response.status, response.headers["Location"]) == (302, target)
+    response, _ = server.request("DELETE", path)
+    assert response.status in (404, 405)
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/%5Cevil.example/", "//evil.example/docs/"])
+def test_no_address_redirects_to_another_host(server: Server, path: str) -> None:
+    response, _ = server.request("GET", path)
+    assert (response.status, response.headers["Location"]) == (404, None)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/widgets/acme/weather/", "/api/health/", "/feed.atom/x/"])
+def test_the_api_has_no_redirects(server: Server, path: str) -> None:
+    response, _ = server.request("GET", path)
+    assert response.headers["Location"] is None
+    assert response.status in (401, 404)
+
+
+@pytest.mark.parametrize(
+    ("contact", "target"),
+    [
+        ("", None),
+        ("widgets@acme.example", "mailto:widgets@acme.example"),
+        ("https://acme.example/@help", "https://acme.example/@help"),
+    ],
+)
+def test_publishing_is_explained_with_the_contact_of_the_operator(
+    client_with: Callable[..., FlaskClient], contact: str, target: str | None
+) -> None:
+    client = client_with(CONTACT=contact, PUBLIC_URL="https://w.example")
+    page = assert_page(client.get("/publish"), 200)
+    for command in ("login", "publish"):
+        shown = element(page, "code", id=command).text
+        assert shown.startswith(f"widget-catalog --server https://w.example {command}")
+    links = {link.text: link.attributes["href"] for link in elements(page, "a")}
+    assert links.get(contact or "none") == target
+    manifest = json.loads(element(page, "pre").text)
+    assert {"scope", "name", "displayName", "version", "sdkVersion"} <= manifest.keys()
 
 
 @pytest.mark.parametrize("path", ["/", WEATHER])

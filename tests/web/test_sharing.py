@@ -57,5 +57,6 @@ def test_footer_has_the_release_and_links_that_exist(demo: FlaskClient, path: st
     assert __version__ in footer
     links = [node for node in elements(page, "a") if node.text and node.text in footer]
     targets = {node.attributes["href"] for node in links}
-    assert {"/openapi.json", "/feed.atom"} <= targets
+    assert {"/publish", "/feed.atom"} <= targets
+    assert "/api/health" not in targets
     assert [url for url in targets if demo.get(url).status_code != 200] == []

@@ -1,6 +1,5 @@
-"""/updates: what to do about installed versions, from a pasted list or a JSON lockfile."""
+"""/updates: what to do about installed versions, from a pasted list of lines."""
 
-import json
 from collections.abc import Callable
 from urllib.parse import urlencode
 
@@ -13,6 +12,7 @@ from catalog.store.read.updates import MAX_INSTALLED
 
 API = "/api/v1/widgets/updates"
 WEATHER, CLOCK = "acme/weather@2.6.1", "acme/clock@1.0.0"
+ClientWith = Callable[..., FlaskClient]
 
 
 def get(client: FlaskClient, installed: str, sdk: str = "1.4.0", status: int = 200) -> str:
@@ -29,63 +29,76 @@ def error(page: str, field: str) -> str:
     return element(page, "p", id=f"{field}-error").text
 
 
-def test_page_without_a_list_has_the_form_alone(demo: FlaskClient) -> None:
-    page = assert_page(demo.get("/updates"), 200)
-    element(page, "textarea", name="installed")
+@pytest.mark.parametrize("query", ["", "?compatSdk=1.4.0"])
+def test_page_without_a_list_has_the_form_alone(demo: FlaskClient, query: str) -> None:
+    page = assert_page(demo.get(f"/updates{query}"), 200)
+    assert element(page, "form", class_="updates-form").attributes["method"] == "post"
+    assert element(page, "input", id="compatSdk").attributes["value"] == query.partition("=")[2]
     assert rows(page) == []
 
 
 def test_reasons_and_versions_are_those_of_the_api(demo: FlaskClient) -> None:
     page = get(demo, f"{WEATHER}\r\n{CLOCK}\r\n")
-    response = demo.get(f"{API}?compatSdk=1.4.0&installed={WEATHER}&installed={CLOCK}").json
-    assert response
-    assert element(page, "h2", id="result").text == "2 updates for 2 installed versions"
-    for item in response["updates"]:
-        assert item["reason"] in [node.text for node in elements(page, "p")]
-        versions = [node.text for node in elements(page, "span", class_="version")]
-        assert item["update"]["version"] in versions
-
-
-def test_address_has_the_parameters_of_the_api(demo: FlaskClient) -> None:
-    page = get(demo, f"{WEATHER}\n{CLOCK}", sdk="1.4")
-    (link,) = [node for node in elements(page, "a") if node.text == "Link to this result"]
     query = f"?compatSdk=1.4.0&installed={WEATHER}&installed={CLOCK}"
-    assert link.attributes["href"] == f"/updates{query}"
-    assert rows(demo.get(link.attributes["href"]).text) == rows(page)
-    assert demo.get(f"{API}{query}").status_code == 200
+    response = demo.get(API + query).json
+    assert response
+    assert element(page, id="result").text == "1 update, 1 downgrade for 2 installed versions"
+    reasons = [node.text for node in elements(page, "li")]
+    links = {link.text: link.attributes["href"] for link in elements(page, "a")}
+    for item in response["updates"]:
+        # One reason in each line.
+        assert set(item["reason"].removesuffix(".").split("; ")) <= set(reasons)
+        number = item["update"]["version"]
+        path = f"/widgets/acme/{item['name']}"
+        assert links[number] == f"{path}/{number}?compatSdk=1.4.0"
+        changes = f"{path}/compare?to={number}&from={item['installed']}&compatSdk=1.4.0"
+        assert elements(page, "a", href=changes)[0].text == "What changes"
+    # The address has the parameters of the API.
+    assert rows(demo.get(f"/updates{query}").text) == rows(page)
+
+
+def test_form_without_scripts_is_a_post_with_the_same_page(demo: FlaskClient) -> None:
+    form = {"installed": f"{WEATHER}\r\n{CLOCK}", "compatSdk": "1.4"}
+    page = assert_page(demo.post("/updates", data=form), 200)
+    assert rows(page) == rows(get(demo, f"{WEATHER}\n{CLOCK}"))
+    assert element(page, id="compatSdk-notice").text == "1.4 is read as 1.4.0."
+    assert elements(page, "a", href="/widgets/acme/clock?compatSdk=1.4.0")
+    assert_page(demo.post("/updates", data={}), 200)
+
+
+def test_lockfile_is_read_without_scripts_too(demo: FlaskClient) -> None:
+    page = get(demo, '{"acme/weather": "^2.6.1", "acme/clock": {"version": "1.0.0"}}')
+    assert rows(page) == ["acme/clock"]
+    notice = "Ignored 1 entry without an exact version, such as 'acme/weather@^2.6.1'."
+    assert elements(page, "p", class_="notice")[-1].text == notice
 
 
 def test_versions_that_need_an_action_come_first(demo: FlaskClient) -> None:
-    page = get(demo, "acme/weather@2.6.0\nacme/none@1.0.0\nacme/clock@9.9.9\nacme/clock@1.0.0")
-    assert rows(page) == ["acme/clock", "acme/none", "acme/clock", "acme/weather"]
-    badges = ["Update", "Not in this catalog", "Unknown version", "Up to date"]
+    page = get(
+        demo,
+        "acme/weather@2.6.0\nacme/none@1.0.0\nacme/clock@9.9.9\nacme/weather@3.1.0\n"
+        "acme/clock@1.0.0",
+    )
+    assert rows(page) == ["acme/clock", "acme/weather", "acme/clock", "acme/none", "acme/weather"]
+    labels = ["Update", "Does not run", "Unknown version", "Not in this catalog", "Up to date"]
     shown = [node.text for node in elements(page, "span", class_="badge")]
-    assert [text for text in shown if text in badges] == badges
+    assert [text for text in shown if text in labels] == labels
+    assert "3.1.0 does not run on SDK 1.4.0" in element(page, "table").text
+    assert element(page, id="result").text == "1 update for 5 installed versions"
 
 
-@pytest.mark.parametrize(
-    "lockfile",
-    [
-        ["acme/weather@2.6.1", "acme/clock@1.0.0"],
-        {"acme/weather": "2.6.1", "acme/clock": "1.0.0"},
-        {"acme/weather": {"version": "2.6.1", "hash": "a/b"}, "acme/clock": {"version": "1.0.0"}},
-        {"lockfileVersion": 1, "widgets": {"acme/weather@2.6.1": {}, "acme/clock@1.0.0": {"a": 1}}},
-        {"pages": [{"id": 7, "widget": {"scope": "acme", "name": "weather", "version": "2.6.1"}},
-                   {"scope": "acme", "name": "clock", "installed": "1.0.0"}]},
-    ],
-    ids=["list", "versions", "objects", "keys", "nested"],
-)  # fmt: skip
-def test_json_lockfile_is_read(demo: FlaskClient, lockfile: object) -> None:
-    page = get(demo, json.dumps(lockfile, indent=2))
-    assert sorted(rows(page)) == ["acme/clock", "acme/weather"]
-    assert elements(page, "p", class_="notice") == []
-
-
-def test_ranges_in_json_are_ignored_with_a_notice(demo: FlaskClient) -> None:
-    page = get(demo, '{"acme/weather": "^2.6.1", "acme/clock": "1.0.0"}')
-    assert rows(page) == ["acme/clock"]
-    notice = "Ignored 1 entry without an exact version, such as 'acme/weather@^2.6.1'."
-    assert element(page, "p", class_="notice").text == notice
+def test_unreadable_range_is_no_requirement(client_with: ClientWith) -> None:
+    client = client_with(
+        document(
+            "acme/clock",
+            version("1.0.0", publishedAt="2024-01-01T00:00:00Z"),
+            version("2.0.0", sdkVersion="soon", publishedAt="2024-01-02T00:00:00Z"),
+        )
+    )
+    why = element(get(client, CLOCK), class_="why").text
+    assert why == (
+        "1.0.0 has no update for SDK 1.4.0 2.0.0 does not say in a readable way which SDK it needs"
+    )
 
 
 def test_comments_empty_lines_quotes_and_repetitions_are_ignored(demo: FlaskClient) -> None:
@@ -98,11 +111,10 @@ def test_comments_empty_lines_quotes_and_repetitions_are_ignored(demo: FlaskClie
     [
         ("acme/clock", "Line 1: 'acme/clock' is not scope/name@version, such as acme/clock@1.0.0."),
         ("# a\nx", "Line 2: 'x' is not scope/name@version, such as acme/clock@1.0.0."),
-        ('{"a": ', "This is not valid JSON: is it complete?"),
-        ("[" * 10_000, "This is not valid JSON: is it complete?"),
-        ("{}", "This JSON names no version in a form like scope/name@version, such as "
-               "acme/clock@1.0.0."),
         ("", "The list of installed versions is missing."),
+        ('{"a": ', "This is not valid JSON: is it complete?"),
+        ('{"lockfileVersion": 3, "packages": {"node_modules/a": {"version": "1.0.0"}}}',
+         "This is a lockfile of npm: it names packages of npm, not widgets."),
     ],
 )  # fmt: skip
 def test_invalid_list_is_400_with_a_message(
@@ -112,12 +124,6 @@ def test_invalid_list_is_400_with_a_message(
     assert error(page, "installed") == message
     assert element(page, "textarea").attributes["aria-invalid"] == "true"
     assert rows(page) == []
-
-
-def test_short_sdk_is_completed_and_the_page_says_so(demo: FlaskClient) -> None:
-    page = get(demo, CLOCK, sdk="1.4")
-    assert element(page, "p", class_="notice").text == "1.4 is read as 1.4.0."
-    assert element(page, "input", name="compatSdk").attributes["value"] == "1.4"
 
 
 @pytest.mark.parametrize(
@@ -141,9 +147,11 @@ def test_long_list_is_checked_in_parts(demo: FlaskClient) -> None:
     (link,) = [node for node in elements(page, "a") if node.text == "Check the other 2"]
     others = demo.get(link.attributes["href"]).text
     assert rows(others) == ["acme/none-100", "acme/none-101"]
+    cut = demo.get(f"/updates?compatSdk=1.4.0&installed={CLOCK}&others=7").text
+    assert "7 further versions did not fit" in element(cut, class_="banner").text
 
 
-def test_unlisted_widget_is_like_a_missing_one(client_with: Callable[..., FlaskClient]) -> None:
+def test_unlisted_widget_is_like_a_missing_one(client_with: ClientWith) -> None:
     client = client_with(document("acme/secret", version(), listed=False))
     page = get(client, "acme/secret@1.0.0")
     assert page.replace("secret", "absent") == get(client, "acme/absent@1.0.0")

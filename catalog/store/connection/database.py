@@ -309,8 +309,12 @@ class Database:
             )
 
     def replace_pages(self, source: sqlite3.Connection) -> None:
-        """Replace everything in the file by a database of the same schema."""
+        """Replace everything in the file by a database of the same schema, for a test.
+
+        This and what is written later would not survive a power failure.
+        """
         with self._writer() as connection:
+            connection.execute("PRAGMA synchronous = OFF")
             source.backup(connection)
             # A cached response is valid for its revision, which must not be used again.
             set_new_revision(connection)

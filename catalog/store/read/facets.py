@@ -7,7 +7,6 @@ downloads, so they stay valid while only installs are committed.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..connection.sqlite import Connection
@@ -59,14 +58,14 @@ CONTENT = "SELECT content FROM revision"
 
 
 def find_facets(connection: Connection, query: SearchQuery) -> Facets:
-    """Return the facets of a search. If its name is set, it also finds widgets of that name."""
+    """Return the facets of a search."""
     key = Facets, total_key(query)
     (content,) = connection.execute(CONTENT).fetchone()
     counted_at, facets = connection.counts.get(key, (None, None))
     if facets is None or counted_at != content:
         counted_at, facets = _count_facets(connection, query)
         remember_count(connection, key, counted_at, facets)
-        if query.compatible and query.name is None:
+        if query.compatible and query.typed is None:
             # The search for the page, which follows, need not count again.
             remember_count(connection, total_key(query), counted_at, facets.total)
     return facets
@@ -96,21 +95,21 @@ def _count_facets(connection: Connection, query: SearchQuery) -> tuple[int, Face
 
 
 def _build_statement(query: SearchQuery) -> str:
-    by_words, by_name = find_conditions(replace(query, name=None)), find_conditions(query)
+    found = find_conditions(query)
     others = {
-        facet: all_of(each for name, each in by_words.filters.items() if name != facet)
+        facet: all_of(each for name, each in found.filters.items() if name != facet)
         for facet in FILTERS
     }
-    if not by_words.matches:
+    if not found.matches:
         # Each facet is counted in this index alone; without its name, SQLite would take another.
         hits = HITS.format(source="listing INDEXED BY listing_filters", matches="true")
         return COUNT_FACETS.format(materialized="NOT MATERIALIZED", hits=hits, **others)
     # In the order of the table, the versions of widgets are read in the order of their index; in
     # another order it takes twice as long.
-    source = by_words.source if by_words.source is WITH_TRIGRAMS else "listing NOT INDEXED"
-    hits = HITS.format(source=source, matches=all_of(by_words.matches))
-    if query.name is not None:
-        hits += f" UNION ALL {HITS.format(source='listing', matches=all_of(by_name.matches))}"
+    source = found.source if found.source is WITH_TRIGRAMS else "listing NOT INDEXED"
+    hits = HITS.format(source=source, matches=all_of(found.matches))
+    if found.typed:
+        hits += f" UNION ALL {HITS.format(source='listing', matches=all_of(found.typed))}"
     return COUNT_FACETS.format(materialized="MATERIALIZED", hits=hits, **others)
 
 

@@ -11,6 +11,7 @@ from .updates import Installed, parse_installed
 FORM = "scope/name@version, such as acme/clock@1.0.0"
 # The members of an object that can have its version.
 VERSION_KEYS = ("version", "installed")
+NPM = "This is a lockfile of npm: it names packages of npm, not widgets."
 # Around a version in a line that was copied out of JSON.
 PUNCTUATION = " \t\ufeff,\"'"
 
@@ -50,9 +51,16 @@ def _read_lines(lines: Iterable[str]) -> InstalledList:
 def _read_json(text: str) -> InstalledList:
     """Return the versions that JSON of any shape names."""
     try:
-        candidates = list(_find_candidates(json.loads(text)))
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return InstalledList([], "", "This is not valid JSON: is it complete?")
+    if (
+        isinstance(value, dict)
+        and "lockfileVersion" in value
+        and {"packages", "dependencies"} & {*value}
+    ):
+        return InstalledList([], "", NPM)
+    candidates = list(_find_candidates(value))
     versions = [_parse(candidate) for candidate in candidates]
     installed = list(dict.fromkeys(version for version in versions if version))
     if not installed:

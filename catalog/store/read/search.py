@@ -49,14 +49,23 @@ page AS (
 # With words, all results are found first.
 PAGE_WITH_WORDS = """
 WITH hit AS MATERIALIZED (
-    SELECT widget_id, downloads, updated, created, folded_name, scope, name
+    SELECT widget_id, downloads, updated, created, folded_name, scope, name, 1 AS place
     FROM {source} WHERE {conditions}
+    {or_typed}
 ),
 total AS (SELECT count(*) AS total FROM hit),
 page AS (
     SELECT widget_id, downloads FROM hit
     ORDER BY {key}, scope, name LIMIT :limit OFFSET :offset
 )
+"""
+
+# What is found by its typed name comes before what the words find, the rest of a typed scope after.
+OR_TYPED = """
+UNION ALL
+SELECT widget_id, downloads, updated, created, folded_name, scope, name,
+    iif(:typed_scope IS NULL AND name <> :typed COLLATE NOCASE, 2, 0)
+FROM listing WHERE {conditions}
 """
 
 # The order of results without words, or by request. An empty date is before all others.
@@ -67,7 +76,7 @@ SORT_KEYS = {
     "name": "folded_name",
 }
 # With words, the order is: the name equals q, begins with q, contains every word, the others.
-RANK = """CASE
+RANK = """place, CASE
     WHEN NOT ({in_name}) THEN 3
     WHEN folded_name = :q THEN 0
     WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
@@ -94,7 +103,7 @@ LATEST_COMPATIBLE = f"""
 
 def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
     """Return one page of results as the JSON of the response, and the revision that it shows."""
-    page = PAGE_WITH_WORDS if query.q and query.name is None else PAGE
+    page = PAGE_WITH_WORDS if query.q else PAGE
     # Other searches are counted in an index alone, or find all results anyway.
     key = total_key(query) if query.compatible else None
     counted_at, counted = connection.counts.get(key, (None, None))
@@ -156,13 +165,15 @@ def _fetch_row(connection: Connection, template: str, query: SearchQuery, **valu
     found = find_conditions(query)
     # The plus keeps SQLite from using an index that is not in the order of the page.
     in_order = [each if each is IN_SCOPE else f"+{each}" for each in found.filters.values()]
-    is_ranked = query.q and query.name is None and not query.sort
+    filters = [*found.filters.values()]
+    typed = OR_TYPED.format(conditions=all_of([*found.typed, *filters])) if found.typed else ""
     statement = template.format(
         source=found.source,
-        conditions=all_of([*found.matches, *found.filters.values()]),
+        conditions=all_of([*found.matches, *filters]),
+        or_typed=typed,
         index_conditions=all_of([*found.matches, *in_order]),
         key=RANK.format(in_name=found.in_name)
-        if is_ranked
+        if query.q and not query.sort
         else SORT_KEYS[query.sort or "installs"],
         latest_compatible=LATEST_COMPATIBLE if query.compat_sdk else "",
     )

@@ -24,8 +24,13 @@ IS_COMPATIBLE = """EXISTS (
         WHERE low <= :sdk AND :sdk < high))
 """
 
-HAS_NAME = """
-name = :name COLLATE NOCASE AND (:name_scope IS NULL OR scope = :name_scope COLLATE NOCASE)
+# With a slash, the name is perhaps not complete.
+IS_TYPED = """
+CASE WHEN :typed_scope IS NULL
+    THEN name = :typed COLLATE NOCASE OR scope = :typed COLLATE NOCASE
+    ELSE scope = :typed_scope COLLATE NOCASE
+        AND substr(name, 1, length(:typed)) = :typed COLLATE NOCASE
+END
 """
 
 IN_SCOPE = "scope = :scope"
@@ -44,8 +49,10 @@ class Conditions(NamedTuple):
 
     # The table listing, or a join of it with the index of words.
     source: str
-    # Those of the words, the name and the SDK.
+    # Those of the words and the SDK.
     matches: list[str]
+    # Those of the widgets that only the typed name or scope finds; none if nothing is typed.
+    typed: list[str]
     # Those of the filters, by the name of the filter.
     filters: dict[str, str]
     # The name contains every word.
@@ -57,22 +64,22 @@ class Conditions(NamedTuple):
 # Cached responses are revalidated with the conditions of their queries.
 @lru_cache(maxsize=256)
 def find_conditions(query: SearchQuery) -> Conditions:
-    """Return the conditions of a query. If its name is set, it finds the widgets of that name."""
+    """Return the conditions of a query."""
     words = query.words
     trigrams = _trigrams_of(words)
     matches = [f"instr(listing.folded_text, :word{number})" for number in range(len(words))]
-    if query.name is not None:
-        matches = [HAS_NAME, f"NOT ({all_of(matches)})"]
+    typed = [] if query.typed is None else [IS_TYPED, f"NOT ({all_of(matches)})"]
     if query.compatible:
         matches.append(IS_COMPATIBLE)
-    scope, slash, name = (query.name or "").rpartition("/")
+        typed += [IS_COMPATIBLE] if typed else []
+    scope, slash, name = (query.typed or "").rpartition("/")
     values = {
         **{f"word{number}": word for number, word in enumerate(words)},
         "q": query.q,
         # In quotes, FTS5 takes every character literally.
         "trigrams": " ".join('"' + each.replace('"', '""') + '"' for each in trigrams),
-        "name": name,
-        "name_scope": scope if slash else None,
+        "typed": name,
+        "typed_scope": scope if slash else None,
         "scope": query.scope,
         "official": query.official,
         "permission": query.permission,
@@ -80,8 +87,9 @@ def find_conditions(query: SearchQuery) -> Conditions:
         "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
     }
     return Conditions(
-        source=WITH_TRIGRAMS if trigrams and query.name is None else "listing",
+        source=WITH_TRIGRAMS if trigrams else "listing",
         matches=matches,
+        typed=typed,
         filters=_filters(query),
         in_name=all_of(f"instr(folded_name, :word{number})" for number in range(len(words))),
         values=values,

@@ -34,8 +34,8 @@ class SearchQuery:
     # One of SORTS; None for the default order.
     sort: str | None = None
     # The others are only for the browse page and no parameters of the API.
-    # Find the widgets whose name or scope/name is this one, except those that q finds.
-    name: str | None = None
+    # Find the widgets too whose name, scope or beginning of scope/name is this one.
+    typed: str | None = None
     # Only widgets whose latest version needs this permission; NONE for those that need no one.
     permission: str | None = None
     # Only widgets whose latest version has this licence; NONE for those that state none.

@@ -4,7 +4,7 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ...semver_ranges import satisfies
 
@@ -33,21 +33,23 @@ class Selection:
 
     def arguments(self) -> list[str]:
         """Return the options of the command line that select these widgets."""
-        return [
-            *(shlex.join(["--scope", scope]) for scope in self.scopes),
-            *(shlex.join(["--widget", widget]) for widget in self.widgets),
-            *(["--official"] if self.official else []),
-            *(f"--sdk {sdk}" for sdk in self.sdks),
-        ]
+        arguments = []
+        for name, value in asdict(self).items():
+            option = "--" + name.replace("_", "-")
+            if isinstance(value, list | tuple):
+                # The name of a field is plural.
+                arguments += [shlex.join([option[:-1], each]) for each in value]
+            elif value:
+                arguments.append(option if value is True else shlex.join([option, value]))
+        return arguments
 
     def unmatched(self, paths: Collection[str]) -> list[str]:
         """Return the options that match none of these widgets, given as scope/name."""
-        scopes = {path.partition("/")[0] for path in paths}
-        named = Selection(
-            [scope for scope in self.scopes if scope not in scopes],
-            [widget for widget in self.widgets if widget not in paths],
-        )
-        return named.arguments() if paths else Selection.arguments(self)
+        if not paths:
+            return Selection(self.scopes, self.widgets, self.official, self.sdks).arguments()
+        found = {path.partition("/")[0] for path in paths}
+        scopes = [scope for scope in self.scopes if scope not in found]
+        return Selection(scopes, [each for each in self.widgets if each not in paths]).arguments()
 
 
 CANDIDATES = """

@@ -137,6 +137,8 @@ def _put(
     versions = find_versions(transaction.read, target)
     latest, official = latest_version(versions), document.widget["is_official"]
     is_new = stored is None
+    # Before the first write: on a cluster, a transaction reads first.
+    mistakable = _mistakable_names(transaction, target) if existing is None else []
     if stored is None:
         _check_limits(transaction, target)
         add_version(transaction, document, is_stored=is_stored)
@@ -145,8 +147,7 @@ def _put(
     available = [row for row in versions if not row["yanked"]] + [version] * is_new
     newest = max(available, key=itemgetter("published_at", "precedence", "version"), default=None)
     warnings = find_warnings(document, is_new_widget=existing is None) if is_new else []
-    if existing is None:
-        warnings += _mistakable_names(transaction, target)
+    warnings += mistakable
     if is_new and newest and newest["published_at"] > now():
         warnings.append(
             f"{target.widget}@{newest['version']} has the publishedAt {newest['published_at']}, in "

@@ -4,30 +4,13 @@
 const form = document.getElementById("search");
 const sdk = form.elements.compatSdk;
 const compatible = form.elements.compatible;
-const UPDATED = "#results, #active-filters, #search .field-error, #search .notice";
+const UPDATED = "#results, #active-filters, #clear, #filters .field-error, #filters .notice";
 const COMPLETE_VERSION = /^$|^\d+\.\d+\.\d+([-+].*[^-+.])?$/;
 const DELAY = 150; // milliseconds
 let timer;
 let pending;
 // One history entry for each visit to a field, not for each letter.
 let isTyping = false;
-
-const DAY = 86_400_000; // milliseconds
-// The units of an age with their length in days, the longest first.
-const UNITS = [["year", 365.25], ["month", 30.44], ["week", 7], ["day", 1]];
-
-// Show when a widget was updated as an age in days of UTC. The page itself contains dates, so that
-// it stays the same from day to day.
-function showAges(page) {
-  for (const time of page.querySelectorAll(".card time")) {
-    const days = Math.floor(Date.now() / DAY) - Math.floor(Date.parse(time.dateTime) / DAY);
-    const [unit, length] = UNITS.find(([, length]) => days >= length) ?? UNITS.at(-1);
-    // Of days, "today" and "yesterday".
-    const numeric = unit === "day" ? "auto" : "always";
-    const format = new Intl.RelativeTimeFormat("en", { numeric });
-    time.textContent = format.format(-Math.floor(days / length), unit);
-  }
-}
 
 // Without an SDK version, the server would refuse the checkbox.
 function enableCompatible() {
@@ -55,17 +38,16 @@ async function load(url) {
   const page = new DOMParser().parseFromString(html, "text/html");
   // An error page has no results: open it.
   if (!page.getElementById("results")) return location.assign(url);
-  showAges(page);
   for (const element of page.querySelectorAll(UPDATED)) {
     document.getElementById(element.id).replaceWith(element);
   }
   // The options have other counts. The fields themselves stay, so that they keep their focus.
   // Copies of the options: moving the selected one would select the next.
-  for (const { id, options } of page.querySelectorAll("#search select, #search datalist")) {
+  for (const { id, options } of page.querySelectorAll("#filters select, #filters datalist")) {
     const copies = [...options].map((option) => document.importNode(option, true));
     document.getElementById(id).replaceChildren(...copies);
   }
-  for (const { id, ariaInvalid } of page.querySelectorAll("#search [aria-describedby]")) {
+  for (const { id, ariaInvalid } of page.querySelectorAll("#filters [aria-describedby]")) {
     document.getElementById(id).ariaInvalid = ariaInvalid;
   }
   document.getElementById("status").textContent = page.getElementById("status").textContent;
@@ -81,7 +63,9 @@ function update() {
   load(url);
 }
 
-form.addEventListener("input", ({ target }) => {
+// The fields of the form are in the header and in the page.
+document.addEventListener("input", ({ target }) => {
+  if (target.form !== form) return;
   clearTimeout(timer);
   enableCompatible();
   // Do not report an incomplete version as invalid while it is typed.
@@ -92,8 +76,8 @@ form.addEventListener("input", ({ target }) => {
   timer = setTimeout(update, target.matches("select, [type=checkbox]") ? 0 : DELAY);
 });
 
-form.addEventListener("change", update);
-form.addEventListener("focusout", () => { isTyping = false; });
+document.addEventListener("change", ({ target }) => { if (target.form === form) update(); });
+document.addEventListener("focusout", () => { isTyping = false; });
 form.addEventListener("submit", (event) => { event.preventDefault(); update(); });
 
 addEventListener("popstate", () => {
@@ -107,13 +91,4 @@ addEventListener("popstate", () => {
   load(location.href);
 });
 
-showAges(document);
 enableCompatible();
-form.querySelector("kbd").hidden = false;
-addEventListener("keydown", (event) => {
-  const isEditing = event.target.closest("input, select, textarea, [contenteditable]");
-  if (event.key !== "/" || isEditing || event.ctrlKey || event.metaKey || event.altKey) return;
-  event.preventDefault();
-  form.elements.q.focus();
-  form.elements.q.select();
-});

@@ -1,5 +1,16 @@
-// Copy buttons: <button class="copy" data-copy="id of an element" hidden>. The page hides them,
-// because without this script they do nothing.
+// On every page: the key / focuses the search field, and copy buttons
+// <button class="copy" data-copy="id of an element" hidden> copy. The page hides what does nothing
+// without this script.
+
+const searchField = document.getElementById("q");
+searchField.form.querySelector("kbd").hidden = false;
+addEventListener("keydown", (event) => {
+  const isEditing = event.target.closest("input, select, textarea, [contenteditable]");
+  if (event.key !== "/" || isEditing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  searchField.focus();
+  searchField.select();
+});
 
 const buttons = document.querySelectorAll("button.copy");
 // Screen readers announce changes only of a status element that was there before.

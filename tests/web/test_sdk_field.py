@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.web.forms import SDK_ERROR, read_sdk
+from catalog.web.parameters import SDK_ERROR, read_sdk
 
 
 @pytest.mark.parametrize("text", ["1.4.0", "2.0.0-beta.1", "1.0.0+build"])

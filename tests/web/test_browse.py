@@ -1,0 +1,528 @@
+"""The browse page: search results as cards, filters with counts, a form that keeps its values."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from builders import document, version
+from conftest import run
+from flask import Flask
+from flask.testing import FlaskClient
+from markup import assert_page, cards, element, elements
+
+from catalog.serving.http_syntax import MAX_HEAD
+from catalog.store.read.search import MAX_COUNTS
+from catalog.store.read.search_params import MAX_Q_LENGTH
+from catalog.web.browse import MAX_SCOPE_OPTIONS, PAGE_SIZE
+from catalog.web.icons import find_icon, letter_avatar
+
+ClientWith = Callable[..., FlaskClient]
+API = "/api/v1/widgets/search"
+SDK_ERROR = "An SDK version is three numbers, such as 1.4.0."
+OLD, NEW = "2024-01-01T00:00:00.000Z", "2025-01-01T00:00:00.000Z"
+
+
+def released(number: str = "1.0.0", **fields: Any) -> dict[str, Any]:
+    """Return a version that runs on SDK 1."""
+    return version(number, sdkVersion="^1.0.0", **fields)
+
+
+CATALOG = [
+    document(
+        "acme/clock",
+        released("2.0.0", permissions=["network"], license="MIT", publishedAt=NEW),
+        released("1.0.0", permissions=["camera"], license="ISC", publishedAt=OLD),
+        **{"displayName": "Clock", "isOfficial": True, "downloadCount": 9},
+    ),
+    document(
+        "acme/radio",
+        released(permissions=["network", "storage"], license="MIT"),
+        displayName="Clock radio",
+    ),
+    document(
+        "beta/timer",
+        version("1.0.0", sdkVersion="^2.0.0", permissions=["storage"], license="Apache-2.0"),
+        displayName="Timer clock",
+    ),
+    document("beta/egg", released("1.0.0", permissions=[], license=None), displayName="Egg"),
+    document("beta/none", displayName="None"),
+    document("beta/hidden", released(permissions=["network"], license="MIT"), listed=False),
+]
+
+
+@pytest.fixture
+def client(client_with: ClientWith) -> FlaskClient:
+    return client_with(*CATALOG)
+
+
+def options(page: str) -> set[str]:
+    """Return the options of all filters that show a count."""
+    return {option.text for option in elements(page, "option") if option.text.endswith(")")}
+
+
+def status(page: str) -> str:
+    return element(page, role="status").text
+
+
+def links(page: str, text: str) -> list[str]:
+    """Return the URLs of the links whose text contains this one."""
+    return [link.attributes["href"] for link in elements(page, "a") if text in link.text]
+
+
+def names(page: str) -> list[str]:
+    return [card.partition("?")[0].rpartition("/")[2] for card in cards(page)]
+
+
+def find(client: FlaskClient, q: str, **arguments: str) -> list[str]:
+    """Return the widgets on the page for the text, in its order, as scope/name."""
+    page = assert_page(client.get("/", query_string={"q": q, **arguments}), 200)
+    return [card.partition("?")[0].removeprefix("/widgets/") for card in cards(page)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("", "q=weather", "q=天気", "scope=hearth", "official=true", "official=false", "page=2"),
+        *("q=meteo&scope=community", "q=e&official=true&scope=acme", "page=77", "q=nothing+such"),
+    ],
+)
+def test_results_are_those_of_search_in_their_order(demo: FlaskClient, query: str) -> None:
+    results = demo.get(f"{API}?{query}&limit={PAGE_SIZE}").json
+    page = assert_page(demo.get(f"/?{query}"), 200)
+    paths = [f"/widgets/{widget['scope']}/{widget['name']}" for widget in results["widgets"]]
+    assert cards(page) == paths
+    count = results["total"]
+    assert status(page).startswith(f"{count} widget" if count else "No widget found.")
+
+
+def test_card_says_which_version_runs_or_which_sdk_is_needed(client_with: ClientWith) -> None:
+    client = client_with(
+        document("a/fits", released(), version("2.0.0", sdkVersion="^2.0.0"), downloadCount=4),
+        document("a/needs", version("3.0.0", sdkVersion=">=2.1.0"), downloadCount=3),
+        document("a/unreadable", version("1.0.0", sdkVersion="soon"), downloadCount=2),
+        document("a/nothing", downloadCount=1),
+    )
+    page = client.get("/?compatSdk=v1.4").text
+    assert [line.text for line in elements(page, "p", class_="compatibility")] == [
+        "1.0.0 runs on SDK 1.4.0",
+        "No version runs on SDK 1.4.0: 3.0.0 needs >=2.1.0",
+        "No version runs on SDK 1.4.0",
+        "No version runs on SDK 1.4.0",
+    ]
+    assert element(page, id="compatSdk-notice").text == "v1.4 is read as 1.4.0."
+    assert cards(page)[0] == "/widgets/a/fits?compatSdk=1.4.0"
+
+
+def test_card_shows_icon_names_version_installs_and_badges(client_with: ClientWith) -> None:
+    latest = version("2.0.0", deprecationMessage="Use radio.")
+    fields = {"displayName": "World Clock", "description": "Twelve cities.", "icon": "mdi:clock"}
+    client = client_with(
+        document("acme/clock", latest, isOfficial=True, downloadCount=301_482, **fields),
+        document("acme/none", icon="custom:x"),
+    )
+    page = client.get("/").text
+    first, second = elements(page, "li", class_="card")
+    assert first.text.startswith(
+        "World Clock acme/clock Official Deprecated Twelve cities. Latest 2.0.0 301k installs "
+        "Updated "
+    )
+    assert second.text.split() == ["N", "None", "acme/none", "Nothing", "to", "install"]
+    assert (find_icon("mdi:clock", "") or "?") in page
+    assert letter_avatar("None", "acme/none") in page
+    assert element(page, "span", class_="installs").attributes["title"] == "301,482 installs"
+    assert element(page, "span", class_="deprecated").attributes["title"] == "Use radio."
+    assert element(page, "time").attributes["title"] == "2 Jan 2025"
+    assert {link.attributes["href"] for link in elements(page, "a", class_="scope")} == {
+        "/widgets/acme"
+    }
+
+
+def test_form_keeps_its_values(demo: FlaskClient) -> None:
+    page = demo.get("/?q=caf%C3%A9+%22x%22&scope=hearth&official=False&compatSdk=1.4.0%2Bb").text
+    assert element(page, "input", id="q").attributes["value"] == 'café "x"'
+    assert element(page, "input", id="compatSdk").attributes["value"] == "1.4.0+b"
+    selected = [option.attributes["value"] for option in elements(page, "option", selected="")]
+    assert selected == ["hearth", "false", "", "", ""]
+    assert links(page, "Clear filters") == ["/?q=caf%C3%A9+%22x%22"]
+    assert "hidden" in element(demo.get("/?q=a").text, id="clear").attributes
+
+
+def test_empty_fields_are_ignored(demo: FlaskClient) -> None:
+    response = demo.get("/?q=&scope=&official=&compatSdk=&page=")
+    assert assert_page(response, 200) == demo.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "value", "message"),
+    [
+        ("compatSdk=1.x", "compatSdk", "1.x", SDK_ERROR),
+        ("compatSdk=%3Cb%3E", "compatSdk", "<b>", SDK_ERROR),
+        ("official=perhaps", "official", "perhaps", "Choose one of the options."),
+        ("sort=best", "sort", "best", "Choose one of the options."),
+        ("compatible=maybe&compatSdk=1.4.0", "compatible", "true", "Choose one of the options."),
+        ("compatible=true", "compatible", "true",
+         "Enter your SDK version to see only what runs on it."),
+        ("q=" + "x" * 1001, "q", "x" * 1001, "Use at most 1,000 characters."),
+    ],
+    ids=["SDK", "markup", "official", "sort", "compatible", "no SDK", "q"],
+)  # fmt: skip
+def test_invalid_value_is_marked_and_kept_with_the_results_without_it(
+    demo: FlaskClient, query: str, field: str, value: str, message: str
+) -> None:
+    page = assert_page(demo.get(f"/?{query}"), 400)
+    control = element(page, id=field)
+    assert control.attributes["aria-invalid"] == "true"
+    assert control.attributes["aria-describedby"] == f"{field}-error"
+    error = element(page, id=f"{field}-error")
+    assert (error.text, "hidden" in error.attributes) == (message, False)
+    selected = elements(page, "option", selected="", value=value)
+    kept = control if control.tag == "input" else selected[0]
+    assert kept.attributes["value"] == value
+    assert len(cards(page)) == PAGE_SIZE
+    assert status(page).startswith("33 widgets, page 1 of 2")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "１", "1e3", "9" * 30])
+def test_invalid_page_is_the_first_one_without_machine_words(
+    demo: FlaskClient, number: str
+) -> None:
+    page = assert_page(demo.get("/", query_string={"page": number, "sort": "x"}), 400)
+    assert element(page, id="page-error").text == "There is no such page."
+    assert element(page, id="sort-error").text == "Choose one of the options."
+    assert len(cards(page)) == PAGE_SIZE
+    assert "9007199254740991" not in page
+
+
+def test_longest_values_of_the_fields_fit_into_a_request_head(demo: FlaskClient) -> None:
+    page = demo.get("/").text
+    fields = [*elements(page, "input", type="search"), *elements(page, "input", type="text")]
+    limits = [int(field.attributes["maxlength"]) for field in fields]
+    # A text that is too long is reported beside its field.
+    assert limits[0] > MAX_Q_LENGTH
+    encoded_length = len("%E5%A4%A9")
+    assert sum(limits) * encoded_length < MAX_HEAD * 3 / 4
+
+
+@pytest.mark.parametrize("number", ["3", "9007199254740991"])
+def test_page_after_the_last_links_to_the_last(demo: FlaskClient, number: str) -> None:
+    page = assert_page(demo.get(f"/?page={number}&q=e"), 200)
+    (link,) = links(page, "Go to the last page")
+    last = demo.get(link).text
+    assert status(last) == "31 widgets, page 2 of 2"
+    assert len(cards(last)) == 31 - PAGE_SIZE
+
+
+def test_pager_leads_through_all_pages_and_keeps_the_parameters(client_with: ClientWith) -> None:
+    client = client_with(*(document(f"acme/w{n}") for n in range(PAGE_SIZE * 3)))
+    url, seen = "/?scope=acme&compatSdk=1.0.0", []
+    for number in ("1", "2", "3"):
+        page = client.get(url).text
+        seen += cards(page)
+        numbered = [link for link in elements(page, "a") if "aria-label" in link.attributes]
+        assert [link.text for link in numbered] == ["1", "2", "3"]
+        assert [each.text for each in numbered if "aria-current" in each.attributes] == [number]
+        url = (links(page, "Next") or [""])[0]
+    assert len(set(seen)) == PAGE_SIZE * 3
+    assert all(card.endswith("?compatSdk=1.0.0") for card in seen)
+    assert links(page, "Next") == []
+    assert links(page, "Previous") == ["/?compatSdk=1.0.0&scope=acme&page=2"]
+
+
+# Names and scopes, which the API's q does not search.
+
+
+@pytest.mark.parametrize(
+    "q",
+    ["focus-timer", "lab/focus-timer", " Focus-Timer ", "LAB/foc", "@lab/focus-timer", "@lab"],
+)
+def test_widget_is_found_by_its_name_or_scope(client_with: ClientWith, q: str) -> None:
+    client = client_with(
+        document("lab/focus-timer", displayName="Pomodoro"), document("acme/clock")
+    )
+    assert find(client, q) == ["lab/focus-timer"]
+    assert client.get(API, query_string={"q": q}).json["total"] == 0
+
+
+@pytest.mark.parametrize("path", ["Café/Été", "天気/雨", "한국/시계", "a_b/50%", "a!b/c d", "x/go"])
+def test_name_of_any_characters_is_found(client_with: ClientWith, path: str) -> None:
+    client = client_with(
+        document(path, displayName="Shown"), document("axb/500", displayName="Other")
+    )
+    for q in (path, path.partition("/")[2]):
+        page = client.get("/", query_string={"q": q}).text
+        assert [heading.text for heading in elements(page, "h2")] == ["Shown"], q
+
+
+@pytest.mark.parametrize(
+    ("q", "rows"),
+    [
+        ("acme", ["Scope acme, 2 widgets", "Scope Acme, 1 widget"]),
+        ("@ACME/", ["Scope acme, 2 widgets", "Scope Acme, 1 widget"]),
+        ("acme/clock", []),
+        ("hidden", []),
+    ],
+)
+def test_typed_scope_has_a_row_with_its_link(
+    client_with: ClientWith, q: str, rows: list[str]
+) -> None:
+    client = client_with(
+        *(document(path) for path in ("acme/clock", "acme/bell", "Acme/map", "lab/clock")),
+        document("hidden/x", listed=False),
+    )
+    page = client.get("/", query_string={"q": q, "compatSdk": "1.4"}).text
+    assert [row.text for row in elements(page, class_="scope-row")] == rows
+    assert links(page, "Scope acme") == (["/widgets/acme?compatSdk=1.4.0"] if rows else [])
+
+
+def test_typed_name_comes_first_then_words_then_the_rest_of_a_scope(
+    client_with: ClientWith,
+) -> None:
+    client = client_with(
+        document("a/clock-face", displayName="Dial", downloadCount=9),
+        document("a/world", displayName="World Clock", downloadCount=999),
+        document("y/clock", displayName="Horloge", downloadCount=1, isOfficial=True),
+        document("z/clock", displayName="Horloge", downloadCount=2),
+        document("clock/radio", displayName="Radio", downloadCount=5000),
+    )
+    assert find(client, "clock") == ["z/clock", "y/clock", "a/world", "clock/radio"]
+    assert find(client, "clock", sort="installs")[0] == "clock/radio"
+    assert find(client, "clock", scope="z") == ["z/clock"]
+    assert find(client, "clock", official="true") == ["y/clock"]
+
+
+def test_widget_that_words_and_name_find_is_listed_once(client_with: ClientWith) -> None:
+    client = client_with(
+        document("acme/clock", displayName="Clock"),
+        document("acme/clock-2", description="Made after acme/clock-2 and clock."),
+        document("acme/secret-clock", displayName="Dial", listed=False),
+    )
+    assert find(client, "clock") == ["acme/clock", "acme/clock-2"]
+    assert find(client, "acme/clock-2") == ["acme/clock-2"]
+    assert find(client, "acme/secret-clock") == []
+
+
+def test_name_that_many_scopes_share_is_paged(client_with: ClientWith) -> None:
+    client = client_with(
+        *(document(f"s{n:02}/clock", displayName="Dial") for n in range(PAGE_SIZE + 6)),
+        document("text/a", displayName="Clock"),
+    )
+    pages = [find(client, "clock", page=number) for number in ("1", "2")]
+    assert [len(page) for page in pages] == [PAGE_SIZE, 7]
+    assert len({*pages[0], *pages[1]}) == PAGE_SIZE + 7
+    assert status(client.get("/?q=clock").text) == f"{PAGE_SIZE + 7} widgets, page 1 of 2"
+
+
+MANY_WORDS = " ".join(chr(0x4E00 + n) for n in range(500))
+
+
+@pytest.mark.parametrize("q", ["c", "cl", "clo\0", "\0", "%", "_", "!", "' OR 1 --", MANY_WORDS])
+def test_text_that_is_not_a_name_finds_nothing(client_with: ClientWith, q: str) -> None:
+    client = client_with(document("acme/clock", displayName="Dial"))
+    assert find(client, q) == []
+
+
+# Filters.
+
+ALL = {
+    *("acme (2)", "beta (3)", "Official only (1)", "Not official (4)"),
+    *("network (2)", "storage (2)", "None (2)", "MIT (2)", "Apache-2.0 (1)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "counts"),
+    [
+        ("", ALL),
+        ("q=clock", {"acme (2)", "beta (1)", "Official only (1)", "Not official (2)",
+                     "network (2)", "storage (2)", "MIT (2)", "Apache-2.0 (1)"}),
+        ("scope=beta", {"acme (2)", "beta (3)", "Official only (0)", "Not official (3)",
+                        "storage (1)", "None (2)", "Apache-2.0 (1)"}),
+        ("permission=storage&license=MIT",
+         {"acme (1)", "Official only (0)", "Not official (1)",
+          "network (2)", "storage (1)", "MIT (1)", "Apache-2.0 (1)"}),
+        ("compatSdk=1.4.0&compatible=true&official=false",
+         {"acme (1)", "beta (1)", "Official only (1)", "Not official (2)",
+          "network (1)", "storage (1)", "None (1)", "MIT (1)"}),
+        ("q=egg&compatSdk=1.4.0&compatible=true&license=(none)",
+         {"beta (1)", "Official only (0)", "Not official (1)", "None (1)"}),
+        # This one is found by its name only.
+        ("q=acme/radio&license=ISC",
+         {"Official only (0)", "Not official (0)", "MIT (1)", "ISC (0)"}),
+    ],
+    ids=["all", "words", "scope", "permission and licence", "SDK", "words and SDK", "name"],
+)  # fmt: skip
+def test_counts_of_a_filter_honour_all_other_filters(
+    client: FlaskClient, query: str, counts: set[str]
+) -> None:
+    assert options(client.get(f"/?{query}").text) == counts
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("permission=network", ["clock", "radio"]),
+        ("permission=(none)", ["egg", "none"]),
+        ("permission=camera", []),
+        ("license=MIT", ["clock", "radio"]),
+        ("license=(none)", ["egg", "none"]),
+        ("license=ISC", []),
+        ("permission=storage&license=MIT&scope=acme&official=false", ["radio"]),
+        ("q=clock&permission=storage", ["radio", "timer"]),
+        ("q=clock&license=MIT&sort=name", ["clock", "radio"]),
+        ("q=timer&permission=network", []),
+        ("compatSdk=1.4.0&compatible=true&permission=storage", ["radio"]),
+        ("compatSdk=2.1&compatible=True", ["timer"]),
+        ("permission=%00", []),
+        ("scope=%00&license=" + "x" * 9999, []),
+    ],
+)
+def test_filters_restrict_the_results(client: FlaskClient, query: str, found: list[str]) -> None:
+    page = assert_page(client.get(f"/?{query}"), 200)
+    assert names(page) == found
+    assert status(page).split()[0] == (str(len(found)) if found else "No")
+
+
+def test_only_widgets_that_run_on_the_sdk_are_counted(client: FlaskClient) -> None:
+    page = client.get("/?compatSdk=2.1&compatible=true").text
+    assert status(page) == "1 widget runs on SDK 2.1.0"
+    assert "checked" in element(page, id="compatible").attributes
+    assert element(page, id="compatSdk").attributes["value"] == "2.1"
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("", ["none", "egg", "clock"]),
+        ("name", ["clock", "egg", "none"]),
+        ("created", ["egg", "none", "clock"]),
+        ("updated", ["clock", "egg", "none"]),
+        ("installs", ["none", "egg", "clock"]),
+    ],
+)
+def test_order_of_the_results_can_be_chosen(
+    client_with: ClientWith, sort: str, order: list[str]
+) -> None:
+    client = client_with(
+        document("a/clock", version(publishedAt=NEW), createdAt=OLD, downloadCount=1),
+        document("a/egg", version(publishedAt=OLD), createdAt=NEW, downloadCount=2),
+        document("a/none", createdAt="2024-06-01T00:00:00.000Z", downloadCount=3),
+    )
+    assert names(client.get(f"/?sort={sort}").text) == order
+
+
+@pytest.mark.parametrize(
+    ("query", "orders", "selected"),
+    [
+        ("", "Most installed Recently updated Newest Name", ""),
+        ("sort=name", "Most installed Recently updated Newest Name", "name"),
+        ("q=a", "Best match Most installed Recently updated Newest Name", ""),
+    ],
+)
+def test_default_order_is_named_after_what_it_is(
+    client: FlaskClient, query: str, orders: str, selected: str
+) -> None:
+    page = client.get(f"/?{query}").text
+    assert element(page, "select", id="sort").text == orders
+    assert elements(page, "option", selected="")[-1].attributes["value"] == selected
+
+
+def test_many_scopes_are_suggested_in_a_text_field(client_with: ClientWith) -> None:
+    few = [document(f"s{n}/w", version()) for n in range(MAX_SCOPE_OPTIONS)]
+    page = client_with(*few).get("/?scope=zz").text
+    field = element(page, "select", id="scope")
+    assert field.text.startswith("All s0 (1) s1 (1)")
+    assert field.text.endswith("zz (0)")
+    client = client_with(*few, document("天気/w", version()), document("天気/x", version()))
+    page = client.get("/?scope=s1").text
+    attributes = element(page, "input", id="scope").attributes
+    assert (attributes["value"], attributes["list"]) == ("s1", "scopes")
+    assert element(page, "option", value="天気").text == "2 widgets"
+    # The kind of field depends on the catalog, not on the results.
+    assert element(client.get("/?q=nothing").text, "input", id="scope")
+
+
+# Searches without results.
+
+
+@pytest.mark.parametrize(
+    ("q", "suggested"),
+    [
+        ("wether", "weather"),
+        ("@acme/wether", "weather"),
+        ("Météoo", "meteo"),
+        ("天気予法", "yoho"),
+        ("foccus tmer", "focus-timer"),
+        ("Pomodora", "focus-timer"),
+    ],
+)
+def test_similar_name_is_suggested(client_with: ClientWith, q: str, suggested: str) -> None:
+    client = client_with(
+        *(document(f"a/{name}", displayName=name) for name in ("rain", "map", "calendar")),
+        document("acme/weather", displayName="Weather"),
+        document("fr/meteo", displayName="Météo"),
+        document("jp/yoho", displayName="天気予報"),
+        document("acme/focus-timer", displayName="Pomodoro"),
+    )
+    page = assert_page(client.get("/", query_string={"q": q, "compatSdk": "1.4.0"}), 200)
+    assert status(page) == "No widget found."
+    first = elements(page, "a", class_="suggestion")[0].attributes["href"]
+    assert first.endswith(f"/{suggested}?compatSdk=1.4.0")
+    assert client.get(first).status_code == 200
+
+
+@pytest.mark.parametrize("q", ["secret-wether", "xyzzy", "\0", " ", "🙂", "/", "x" * 1000])
+def test_nothing_is_suggested_without_a_similar_listed_name(
+    client_with: ClientWith, q: str
+) -> None:
+    client = client_with(document("acme/secret-weather", listed=False), document("acme/clock"))
+    page = client.get("/", query_string={"q": q, "scope": "none"}).text
+    assert elements(page, class_="suggestion") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "found"),
+    [
+        ("compatSdk=3.0.0&compatible=true&scope=acme", "2 widgets for any SDK", 2),
+        ("q=timer&scope=acme", "1 widget in any scope", 1),
+        ("scope=beta&official=true", "3 widgets made by anyone", 3),
+        ("scope=beta&official=true", "1 widget in any scope", 1),
+        ("q=egg&permission=network", "1 widget with any permissions", 1),
+        ("q=egg&license=MIT", "1 widget with any licence", 1),
+        ("q=egg&license=MIT&scope=acme&official=true", "1 widget without filters", 1),
+        ("q=beta/egg&license=MIT&scope=acme", "1 widget without filters", 1),
+    ],
+)
+def test_search_without_results_links_to_wider_ones(
+    client: FlaskClient, query: str, text: str, found: int
+) -> None:
+    page = client.get(f"/?{query}&page=1").text
+    assert status(page) == "No widget found."
+    (url,) = links(page, text)
+    wider = client.get(url).text
+    assert len(cards(wider)) == found
+    assert element(wider, id="q").attributes["value"] in query
+
+
+def test_counts_follow_the_catalog_and_are_cached_between_installs(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    assert options(client.get("/").text) == ALL
+    statements: list[str] = []
+    connection = app.extensions["database"].reader()
+    client.post("/api/v1/widgets/acme/clock")
+    connection.set_trace_callback(statements.append)
+    assert options(client.get("/").text) == ALL
+    connection.set_trace_callback(None)
+    assert not [sql for sql in statements if "GROUP BY scope" in sql]
+    assert run(app, "yank", "acme/clock@2.0.0").exit_code == 0
+    assert {"camera (1)", "network (1)", "ISC (1)"} < options(client.get("/").text)
+
+
+def test_cache_of_counts_is_bounded(app_with: Callable[..., Flask]) -> None:
+    app = app_with(*CATALOG)
+    client = app.test_client()
+    for number in range(MAX_COUNTS + 5):
+        client.get(f"/?q={number}")
+    assert len(app.extensions["database"].reader().counts) <= MAX_COUNTS

@@ -99,7 +99,7 @@ DATABASE_COMMANDS = [
 
 @pytest.mark.parametrize("name", DATABASE_COMMANDS)
 def test_missing_database_is_an_error_and_is_not_created(files: None, name: str) -> None:
-    result = run_line(create_app({"DATABASE": "none.db"}), LINES.get(name, name))
+    result = run_line(create_app({"DATABASE": "none.db", "PORT": 0}), LINES.get(name, name))
     assert (result.exit_code, result.stdout) == (1, "")
     message = "none.db does not exist. Create it with: widget-catalog init"
     if getattr(COMMANDS[name], "remote", False):
@@ -112,7 +112,7 @@ def test_missing_database_is_an_error_and_is_not_created(files: None, name: str)
 @pytest.mark.parametrize("name", ["init", *DATABASE_COMMANDS])
 def test_file_that_is_not_a_database_is_an_error(files: None, name: str) -> None:
     Path("other.db").write_bytes(b"not a database, " * 100)
-    result = run_line(create_app({"DATABASE": "other.db"}), LINES.get(name, name))
+    result = run_line(create_app({"DATABASE": "other.db", "PORT": 0}), LINES.get(name, name))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "Error: other.db cannot be opened: file is not a database.\n"
     assert Path("other.db").read_bytes() == b"not a database, " * 100

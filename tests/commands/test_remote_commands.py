@@ -547,7 +547,7 @@ def test_contradicting_options_are_refused(arguments: list[str], message: str) -
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("line", ["login -h", "--server https://w.example gc --help"])
+@pytest.mark.parametrize("line", ["login --help", "--server https://w.example gc --help"])
 def test_help_needs_no_valid_combination_of_options(line: str) -> None:
     result = run_program(*line.split())
     assert (result.exit_code, result.stdout.startswith("Usage: ")) == (0, True)

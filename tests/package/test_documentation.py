@@ -48,31 +48,23 @@ def test_the_readme_leads_from_a_search_to_a_published_widget_and_a_mirror(tmp_p
 
 
 @NEEDS_CURL
-def test_every_request_of_the_api_page_gives_the_response_shown(tmp_path: Path) -> None:
-    pairs = console_lines(page("docs/api.md"))
-    with Server(create_demo(tmp_path / "catalog.db")) as server:
-        assert_outputs(pairs, tmp_path, server.url)
-    assert len(pairs) >= 15
-
-
-def test_every_command_of_the_commands_page_gives_the_output_shown(tmp_path: Path) -> None:
-    pairs = console_lines(page("docs/commands.md"))
-    assert_outputs(pairs, checkout(tmp_path))
-    assert len(pairs) >= 18
-
-
-def test_every_line_of_the_backups_page_gives_the_output_shown(tmp_path: Path) -> None:
-    pairs = console_lines(page("docs/backups.md"))
-    assert_outputs(pairs, checkout(tmp_path))
-    assert len(pairs) >= 12
-
-
-@NEEDS_CURL
-def test_every_line_of_the_publishing_page_gives_the_output_shown(tmp_path: Path) -> None:
-    pairs = console_lines(page("docs/publishing.md"))
+@pytest.mark.parametrize(("name", "lines"), [("api", 15), ("publishing", 11)])
+def test_every_line_about_a_service_gives_the_output_shown(
+    tmp_path: Path, name: str, lines: int
+) -> None:
+    pairs = console_lines(page(f"docs/{name}.md"))
     with Server(create_demo(tmp_path / "catalog.db")) as server:
         assert_outputs(pairs, checkout(tmp_path), server.url)
-    assert len(pairs) >= 11
+    assert len(pairs) >= lines
+
+
+@pytest.mark.parametrize(("name", "lines"), [("commands", 18), ("backups", 12)])
+def test_every_line_about_commands_gives_the_output_shown(
+    tmp_path: Path, name: str, lines: int
+) -> None:
+    pairs = console_lines(page(f"docs/{name}.md"))
+    assert_outputs(pairs, checkout(tmp_path))
+    assert len(pairs) >= lines
 
 
 def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
@@ -119,17 +111,9 @@ def test_make_run_prints_what_the_quick_start_shows(tmp_path: Path) -> None:
 def test_the_examples_of_the_testing_page_pass_as_written(tmp_path: Path) -> None:
     for number, example in enumerate(blocks(page("docs/testing.md"), "python")):
         (tmp_path / f"test_example_{number}.py").write_text(example, encoding="utf-8")
+    options = ("-q", "-p", "no:cacheprovider", "-p", "pytest_widget_catalog")
     result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "pytest_widget_catalog",
-        ],
+        [sys.executable, "-m", "pytest", *options],
         cwd=checkout(tmp_path),
         # Loading the plugins takes longer than the test.
         env={**os.environ, "PYTHONPATH": ".", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -167,16 +151,12 @@ def test_the_commands_page_names_every_command() -> None:
     assert named == (set(create_app().cli.commands) | others) - {"unofficial"}
 
 
-def test_the_readme_is_short_and_links_every_page() -> None:
+def test_readme_and_changelog_are_short_and_the_readme_links_every_page() -> None:
     readme = page("README.md")
     assert len(readme.splitlines()) <= 200
+    assert max(len(each.splitlines()) for each in page("CHANGELOG.md").split("\n## ")) <= 60
     pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     assert pages <= set(re.findall(r"\]\(([^)#]+)", readme))
-
-
-def test_the_changelog_of_a_release_is_short() -> None:
-    for release in page("CHANGELOG.md").split("\n## ")[1:]:
-        assert len(release.splitlines()) <= 60
 
 
 def test_the_contributing_page_names_every_folder() -> None:
@@ -189,18 +169,13 @@ def test_the_contributing_page_names_every_folder() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_relative_link_leads_to_a_file(name: str) -> None:
+def test_every_relative_link_and_path_of_the_repository_exists(name: str) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page(name))
-    assert [
-        target for target in targets if not (ROOT / name).parent.joinpath(target).exists()
-    ] == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_path_of_the_repository_exists(name: str) -> None:
     paths = re.findall(r"`((?:catalog|tests|bench|deploy|docs|seed)/[\w./-]+)`", page(name))
+    links = [each for each in targets if not (ROOT / name).parent.joinpath(each).exists()]
     # The benchmark creates its working directory.
-    assert [path for path in paths if not (ROOT / path).exists() and ".work" not in path] == []
+    missing = [each for each in paths if not (ROOT / each).exists() and ".work" not in each]
+    assert (links, missing) == ([], [])
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -93,11 +93,8 @@ def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
     assert installed == expected
 
 
-def test_the_wheel_is_small(wheel: Path) -> None:
+def test_the_wheel_is_small_and_has_the_version_of_the_package(wheel: Path) -> None:
     assert wheel.stat().st_size < 450_000  # bytes
-
-
-def test_the_wheel_has_the_version_of_the_package(wheel: Path) -> None:
     assert wheel.name == f"widget_catalog-{__version__}-py3-none-any.whl"
 
 
@@ -114,22 +111,27 @@ def test_the_installed_service_serves_and_lists_the_demo_catalog(
 ) -> None:
     command = [programs / "widget-catalog", "serve", "--demo", "--port", "0", "--print-json"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        try:
-            assert process.stdout is not None
-            start = json.loads(process.stdout.readline())
-            pages = {}
-            for path in ("/", "/docs", "/openapi.json", "/api/v1/widgets/search?q=weather"):
-                with urllib.request.urlopen(start["url"] + path, timeout=10) as response:
-                    pages[path] = response.read()
-        finally:
-            process.terminate()
-            process.communicate(timeout=10)
+        assert process.stdout is not None
+        start = json.loads(process.stdout.readline())
+        pages = {}
+        for path in ("/", "/docs", "/openapi.json", "/api/v1/widgets/search?q=weather"):
+            with urllib.request.urlopen(start["url"] + path, timeout=10) as response:
+                pages[path] = response.read()
+        process.terminate()
     listed = run_in(tmp_path, programs / "python", "-m", "widget_catalog", "list", "weather")
     assert start["database"] == str(tmp_path / "catalog.db")
     assert b'"name":"weather"' in pages["/api/v1/widgets/search?q=weather"]
     assert (listed.returncode, "acme/weather" in listed.stdout) == (0, True)
+
+
+def test_the_installed_plugin_starts_the_installed_service(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "catalog.py").write_text("raise ImportError")
+    test = "def test(widget_catalog): widget_catalog.publish('acme/clock', '1.0.0')\n"
+    (tmp_path / "test_it.py").write_text(test)
+    result = run_in(tmp_path, programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "1 passed" in result.stdout, result.stdout
 
 
 def test_an_incomplete_installation_is_one_sentence(

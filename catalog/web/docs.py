@@ -34,8 +34,7 @@ MAX_EXAMPLE_ITEMS = 20
 # Characters that change the direction of the text after them.
 BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-for template_filter in (openapi.describe_status, openapi.describe_type, openapi.render_code_spans):
-    pages.add_app_template_filter(template_filter)
+pages.add_app_template_filter(openapi.render_code_spans)
 
 
 @pages.get("/openapi.json")

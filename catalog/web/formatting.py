@@ -43,14 +43,9 @@ def format_day(timestamp: str) -> str:
     return f"{int(day)} {MONTHS[int(month) - 1]} {year}"
 
 
-def current_date() -> date:
-    """Return the date in UTC."""
-    return datetime.now(UTC).date()
-
-
 def format_age(timestamp: str, now: date | None = None) -> str:
     """Return how long ago a UTC timestamp was, such as 2 months ago; the day if it is to come."""
-    days = ((now or current_date()) - date.fromisoformat(timestamp[:10])).days
+    days = ((now or datetime.now(UTC).date()) - date.fromisoformat(timestamp[:10])).days
     if days < 2:
         return format_day(timestamp) if days < 0 else ("today", "yesterday")[days]
     unit, length = next((unit, length) for unit, length in UNITS if days >= length)

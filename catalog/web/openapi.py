@@ -156,13 +156,32 @@ def example_body(response: Json) -> object:
 
 
 def _describe(node: Json, schema: Json) -> Json:
-    """Return a parameter or field with its type and limits in words."""
-    return {**node, "words": describe_type(schema), "limits": describe_limits(schema)}
+    """Return a parameter or field with its type, limits and description for the page."""
+    words = {"words": describe_type(schema), "limits": describe_limits(schema)}
+    return {**node, **words, "html": render_code_spans(node["description"])}
+
+
+def _describe_response(status: str, node: Json) -> Json:
+    """Return a response with its reason phrase, type and description for the page."""
+    content = node.get("content", {})
+    media_type = next(iter(content), "")
+    words = render_code_spans(f"`{media_type}`")
+    if media_type == "application/json":
+        words = describe_type(content[media_type]["schema"])
+    return {
+        **node,
+        "phrase": HTTPStatus(int(status)).phrase,
+        "words": words if media_type else "",
+        "html": render_code_spans(node["description"]),
+    }
 
 
 def _load_operation(path: str, method: str, item: Json) -> Operation:
     operation = item[method]
-    responses = {status: resolve(node) for status, node in operation["responses"].items()}
+    responses = {
+        status: _describe_response(status, resolve(node))
+        for status, node in operation["responses"].items()
+    }
     parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
     return Operation(
         id=operation["operationId"],
@@ -175,11 +194,6 @@ def _load_operation(path: str, method: str, item: Json) -> Operation:
         responses=responses,
         example=example_body(responses["200"]),
     )
-
-
-def describe_status(status: str) -> str:
-    """Return the reason phrase of a status."""
-    return HTTPStatus(int(status)).phrase
 
 
 def _describe_range(minimum: int | None, maximum: int | None, unit: str) -> str:

@@ -44,9 +44,8 @@ SECURITY_HEADERS = {
 
 # A few hundred of them take a millisecond.
 PIECES_PER_CHECK = 100
-# The pages that show what runs on an SDK.
-SDK_PAGES = {f"pages.{name}" for name in ("browse", "scope", "widget", "version", "compare")}
-SDK_PAGES.add("pages.updates")
+# Documents without links to pages.
+WITHOUT_SDK = ("pages.feed", "pages.openapi_json")
 
 MAX_WORDS_LENGTH = 100  # characters
 FILE_EXTENSION = re.compile(r"\.[a-z]{2,5}$")
@@ -129,7 +128,7 @@ def check_deadline_in_templates(state: BlueprintSetupState) -> None:
 @pages.app_url_defaults
 def keep_sdk(endpoint: str, values: dict[str, Any]) -> None:
     """Have every link to a page carry the SDK version; with None, a link has none."""
-    if endpoint in SDK_PAGES:
+    if endpoint.startswith("pages.") and endpoint not in WITHOUT_SDK:
         values.setdefault("compatSdk", linked_sdk() or None)
 
 

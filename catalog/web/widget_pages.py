@@ -3,6 +3,7 @@
 A page reads only the versions that it shows: a widget can have thousands of them.
 """
 
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from flask import Response, redirect, render_template, url_for
@@ -18,7 +19,6 @@ from . import widget_queries
 from .browse import pager_links
 from .charts import releases_chart
 from .compare import permission_changes
-from .formatting import current_date
 from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
 from .parameters import Parameters, read_parameters
@@ -40,7 +40,7 @@ def widget(scope: str, name: str) -> Response:
         table = load_table(connection, widget_id, found, parameters, history.total)
         if history.total >= MIN_CHART_RELEASES:
             months = widget_queries.load_release_months(connection, widget_id)
-            chart = releases_chart(months, current_date())
+            chart = releases_chart(months, datetime.now(UTC).date())
         installs = load_install_chart(connection, found)
     connection.check_deadline()
     page = render_template(

@@ -10,9 +10,6 @@ from flask import Flask
 from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
-from catalog.serving.http_syntax import MAX_HEAD
-from catalog.store.read.search import MAX_COUNTS
-from catalog.store.read.search_params import MAX_Q_LENGTH
 from catalog.web.browse import MAX_SCOPE_OPTIONS, PAGE_SIZE
 from catalog.web.icons import find_icon, letter_avatar
 
@@ -147,11 +144,6 @@ def test_form_keeps_its_values(demo: FlaskClient) -> None:
     assert "hidden" in element(demo.get("/?q=a").text, id="clear").attributes
 
 
-def test_empty_fields_are_ignored(demo: FlaskClient) -> None:
-    response = demo.get("/?q=&scope=&official=&compatSdk=&page=")
-    assert assert_page(response, 200) == demo.get("/").text
-
-
 @pytest.mark.parametrize(
     ("query", "field", "value", "message"),
     [
@@ -191,16 +183,6 @@ def test_invalid_page_is_the_first_one_without_machine_words(
     assert element(page, id="sort-error").text == "Choose one of the options."
     assert len(cards(page)) == PAGE_SIZE
     assert "9007199254740991" not in page
-
-
-def test_longest_values_of_the_fields_fit_into_a_request_head(demo: FlaskClient) -> None:
-    page = demo.get("/").text
-    fields = [*elements(page, "input", type="search"), *elements(page, "input", type="text")]
-    limits = [int(field.attributes["maxlength"]) for field in fields]
-    # A text that is too long is reported beside its field.
-    assert limits[0] > MAX_Q_LENGTH
-    encoded_length = len("%E5%A4%A9")
-    assert sum(limits) * encoded_length < MAX_HEAD * 3 / 4
 
 
 @pytest.mark.parametrize("number", ["3", "9007199254740991"])
@@ -382,13 +364,6 @@ def test_filters_restrict_the_results(client: FlaskClient, query: str, found: li
     assert status(page).split()[0] == (str(len(found)) if found else "No")
 
 
-def test_only_widgets_that_run_on_the_sdk_are_counted(client: FlaskClient) -> None:
-    page = client.get("/?compatSdk=2.1&compatible=true").text
-    assert status(page) == "1 widget runs on SDK 2.1.0"
-    assert "checked" in element(page, id="compatible").attributes
-    assert element(page, id="compatSdk").attributes["value"] == "2.1"
-
-
 @pytest.mark.parametrize(
     ("sort", "order"),
     [
@@ -408,22 +383,6 @@ def test_order_of_the_results_can_be_chosen(
         document("a/none", createdAt="2024-06-01T00:00:00.000Z", downloadCount=3),
     )
     assert names(client.get(f"/?sort={sort}").text) == order
-
-
-@pytest.mark.parametrize(
-    ("query", "orders", "selected"),
-    [
-        ("", "Most installed Recently updated Newest Name", ""),
-        ("sort=name", "Most installed Recently updated Newest Name", "name"),
-        ("q=a", "Best match Most installed Recently updated Newest Name", ""),
-    ],
-)
-def test_default_order_is_named_after_what_it_is(
-    client: FlaskClient, query: str, orders: str, selected: str
-) -> None:
-    page = client.get(f"/?{query}").text
-    assert element(page, "select", id="sort").text == orders
-    assert elements(page, "option", selected="")[-1].attributes["value"] == selected
 
 
 def test_many_scopes_are_suggested_in_a_text_field(client_with: ClientWith) -> None:
@@ -518,11 +477,3 @@ def test_counts_follow_the_catalog_and_are_cached_between_installs(
     assert not [sql for sql in statements if "GROUP BY scope" in sql]
     assert run(app, "yank", "acme/clock@2.0.0").exit_code == 0
     assert {"camera (1)", "network (1)", "ISC (1)"} < options(client.get("/").text)
-
-
-def test_cache_of_counts_is_bounded(app_with: Callable[..., Flask]) -> None:
-    app = app_with(*CATALOG)
-    client = app.test_client()
-    for number in range(MAX_COUNTS + 5):
-        client.get(f"/?q={number}")
-    assert len(app.extensions["database"].reader().counts) <= MAX_COUNTS

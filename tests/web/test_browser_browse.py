@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
 from browser_tools import expect_text, expect_url, expect_value, is_too_wide, recorded
 from builders import document, version
 from conftest import Server, create_catalog
-from test_browser_pages import LAYOUT_RULES, VIOLATIONS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -37,27 +35,9 @@ def test_first_card_is_visible_on_a_narrow_screen(narrow_page: "Page", server: S
     assert narrow_page.get_by_label("Your SDK version").is_hidden()
 
 
-def test_filters_unfold_on_a_narrow_screen(narrow_page: "Page", server: Server) -> None:
-    narrow_page.goto(server.url)
-    narrow_page.get_by_text("SDK, filters and order").click()
-    narrow_page.get_by_label("Your SDK version").fill("1.4.0")
-    narrow_page.get_by_label("Permissions").select_option("geolocation")
-    narrow_page.get_by_role("button", name="Search").click()
-    expect_text(narrow_page.locator("#active-filters"), "2 set")
-    assert narrow_page.locator("#permission").input_value() == "geolocation"
-    assert not is_too_wide(narrow_page)
-
-
 def test_invalid_field_is_unfolded_on_a_narrow_screen(narrow_page: "Page", server: Server) -> None:
     narrow_page.goto(f"{server.url}/?compatible=true")
     assert narrow_page.locator("#compatible-error").is_visible()
-
-
-def test_fields_are_always_shown_on_a_wide_screen(any_page: "Page", server: Server) -> None:
-    any_page.set_viewport_size(WIDE)
-    any_page.goto(server.url)
-    assert any_page.get_by_label("Order").is_visible()
-    assert any_page.get_by_text("SDK, filters and order").is_hidden()
 
 
 def test_checkbox_is_enabled_by_an_sdk(page: "Page", server: Server) -> None:
@@ -110,15 +90,6 @@ def test_scope_is_searched_when_it_is_complete(page: "Page", scopes_server: Serv
         expect_status(page, "1 widget")
     assert len([request for request in requests if "scope=" in request.url]) == 1
     assert page.locator("#scopes option").count() == 32
-
-
-def test_scope_can_be_typed_without_scripts(
-    tab_without_scripts: "Page", scopes_server: Server
-) -> None:
-    tab_without_scripts.goto(scopes_server.url)
-    tab_without_scripts.get_by_label("Scope").fill("مواقيت")
-    tab_without_scripts.keyboard.press("Enter")
-    expect_status(tab_without_scripts, "1 widget")
 
 
 # All shifts, also those within half a second after an input, which the metric itself ignores.
@@ -196,17 +167,3 @@ def test_right_to_left_and_east_asian_names_fit_their_cards(
         assert icon
         assert title
         assert 0 <= title["x"] - (icon["x"] + icon["width"]) < 40
-
-
-def test_page_of_many_scopes_in_other_scripts_is_accessible(
-    page: "Page", scopes_server: Server
-) -> None:
-    page.goto(f"{scopes_server.url}/?sort=name&page=2&compatSdk=1.4")
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    assert page.evaluate(VIOLATIONS, {}) == []
-    page.emulate_media(color_scheme="dark")
-    page.set_viewport_size(NARROW)
-    page.locator("details.filters summary").click()
-    dark = page.evaluate(VIOLATIONS, {"runOnly": LAYOUT_RULES})
-    page.emulate_media(color_scheme="light")
-    assert dark == []

@@ -1,7 +1,6 @@
 """/docs in a real browser: the forms send requests to this server and show its responses."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +45,6 @@ def send(page: "Page", operation: str, /, **values: str) -> tuple[str, Any]:
     return outcome, json.loads(response.locator("pre").inner_text())
 
 
-def test_search_shows_the_latest_compatible_version(docs: "Page") -> None:
-    outcome, body = send(docs, "searchWidgets", q="weather", compatSdk="1.4.0", limit="9")
-    assert outcome == "200 OK from /api/v1/widgets/search?q=weather&compatSdk=1.4.0&limit=9"
-    assert body["total"] == len(body["widgets"]) == 4
-    compatible = body["widgets"][0]["latestCompatibleVersion"]
-    assert (compatible["version"], compatible["sha256Hash"][:8]) == ("2.6.0", "07e8fb20")
-
-
 def test_error_is_shown_with_its_message(docs: "Page") -> None:
     outcome, body = send(docs, "searchWidgets", page="0")
     assert outcome.startswith("400 ")
@@ -81,21 +72,6 @@ def test_command_has_the_values_of_the_form(docs: "Page", own_server: Server) ->
     )
 
 
-def test_forms_work_with_their_example_values(docs: "Page") -> None:
-    for operation in ("getRegistry", "getHealth", "getVersion", "getCliVersion", "getStats"):
-        outcome, _ = send(docs, operation)
-        assert outcome.startswith("200 OK from /api/"), operation
-
-
-def test_long_response_is_cut_with_the_number_of_remaining_characters(docs: "Page") -> None:
-    form(docs, "getRegistry").get_by_label("scope").fill("ops")
-    form(docs, "getRegistry").get_by_role("button", name="Send").click()
-    docs.locator('#getRegistry-response[data-ok="true"]').wait_for()
-    text = docs.locator("#getRegistry-response pre").inner_text()
-    assert re.search(r"\n… and [0-9]+ characters more$", text)
-    assert len(text) < 61_000
-
-
 SHORT, LONG = b'"use strict"', "// 時計\n".encode() * 100_000
 
 
@@ -106,14 +82,6 @@ def bundles_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
     path = tmp_path_factory.mktemp("bundles") / "catalog.db"
     with Server(create_catalog_with_bundles(path, clock, SHORT, LONG)) as server:
         yield server
-
-
-def test_bundle_that_is_not_held_is_an_error(page: "Page", bundles_server: Server) -> None:
-    page.goto(f"{bundles_server.url}/docs")
-    outcome, body = send(page, "getBundle", version="2.6.0")
-    assert outcome.startswith("404 ")
-    assert outcome.endswith(" from /api/v1/widgets/acme/clock/2.6.0/bundle.js")
-    assert body == {"error": "No bundle of 'acme/clock@2.6.0' is held here."}
 
 
 def test_start_of_a_held_bundle_is_shown(page: "Page", bundles_server: Server) -> None:

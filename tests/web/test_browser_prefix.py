@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import reverse_proxies
-from browser_tools import expect_text, expect_url, recorded
+from browser_tools import expect_text, recorded
 from builders import bundled, document
 from conftest import Server, create_demo, hold, putting
 from reverse_proxies import PREFIX
@@ -103,41 +103,6 @@ def test_every_page_has_its_style(visits: Visits) -> None:
     assert visits.has_style == [True] * len(PATHS)
 
 
-# All proxies forward the same headers, and the pages of both are compared above.
-only_nginx = pytest.mark.parametrize("base_url", ["nginx"], indirect=True)
-
-
-@only_nginx
-def test_typing_updates_the_results(page: "Page", base_url: str) -> None:
-    page.goto(f"{base_url}/")
-    field = page.get_by_label("Search")
-    field.press_sequentially("rain radar")
-    expect_url(page, f"{base_url}/?q=rain+radar")
-    expect_text(page.get_by_role("status"), "1 widget")
-    field.fill("")
-    expect_text(page.get_by_role("status"), "34 widgets, page 1 of 2")
-    assert page.url == f"{base_url}/"
-
-
-@only_nginx
-def test_visitor_goes_from_an_error_page_to_a_widget_and_back(
-    any_page: "Page", base_url: str
-) -> None:
-    any_page.goto(f"{base_url}/none")
-    any_page.get_by_label("Search widgets").fill("weather")
-    any_page.get_by_role("button", name="Search").click()
-    any_page.get_by_role("link", name="Weather", exact=True).click()
-    any_page.get_by_label("Your SDK version").fill("1.4.0")
-    any_page.get_by_role("button", name="Find version").click()
-    expect_text(any_page.locator("#install"), "Download 2.6.0, the newest for SDK 1.4.0")
-    assert any_page.url == f"{base_url}/widgets/acme/weather?compatSdk=1.4.0"
-    any_page.get_by_role("link", name="acme", exact=True).click()
-    expect_url(any_page, f"{base_url}/widgets/acme?compatSdk=1.4.0")
-    any_page.get_by_role("link", name="Widget Catalog").click()
-    any_page.get_by_role("link", name="Page 2").click()
-    expect_url(any_page, f"{base_url}/?compatSdk=1.4.0&page=2")
-
-
 def test_form_of_the_docs_reaches_the_service(page: "Page", base_url: str) -> None:
     page.goto(f"{base_url}/docs")
     command = page.locator("#getWidget-command")
@@ -153,15 +118,3 @@ def test_form_of_the_docs_reaches_the_service(page: "Page", base_url: str) -> No
     bundle_url = body["versions"][0]["bundleUrl"]
     assert bundle_url == f"{base_url}/api/v1/widgets/acme/held/1.0.0/bundle.js"
     assert page.context.request.get(bundle_url).body() == BUNDLE
-
-
-def test_description_has_the_public_url(page: "Page", base_url: str) -> None:
-    (server,) = page.context.request.get(f"{base_url}/openapi.json").json()["servers"]
-    assert server["url"] == base_url
-    assert page.context.request.get(f"{server['url']}/api/v1/widgets/search").ok
-
-
-def test_prefix_without_its_slash_leads_to_the_browse_page(page: "Page", base_url: str) -> None:
-    page.goto(base_url)
-    assert page.url == f"{base_url}/"
-    expect_text(page.get_by_role("status"), "34 widgets, page 1 of 2")

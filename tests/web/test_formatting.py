@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from builders import version
 
-from catalog.text import shorten
 from catalog.web import formatting
 
 BUNDLE = b"export default () => 'tick'"
@@ -69,34 +68,6 @@ def test_age_has_one_unit_and_is_a_date_in_the_future(timestamp: str, text: str)
     assert formatting.format_age(timestamp, date(2026, 5, 15)) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "cut"),
-    [
-        ("ten chars.", "ten chars."),
-        ("one two three", "one two…"),
-        ("天" * 20, "天" * 10 + "…"),
-        (" " * 20, " " * 10 + "…"),
-    ],
-)
-def test_long_text_is_cut_between_words_if_possible(text: str, cut: str) -> None:
-    assert shorten(text, 10) == cut
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [("1.0.0", False), ("1.0.0-rc.1", True), ("1.0.0+a-b", False), ("1.0.0-a+b", True)],
-)
-def test_prerelease_is_recognized_without_the_build_metadata(number: str, expected: bool) -> None:
-    assert formatting.is_prerelease(number) is expected
-
-
-def test_integrity_is_the_hash_in_base64() -> None:
-    # The SHA-256 of no bytes.
-    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    expected = "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
-    assert formatting.sri_hash(digest) == expected
-
-
 @pytest.fixture(scope="module")
 def bundles() -> Iterator[str]:
     """The URL of a server that returns the bundle for every path."""
@@ -142,21 +113,3 @@ def test_commands_download_the_bundle_and_verify_its_hash(
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, f"{file}: OK\n", "")
     assert [path.name for path in tmp_path.iterdir()] == [file]
-
-
-@pytest.mark.parametrize(
-    ("page", "last", "numbers"),
-    [
-        (1, 1, [1]),
-        (1, 2, [1, 2]),
-        (1, 5, [1, 2, None, 5]),
-        (3, 5, [1, 2, 3, 4, 5]),
-        (5, 9, [1, None, 4, 5, 6, None, 9]),
-        (4, 7, [1, 2, 3, 4, 5, 6, 7]),
-        (9, 9, [1, None, 8, 9]),
-    ],
-)
-def test_pager_has_both_ends_and_the_neighbours(
-    page: int, last: int, numbers: list[int | None]
-) -> None:
-    assert formatting.page_numbers(page, last) == numbers

@@ -67,10 +67,6 @@ def test_icon_has_the_view_box_of_its_set_or_its_own(directory: Icons) -> None:
     assert view_box(find_icon("own:large", path)) == "1 2 32 24"
 
 
-def test_icon_of_a_set_without_sizes_is_16_by_16(directory: Icons) -> None:
-    assert view_box(find_icon("own:a", directory(icons={"a": {"body": PATH}}))) == "0 0 16 16"
-
-
 def test_alias_is_its_parent_rotated_and_flipped(directory: Icons) -> None:
     path = directory(
         icons={"a": {"body": PATH, "width": 10, "height": 20}},
@@ -148,11 +144,6 @@ def test_body_that_does_more_than_draw_is_rejected(
     assert "\n" not in record.getMessage()
 
 
-def test_text_in_a_body_is_removed(directory: Icons) -> None:
-    path = directory(icons={"a": {"body": f"read this{PATH}and this"}})
-    assert "this" not in (find_icon("own:a", path) or "")
-
-
 def test_ids_in_an_icon_are_unique_in_a_page(directory: Icons) -> None:
     body = (
         '<defs><linearGradient id="a"><stop stop-color="rgb(1, 2, 3)"/></linearGradient></defs>'
@@ -180,11 +171,6 @@ def test_invalid_set_has_no_icons(directory: Icons, text: str) -> None:
     assert find_icon("own:a", directory(text)) is None
 
 
-def test_directory_in_place_of_a_set_has_no_icons(tmp_path: Path) -> None:
-    (tmp_path / "own.json").mkdir()
-    assert find_icon("own:a", str(tmp_path)) is None
-
-
 @pytest.mark.parametrize(
     ("name", "letter"),
     [
@@ -202,13 +188,6 @@ def test_directory_in_place_of_a_set_has_no_icons(tmp_path: Path) -> None:
 def test_avatar_has_the_first_letter_of_the_name(name: str, letter: str) -> None:
     (text,) = parse_svg(letter_avatar(name, "acme/x")).iter("text")
     assert text.text == letter
-
-
-def test_colour_of_an_avatar_depends_on_the_seed_alone() -> None:
-    fill = re.compile(r'fill="(hsl.*?)"')
-    colours = [fill.findall(letter_avatar("A", f"acme/{n}"))[0] for n in range(200)]
-    assert len(set(colours)) == 24
-    assert fill.findall(letter_avatar("B", "acme/0")) == [colours[0]]
 
 
 def test_widget_without_a_known_icon_has_the_avatar() -> None:

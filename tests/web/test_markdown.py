@@ -168,8 +168,3 @@ def test_text_over_the_limit_is_plain() -> None:
     assert "<em>" in render_markdown(text)
     (paragraph,) = elements(render_markdown(text + "b"))
     assert "".join(paragraph.texts) == text + "b"
-
-
-def test_deep_nesting_is_cut_off() -> None:
-    html = render_markdown("> " * 5_000 + "a")
-    assert len(elements(html, "blockquote")) <= 10

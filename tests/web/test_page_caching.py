@@ -2,15 +2,11 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import create_catalog, run_on
 from flask.testing import FlaskClient
 from markup import element, elements
-
-from app import create_app
 
 WEATHER = "/widgets/acme/weather"
 PAGES = ["/", "/?q=weather&compatSdk=1.4.0", WEATHER, "/docs"]
@@ -59,38 +55,12 @@ def test_page_with_another_install_count_is_sent_again(client_with: ClientWith, 
     assert (changed.status_code, "2 installs" in changed.text) == (200, True)
 
 
-def test_page_is_sent_again_after_the_catalog_changed(tmp_path: Path) -> None:
-    path = create_catalog(tmp_path / "catalog.db", document("acme/clock", version()))
-    app = create_app({"DATABASE": path})
-    etag = page_etag(app.test_client(), "/widgets/acme/clock")
-    assert run_on(path, "yank", "acme/clock@1.0.0").exit_code == 0
-    assert status_with(app.test_client(), "/widgets/acme/clock", etag) == 200
-    app.extensions["database"].close()
-
-
-def test_install_of_another_widget_does_not_change_the_etag(client_with: ClientWith) -> None:
-    client = client_with(document("acme/clock", version()), document("acme/other", version()))
-    etag = page_etag(client, "/widgets/acme/clock")
-    assert client.post("/api/v1/widgets/acme/other").status_code == 200
-    assert status_with(client, "/widgets/acme/clock", etag) == 304
-
-
 def test_etag_of_one_page_does_not_match_another(demo: FlaskClient) -> None:
     etag = page_etag(demo, "/")
     for path in ("/?page=2", WEATHER, "/docs"):
         assert status_with(demo, path, etag) == 200
     other_host = demo.get("/", base_url="http://other.example", headers={"If-None-Match": etag})
     assert other_host.status_code == 200
-
-
-def test_star_matches_a_page_that_exists(demo: FlaskClient) -> None:
-    assert status_with(demo, WEATHER, "*") == 304
-    assert status_with(demo, "/widgets/acme/none", "*") == 404
-
-
-@pytest.mark.parametrize("path", ["/?page=0", "/none", "/widgets/acme/none"])
-def test_error_page_has_no_etag(demo: FlaskClient, path: str) -> None:
-    assert "ETag" not in demo.get(path).headers
 
 
 def test_files_of_a_page_are_cached_for_a_year(demo: FlaskClient) -> None:

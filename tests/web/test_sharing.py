@@ -38,18 +38,6 @@ def test_canonical_address_is_below_the_public_url(
     assert canonical == f"{public}{WEATHER}"
 
 
-def test_error_page_has_no_address(demo: FlaskClient) -> None:
-    page = demo.get("/none").text
-    assert elements(page, "link", rel="canonical") == []
-    assert not [name for name in meta(page) if name.startswith("og:")]
-
-
-def test_page_links_the_feed(demo: FlaskClient) -> None:
-    link = element(demo.get("/").text, "link", rel="alternate")
-    assert link.attributes["type"] == "application/atom+xml"
-    assert demo.get(link.attributes["href"]).status_code == 200
-
-
 @pytest.mark.parametrize("path", ["/", "/none"])
 def test_footer_has_the_release_and_links_that_exist(demo: FlaskClient, path: str) -> None:
     page = demo.get(path).text

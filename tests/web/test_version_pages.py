@@ -195,10 +195,6 @@ def test_deprecated_latest_version_has_no_version_to_use_instead(client_with: Cl
     assert element(client.get(f"{CLOCK}/1.0.0").text, class_="banner").text == text
 
 
-def test_version_without_problems_has_no_banner(demo: FlaskClient) -> None:
-    assert elements(demo.get(f"{WEATHER}/2.6.0").text, class_="banner") == []
-
-
 def test_comparison_shows_what_changed(client_with: ClientWith) -> None:
     older = version(
         "1.0.0",

@@ -51,7 +51,7 @@ def test_every_link_of_the_page_carries_the_sdk(demo: FlaskClient) -> None:
     targets = [
         link.attributes["href"]
         for link in elements(page, "a")
-        if link.attributes["href"].startswith(("/widgets/", "/?", "/updates"))
+        if link.attributes["href"].startswith(("/widgets/", "/?", "/updates", "/docs", "/publish"))
     ]
     assert len(targets) > 20
     assert [target for target in targets if "compatSdk=1.4.0" not in target] == []

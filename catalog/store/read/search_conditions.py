@@ -24,13 +24,10 @@ IS_COMPATIBLE = """EXISTS (
         WHERE low <= :sdk AND :sdk < high))
 """
 
+IS_TYPED = "(name = :typed COLLATE NOCASE OR scope = :typed COLLATE NOCASE)"
 # With a slash, the name is perhaps not complete.
-IS_TYPED = """
-CASE WHEN :typed_scope IS NULL
-    THEN name = :typed COLLATE NOCASE OR scope = :typed COLLATE NOCASE
-    ELSE scope = :typed_scope COLLATE NOCASE
-        AND substr(name, 1, length(:typed)) = :typed COLLATE NOCASE
-END
+IS_TYPED_PATH = """
+scope = :typed_scope COLLATE NOCASE AND substr(name, 1, length(:typed)) = :typed COLLATE NOCASE
 """
 
 IN_SCOPE = "scope = :scope"
@@ -68,11 +65,13 @@ def find_conditions(query: SearchQuery) -> Conditions:
     words = query.words
     trigrams = _trigrams_of(words)
     matches = [f"instr(listing.folded_text, :word{number})" for number in range(len(words))]
-    typed = [] if query.typed is None else [IS_TYPED, f"NOT ({all_of(matches)})"]
+    scope, slash, name = (query.typed or "").rpartition("/")
+    typed = []
+    if query.typed is not None:
+        typed = [IS_TYPED_PATH if slash else IS_TYPED, f"NOT ({all_of(matches)})"]
     if query.compatible:
         matches.append(IS_COMPATIBLE)
         typed += [IS_COMPATIBLE] if typed else []
-    scope, slash, name = (query.typed or "").rpartition("/")
     values = {
         **{f"word{number}": word for number, word in enumerate(words)},
         "q": query.q,

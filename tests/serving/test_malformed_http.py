@@ -57,115 +57,77 @@ def chunks(body: bytes) -> bytes:
 
 BAD_REQUEST_LINES = {
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "noise": b"\x15\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "one word": b"GET\r\n\r\n",
-    "no target": head(b"GET HTTP/1.1"),
     "empty target": head(b"GET  HTTP/1.1"),
-    "two spaces": head(b"GET  " + CLOCK + b" HTTP/1.1"),
-    "two spaces before the version": head(b"GET " + CLOCK + b"  HTTP/1.1"),
     "space in the target": head(b"GET /api/ health HTTP/1.1"),
-    "space at the end": head(b"GET " + CLOCK + b" HTTP/1.1 "),
     "space at the start": head(b" GET " + CLOCK + b" HTTP/1.1"),
     "tab for a space": head(b"GET\t" + CLOCK + b" HTTP/1.1"),
     "nine empty lines": b"\r\n" * 9 + head(),
     "line ended by LF": head().replace(b"\r\n", b"\n", 1),
     "no version": head(b"GET " + CLOCK),
     "version 2": head(b"GET " + CLOCK + b" HTTP/2.0"),
-    "version 1.2": head(b"GET " + CLOCK + b" HTTP/1.2"),
-    "version without a number": head(b"GET " + CLOCK + b" HTTP/x"),
-    "version in lower case": head(b"GET " + CLOCK + b" http/1.1"),
     "lower case": head(b"get " + CLOCK + b" HTTP/1.1"),
     "method that is no token": head(b"GE(T " + CLOCK + b" HTTP/1.1"),
     "method of 10 kB": head(b"G" * 10_000 + b" " + CLOCK + b" HTTP/1.1"),
     "CONNECT": head(b"CONNECT localhost:80 HTTP/1.1"),
-    "CONNECT with a path": head(b"CONNECT " + CLOCK + b" HTTP/1.1"),
     "NUL in the target": head(b"GET /api/\x00 HTTP/1.1"),
-    "tab in the target": head(b"GET /api/\t HTTP/1.1"),
-    "escape in the target": head(b"GET /api/\x1b[2J HTTP/1.1"),
     "line feed in the target": head(b"GET /api/\nx HTTP/1.1"),
-    "carriage return in the target": head(b"GET /api/\rx HTTP/1.1"),
     "fragment": head(b"GET " + CLOCK + b"#x HTTP/1.1"),
     "relative path": head(b"GET api/health HTTP/1.1"),
     "asterisk": head(b"GET * HTTP/1.1"),
-    "asterisk and a path": head(b"OPTIONS */api HTTP/1.1"),
     "scheme that is not served": head(b"GET ftp://localhost/ HTTP/1.1"),
-    "URL without a host": head(b"GET http:///api/health HTTP/1.1"),
     "URL with a user": head(b"GET http://user@localhost/ HTTP/1.1"),
     "URL with a broken host": head(b"GET http://[ HTTP/1.1"),
-    "URL with a broken port": head(b"GET http://localhost:x/ HTTP/1.1"),
 }
 
 BAD_HOSTS = {
     "none": host(),
     "two": host(b"a", b"b"),
-    "the same twice": host(b"a", b"a"),
     "two in HTTP/1.0": host(b"a", b"b", version=b"1.0"),
     "a list": host(b"a, b"),
     "space": host(b"a b"),
-    "path": host(b"a/b"),
     "user": host(b"a@b"),
-    "markup": host(b"<script>'"),
     "raw UTF-8": host("天.example".encode()),
-    "broken escape": host(b"a%2"),
     "only a port": host(b":80"),
-    "port that is no number": host(b"a:b"),
-    "two ports": host(b"a:1:2"),
     "port out of range": host(b"a:65536"),
     "IPv6 without brackets": host(b"::1"),
-    "IPv6 without an end": host(b"[::1"),
     "IPv6 with a zone": host(b"[fe80::1%25eth0]"),
-    "IPv6 and more": host(b"[::1]a"),
-    "brackets around a name": host(b"[localhost]"),
-    "256 characters": host(b"a" * 256),
-    "invalid in HTTP/1.0": host(b"a b", version=b"1.0"),
 }
 
 BAD_FIELDS = {
     "NUL": head(fields := b"GET / HTTP/1.1", b"X: a\x00b\r\n"),
-    "DEL": head(fields, b"X: a\x7fb\r\n"),
     "line feed": head(fields, b"X: a\nY: b\r\n"),
     "carriage return": head(fields, b"X: a\rY: b\r\n"),
-    "carriage return twice": head(fields, b"X: a\r\r\nY: b\r\n"),
     "space before a colon": head(fields, b"Content-Length : 5\r\n"),
-    "tab before a colon": head(fields, b"Content-Length\t: 5\r\n"),
     "space before a name": head(fields, b" Content-Length: 5\r\n"),
     "folded value": head(fields, b"X: a\r\n b\r\n"),
-    "folded with a tab": head(fields, b"X: a\r\n\tb: c\r\n"),
     "no name": head(fields, b": x\r\n"),
     "no colon": head(fields, b"what\r\n"),
-    "name with a space": head(fields, b"a b: c\r\n"),
     "name in parentheses": head(fields, b"(a): c\r\n"),
-    "name in UTF-8": head(fields, "é: c\r\n".encode()),
 }
 
 BAD_FRAMING = {
     "length in words": post(b"Content-Length: five\r\n"),
     "negative length": post(b"Content-Length: -5\r\n"),
     "signed length": post(b"Content-Length: +5\r\n"),
-    "hexadecimal length": post(b"Content-Length: 0x5\r\n"),
     "length with a superscript": post(b"Content-Length: \xb2\r\n"),
-    "length with a space": post(b"Content-Length: 5 5\r\n"),
     "empty length": post(b"Content-Length: \r\n"),
     "two lengths": post(b"Content-Length: 5\r\n", b"Content-Length: 6\r\n") + b"hello",
     "the same length twice": post(b"Content-Length: 5\r\n" * 2) + b"hello",
     "a list of lengths": post(b"Content-Length: 5, 5\r\n") + b"hello",
     "length of 5,000 digits": post(b"Content-Length: " + b"9" * 5_000 + b"\r\n"),
-    "length with a continue": post(b"Content-Length: x\r\n", b"Expect: 100-continue\r\n"),
     "length and chunks": post(b"Content-Length: 5\r\n", CHUNKED) + SMUGGLED,
     "chunks and length": post(CHUNKED, b"Content-Length: 5\r\n") + SMUGGLED,
     "chunks and no length": post(CHUNKED, b"Content-Length: 0\r\n") + SMUGGLED,
     "chunks twice": post(CHUNKED * 2) + SMUGGLED,
-    "chunks in two spellings": post(CHUNKED, CHUNKED.lower()) + SMUGGLED,
     "a list of chunks": post(b"Transfer-Encoding: chunked, chunked\r\n") + SMUGGLED,
     "chunks and an empty element": post(b"Transfer-Encoding: chunked,\r\n") + SMUGGLED,
     "chunks with a parameter": post(b"Transfer-Encoding: chunked;q=1\r\n") + SMUGGLED,
     "chunks and identity": post(CHUNKED, b"Transfer-Encoding: identity\r\n") + SMUGGLED,
     "identity": post(b"Transfer-Encoding: identity\r\n", b"Content-Length: 5\r\n") + b"hello",
-    "gzip": post(b"Transfer-Encoding: gzip\r\n"),
     "gzip and chunks": post(b"Transfer-Encoding: gzip, chunked\r\n"),
     "almost chunked": post(b"Transfer-Encoding: xchunked\r\n") + SMUGGLED,
     "an empty encoding": post(b"Transfer-Encoding:\r\n", b"Content-Length: 5\r\n") + b"hello",
-    "an encoding in quotes": post(b'Transfer-Encoding: "chunked"\r\n'),
     "a folded encoding": post(b"Transfer-Encoding:\r\n chunked\r\n", b"Content-Length: 5\r\n"),
     "space after the encoding's name": post(b"Transfer-Encoding : chunked\r\n") + SMUGGLED,
     "vertical tab in an encoding": post(b"Transfer-Encoding: \x0bchunked\r\n"),
@@ -174,29 +136,20 @@ BAD_FRAMING = {
 
 BAD_CHUNKS = {
     "a size that is no number": chunks(b"zz\r\nhello\r\n0\r\n\r\n"),
-    "a negative size": chunks(b"-5\r\nhello\r\n0\r\n\r\n"),
     "a signed size": chunks(b"+5\r\nhello\r\n0\r\n\r\n"),
-    "a size with a prefix": chunks(b"0x5\r\nhello\r\n0\r\n\r\n"),
     "a size with an underscore": chunks(b"0_5\r\nhello\r\n0\r\n\r\n"),
     "a size of 17 digits": chunks(b"00000000000000005\r\nhello\r\n0\r\n\r\n"),
     "no size": chunks(b"\r\n5\r\nhello\r\n0\r\n\r\n"),
-    "space before a size": chunks(b" 5\r\nhello\r\n0\r\n\r\n"),
     "space after a size": chunks(b"5 \r\nhello\r\n0\r\n\r\n"),
     "a size ended by LF": chunks(b"5\nhello\r\n0\r\n\r\n"),
-    "a size with a carriage return": chunks(b"5\r\r\nhello\r\n0\r\n\r\n"),
     "a chunk longer than its size": chunks(b"3\r\nhello\r\n0\r\n\r\n"),
     "a chunk ended by LF": chunks(b"5\r\nhello\n0\r\n\r\n"),
     "NUL in an extension": chunks(b"5;\x00\r\nhello\r\n0\r\n\r\n"),
-    "an extension without a name": chunks(b"5;\r\nhello\r\n0\r\n\r\n"),
     "an extension without a value": chunks(b"5;a=\r\nhello\r\n0\r\n\r\n"),
-    "an extension with a space": chunks(b"5; a\r\nhello\r\n0\r\n\r\n"),
     "an extension with half a quote": chunks(b'5;a="b\r\nhello\r\n0\r\n\r\n'),
-    "a line feed in an extension": chunks(b"5;a\n\r\nhello\r\n0\r\n\r\n"),
     "a carriage return in an extension": chunks(b'5;a="\r"\r\nhello\r\n0\r\n\r\n'),
     "a trailer without a colon": chunks(b"0\r\nwhat\r\n\r\n"),
     "a folded trailer": chunks(b"0\r\nX: a\r\n b\r\n\r\n"),
-    "a trailer with a space before the colon": chunks(b"0\r\nX : a\r\n\r\n"),
-    "a trailer with a carriage return": chunks(b"0\r\nX: a\rb\r\n\r\n"),
     "a trailer ended by LF": chunks(b"0\r\nX: a\n\r\n"),
 }
 
@@ -223,22 +176,21 @@ def test_a_malformed_request_is_refused_and_nothing_after_it_is_read(
     assert response.status == 200
 
 
+BODY_OF_A_MEGABYTE = post(b"Content-Length: 1000000\r\n") + b"x" * 1_000_000
+BODY_IN_CHUNKS = chunks(b"ffff\r\n" + b"x" * 65535 + b"\r\n0\r\n\r\n")
+LONG_PATH = head(b"GET /" + b"a" * 16_400 + b" HTTP/1.1")
+LONG_QUERY = head(b"GET /api/v1/widgets/search?q=" + b"a" * 100_000 + b" HTTP/1.1")
 TOO_LARGE = {
-    "body by its length": (post(b"Content-Length: 1000000\r\n") + b"x" * 1_000_000, 413),
-    "body by its length, with a continue": (
-        post(b"Content-Length: 1000000\r\n", b"Expect: 100-continue\r\n"),
-        413,
-    ),
-    "body in chunks": (post(CHUNKED) + b"ffff\r\n" + b"x" * 65535 + b"\r\n0\r\n\r\n", 413),
-    "chunk size of 100 kB": (post(CHUNKED) + b"0" * 100_000 + b"\r\n\r\n", 400),
-    "trailer of 100 kB": (post(CHUNKED) + b"0\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", 400),
-    "101 trailers": (post(CHUNKED) + b"0\r\n" + b"X: y\r\n" * 102 + b"\r\n", 400),
-    "chunks of a byte": (post(CHUNKED) + b"1\r\na\r\n" * 2_500 + b"0\r\n\r\n", 400),
-    "path": (head(b"GET /" + b"a" * 100_000 + b" HTTP/1.1"), 414),
-    "path of a widget": (head(b"GET " + CLOCK + b"a" * 100_000 + b" HTTP/1.1"), 414),
-    "query": (head(b"GET /api/v1/widgets/search?q=" + b"a" * 100_000 + b" HTTP/1.1"), 414),
+    "body by its length": (BODY_OF_A_MEGABYTE, 413),
+    "body with a continue": (post(b"Content-Length: 1000000\r\nExpect: 100-continue\r\n"), 413),
+    "body in chunks": (BODY_IN_CHUNKS, 413),
+    "chunk size of 100 kB": (chunks(b"0" * 100_000 + b"\r\n\r\n"), 400),
+    "trailer of 100 kB": (chunks(b"0\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"), 400),
+    "101 trailers": (chunks(b"0\r\n" + b"X: y\r\n" * 102 + b"\r\n"), 400),
+    "chunks of a byte": (chunks(b"1\r\na\r\n" * 2_500 + b"0\r\n\r\n"), 400),
+    "path": (LONG_PATH, 414),
+    "query": (LONG_QUERY, 414),
     "one header": (head(fields, b"X: " + b"a" * 100_000 + b"\r\n"), 431),
-    "headers": (head(fields, b"X: y\r\n" * 20_000), 431),
     "101 headers": (head(fields, b"X: y\r\n" * 100), 431),
     "a megabyte of nothing": (b"a" * 1_000_000, 414),
 }
@@ -251,136 +203,73 @@ def test_a_request_that_is_too_large_is_refused_while_the_client_still_sends(
     assert parse_error(talk(server, sent))[0] == status
 
 
-UNDER_V1 = {
-    **{
-        name: TOO_LARGE[name][0]
-        for name in ("query", "path of a widget", "body by its length", "body in chunks")
-    },
-    "invalid Host": host(b"a b"),
-    "unknown version": head(b"GET " + CLOCK + b" HTTP/2.0"),
-    "length in words": post(b"Content-Length: five\r\n"),
-    "malformed chunk": chunks(b"zz\r\n"),
-    "absolute URL": head(b"GET http://localhost" + CLOCK + b"#x HTTP/1.1"),
-    "encoded path": head(b"GET " + CLOCK.replace(b"api", b"%61pi") + b"#x HTTP/1.1"),
-}
-ELSEWHERE = {
-    **{name: TOO_LARGE[name][0] for name in ("path", "headers", "a megabyte of nothing")},
-    "registry": head(b"GET /api/widgets/acme/registry.json#x HTTP/1.1"),
-    "one word": b"GET\r\n\r\n",
+# A refused request, and whether it is one to the public API.
+REFUSED = {
+    "long query": (LONG_QUERY, True),
+    "body by its length": (BODY_OF_A_MEGABYTE, True),
+    "body in chunks": (BODY_IN_CHUNKS, True),
+    "malformed chunk": (chunks(b"zz\r\n"), True),
+    "invalid Host": (host(b"a b"), True),
+    "absolute URL": (head(b"GET http://localhost" + CLOCK + b"#x HTTP/1.1"), True),
+    "encoded path": (head(b"GET " + CLOCK.replace(b"api", b"%61pi") + b"#x HTTP/1.1"), True),
+    "long path": (LONG_PATH, False),
+    "registry": (head(b"GET /api/widgets/acme/registry.json#x HTTP/1.1"), False),
+    "one word": (b"GET\r\n\r\n", False),
 }
 
 
-@pytest.mark.parametrize("sent", UNDER_V1.values(), ids=UNDER_V1.keys())
-def test_a_refusal_under_the_public_api_has_its_cors_and_cache_headers(
-    server: Server, sent: bytes
+@pytest.mark.parametrize(("sent", "is_public"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_refusal_has_cors_and_cache_headers_under_the_public_api_only(
+    server: Server, sent: bytes, is_public: bool
 ) -> None:
     response = talk(server, sent)
     parse_error(response)
-    assert response.count(b"Access-Control-Allow-Origin: *\r\n") == 1
-    assert response.count(b"Cache-Control: no-cache\r\n") == 1
+    assert response.count(b"Access-Control-Allow-Origin: *\r\n") == is_public
+    assert response.count(b"Cache-Control: no-cache\r\n") == is_public
 
 
-@pytest.mark.parametrize("sent", ELSEWHERE.values(), ids=ELSEWHERE.keys())
-def test_a_refusal_elsewhere_has_neither(server: Server, sent: bytes) -> None:
-    response = talk(server, sent)
-    parse_error(response)
-    assert b"Access-Control" not in response
-    assert b"Cache-Control" not in response
+def health(*fields: bytes) -> bytes:
+    return head(b"GET /api/health HTTP/1.0", *fields)
 
 
-def test_the_limits_of_a_head_are_in_the_message(server: Server) -> None:
-    long = head(b"GET /" + b"a" * 16_400 + b" HTTP/1.1")
-    many = head(fields, b"X: y\r\n" * 500)
-    assert [parse_error(talk(server, sent)) for sent in (long, many)] == [
-        (414, "Request line too long: with the headers it may have 16384 bytes."),
-        (
-            431,
-            "Request headers too large: with the request line they may have 16384 bytes, and there "
-            "may be 100 of them.",
-        ),
-    ]
+def last_chunks(body: bytes) -> bytes:
+    return post(CHUNKED, b"Connection: close\r\n") + body
 
 
 UNUSUAL_BUT_VALID = {
-    "empty lines before": (b"\r\n\r\n" + head(b"GET /api/health HTTP/1.0"), 200),
-    "no host": (b"GET /api/health HTTP/1.0\r\n\r\n", 200),
-    "eight empty lines before": (b"\r\n" * 8 + head(b"GET /api/health HTTP/1.0"), 200),
-    "an absolute URL": (head(b"GET http://other/api/health HTTP/1.0"), 200),
-    "an absolute URL with a scheme in upper case": (
-        head(b"GET HTTPS://a/api/health HTTP/1.0"),
-        200,
-    ),
-    "an absolute URL without a path": (head(b"GET http://other?q=clock HTTP/1.0"), 200),
-    "a path of punctuation": (head(b'GET /api/v1/widgets/|{<">}^`\\/x HTTP/1.0'), 404),
-    "an empty host": (host(b"", version=b"1.0"), 200),
-    "a host with a port": (host(b"localhost:65535", version=b"1.0"), 200),
-    "a host with an empty port": (host(b"localhost:", version=b"1.0"), 200),
-    "a host of every permitted character": (host(b"a-._~!$&'()*+,;=%C3%A9", version=b"1.0"), 200),
-    "an IPv6 host": (host(b"[2001:db8::1.2.3.4]:80", version=b"1.0"), 200),
-    "a value that contains a header name": (
-        head(b"GET /api/health HTTP/1.0", b"Referer: http://a/?transfer-encoding: x\r\n"),
-        200,
-    ),
-    "an empty header": (head(b"GET /api/health HTTP/1.0", b"X:\r\n"), 200),
-    "a header between spaces": (
-        head(b"POST " + CLOCK + b" HTTP/1.0", b"Content-Length: \t 5 \t\r\n") + b"hello",
-        200,
-    ),
-    "Latin-1 in a header": (head(b"GET /api/health HTTP/1.0", b"X: caf\xe9\r\n"), 200),
-    "a header of every permitted character": (
-        head(b"GET /api/health HTTP/1.0", b"!#$%&'*+-.^`|~09azAZ: \t!\"~\x80\xff\r\n"),
-        200,
-    ),
-    "raw bytes that are not UTF-8": (head(b"GET /api/v1/widgets/\xff\xfe/x HTTP/1.0"), 404),
-    "broken escapes": (head(b"GET /api/v1/widgets/%zz/% HTTP/1.0"), 404),
-    "NUL in an escape": (head(b"GET /api/v1/widgets/%00/%00 HTTP/1.0"), 404),
-    "an empty continue": (
-        head(b"GET /api/health HTTP/1.1", b"Expect: 100-continue\r\nConnection: close\r\n"),
-        200,
-    ),
-    "chunks": (
-        post(CHUNKED, b"Connection: close\r\n") + b"5\r\nhello\r\n0\r\n\r\n",
-        200,
-    ),
-    "chunks in lower case": (
-        post(b"transfer-encoding: \t Chunked \t\r\n", b"Connection: close\r\n") + b"0\r\n\r\n",
-        200,
-    ),
-    "a chunk size with zeros": (
-        post(CHUNKED, b"Connection: close\r\n") + b"0000000000000005\r\nhello\r\n00\r\n\r\n",
-        200,
-    ),
-    "100 headers": (head(b"GET /api/health HTTP/1.0", b"X: y\r\n" * 99), 200),
-    "100 trailers": (
-        post(CHUNKED, b"Connection: close\r\n") + b"0\r\n" + b"X: y\r\n" * 100 + b"\r\n",
-        200,
-    ),
-    "500 chunks of a byte": (
-        post(CHUNKED, b"Connection: close\r\n") + b"1\r\na\r\n" * 500 + b"0\r\n\r\n",
-        200,
-    ),
-    "chunk extensions": (
-        post(CHUNKED, b"Connection: close\r\n") + b'5;a;b=c;d="e f"\r\nhello\r\n0;a\r\n\r\n',
-        200,
-    ),
-    "trailers": (
-        post(CHUNKED, b"Connection: close\r\n") + b"5\r\nhello\r\n0\r\nX: y\r\nZ:\r\n\r\n",
-        200,
-    ),
-    "a header with an underscore": (
-        head(b"POST " + CLOCK + b" HTTP/1.0", b"Content_Length: 5\r\n"),
-        200,
-    ),
+    "no host": b"GET /api/health HTTP/1.0\r\n\r\n",
+    "eight empty lines before": b"\r\n" * 8 + health(),
+    "an absolute URL": head(b"GET HTTPS://a/api/health HTTP/1.0"),
+    "an absolute URL without a path": head(b"GET http://other?q=clock HTTP/1.0"),
+    "an empty host": host(b"", version=b"1.0"),
+    "a host with an empty port": host(b"localhost:", version=b"1.0"),
+    "a host of every permitted character": host(b"a-._~!$&'()*+,;=%C3%A9", version=b"1.0"),
+    "an IPv6 host": host(b"[2001:db8::1.2.3.4]:65535", version=b"1.0"),
+    "a value that contains a header name": health(b"Referer: http://a/?transfer-encoding: x\r\n"),
+    "an empty header": health(b"X:\r\n"),
+    "a header of every permitted character": health(b"!#$%&'*+-.^`|~09azAZ: \t!\"~\x80\xff\r\n"),
+    "100 headers": health(b"X: y\r\n" * 99),
+    "a length between spaces": post(b"Content-Length: \t 5 \t\r\nConnection: close\r\n") + b"hello",
+    "a length with an underscore": post(b"Content_Length: 5\r\nConnection: close\r\n"),
+    "an empty continue": head(fields, b"Expect: 100-continue\r\nConnection: close\r\n"),
+    "chunks in lower case": post(b"transfer-encoding: \t Chunked \t\r\nConnection: close\r\n")
+    + b"0\r\n\r\n",
+    "a chunk size with zeros": last_chunks(b"0000000000000005\r\nhello\r\n00\r\n\r\n"),
+    "500 chunks of a byte": last_chunks(b"1\r\na\r\n" * 500 + b"0\r\n\r\n"),
+    "chunk extensions": last_chunks(b'5;a;b=c;d="e f"\r\nhello\r\n0;a\r\n\r\n'),
+    "100 trailers": last_chunks(b"0\r\n" + b"X: y\r\n" * 100 + b"\r\n"),
 }
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"), UNUSUAL_BUT_VALID.values(), ids=UNUSUAL_BUT_VALID.keys()
-)
-def test_an_unusual_but_unambiguous_request_is_served(
-    server: Server, sent: bytes, status: int
-) -> None:
-    assert int(talk(server, sent).split()[1]) == status
+@pytest.mark.parametrize("sent", UNUSUAL_BUT_VALID.values(), ids=UNUSUAL_BUT_VALID.keys())
+def test_an_unusual_but_unambiguous_request_is_served(server: Server, sent: bytes) -> None:
+    assert talk(server, sent).split()[1] == b"200"
+
+
+@pytest.mark.parametrize("path", [b'|{<">}^`\\/x', b"\xff\xfe/x", b"%zz/%", b"%00/%00"])
+def test_a_path_of_unusual_bytes_is_404(server: Server, path: bytes) -> None:
+    response = talk(server, head(b"GET /api/v1/widgets/" + path + b" HTTP/1.0"))
+    assert response.split()[1] == b"404"
 
 
 def test_a_refused_head_request_has_no_body(server: Server) -> None:

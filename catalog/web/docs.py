@@ -75,9 +75,8 @@ def render_reference(examples: "dict[str, CatalogExample]") -> str:
 
 @pages.get("/publish")
 def publish() -> Response:
-    contact = current_app.config["CONTACT"]
-    page = render_template("publish.html", server_url=public_url(), contact=contact)
-    return page_response(page)
+    settings = {"server_url": public_url(), "contact": current_app.config["CONTACT"]}
+    return page_response(render_template("publish.html", **settings))
 
 
 class CatalogExample(NamedTuple):

@@ -10,8 +10,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from operator import methodcaller
 from pathlib import Path
-from typing import BinaryIO, Protocol
 
 import pytest
 from conftest import Limits, Server, import_demo
@@ -36,9 +36,11 @@ PATHS = [
 PAGES = ["/", "/?q=weather", "/widgets/acme/clock"]
 SLOW_SEARCH = "/api/v1/widgets/search?q=slow"
 QUICK_SEARCH = "/api/v1/widgets/search?q=quick"
-LONG_READ = (
-    "WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT max(i) FROM n"
-)
+# Its first row is found at once, the next one after a while.
+LONG_READ = """
+WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)
+SELECT i FROM n WHERE i IN (1, 99999)
+"""
 
 
 @contextmanager
@@ -56,9 +58,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def count(server: Server) -> int:
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
-        connection.request("GET", CLOCK)
-        return int(json.load(connection.getresponse())["widget"]["downloadCount"])
+    return int(json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"])
 
 
 def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
@@ -73,21 +73,13 @@ def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
     catalog.close()
 
 
-FETCHES: dict[str, Callable[[sqlite3.Cursor], object]] = {
-    "fetchone": lambda cursor: cursor.fetchone(),
-    "fetchall": lambda cursor: cursor.fetchall(),
-    "next": next,
-}
-
-
-@pytest.mark.parametrize("fetch", FETCHES.values(), ids=FETCHES)
+@pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
 def test_a_fetch_past_the_deadline_is_aborted(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]
 ) -> None:
     catalog = Database(database)
     catalog.set_deadline(60)
-    early_first_row = LONG_READ.replace("max(i) FROM n", "i FROM n WHERE i IN (1, 99999)")
-    cursor = catalog.reader().execute(early_first_row)
+    cursor = catalog.reader().execute(LONG_READ)
     catalog.set_deadline(0)
     with pytest.raises(DeadlineExceeded):
         fetch(cursor)
@@ -223,10 +215,7 @@ def slow_search(tmp_path: Path, limits: Limits) -> Iterator[SlowSearch]:
     search.release()
 
 
-class Send(Protocol):
-    def __call__(
-        self, server: Server, path: str, client: str = "127.0.0.1", method: str = "GET", **kw: str
-    ) -> http.client.HTTPConnection: ...
+Send = Callable[..., http.client.HTTPConnection]
 
 
 @pytest.fixture
@@ -263,12 +252,12 @@ def test_no_other_request_waits_for_slow_searches(
         assert statuses(waiting) == [200] * 20
 
 
-@pytest.mark.parametrize("constants", [{}, {"TURN_BUDGET": -1}], ids=["usual", "no time"])
 def test_a_cached_response_waits_for_no_thread(
-    database: Path, slow_search: SlowSearch, send: Send, constants: dict[str, float]
+    database: Path, slow_search: SlowSearch, send: Send
 ) -> None:
     hot = "/api/v1/widgets/search?q=weather"
-    with serving(database, **slow_search.settings(**constants)) as server:
+    # Even if the turn has no time for reads.
+    with serving(database, **slow_search.settings(TURN_BUDGET=-1)) as server:
         assert server.request("GET", hot)[0].status == 200
         # Both threads for reads are busy.
         waiting = [send(server, path) for path in (QUICK_SEARCH, SLOW_SEARCH, QUICK_SEARCH)]
@@ -313,11 +302,10 @@ def test_a_client_waits_for_one_request_of_another_client(
     ("path", "io_attempts"),
     [
         (SLOW_SEARCH, 1),
-        (f"/{SLOW_SEARCH}", 1),
         (f"////{SLOW_SEARCH}", 1),
         (SLOW_SEARCH + "&a" * 300, 0),
     ],
-    ids=["path", "two slashes", "five slashes", "300 parameters"],
+    ids=["path", "five slashes", "300 parameters"],
 )
 def test_which_threads_try_a_search(
     database: Path, slow_search: SlowSearch, path: str, io_attempts: int
@@ -356,9 +344,7 @@ def test_after_a_read_was_aborted_the_thread_reads_new_data(
 IN_ONE_TURN = b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def test_another_client_is_read_before_the_flood_of_one(
-    database: Path,
-) -> None:
+def test_another_client_is_read_before_the_flood_of_one(database: Path) -> None:
     with Server(database, CATALOG_LOG_LEVEL="info") as server, ExitStack() as stack:
 
         def connect(client: str) -> socket.socket:
@@ -380,8 +366,9 @@ def test_another_client_is_read_before_the_flood_of_one(
         server.process.send_signal(signal.SIGCONT)
         assert other.recv(65536).startswith(b"HTTP/1.1 200")
         for connection in flood:
-            with connection.makefile("rb") as stream:
-                assert [read_response(stream)[0] for _ in range(20)] == [200] * 20
+            received = b""
+            while received.count(b"HTTP/1.1 200") < 20:
+                received += connection.recv(65536)
         server.process.terminate()
         output, _ = server.process.communicate(timeout=20)
     clients = [line.split()[1] for line in output.splitlines()[31:]]
@@ -441,30 +428,3 @@ def test_after_one_install_timed_out_the_queued_ones_are_refused_without_a_wait(
         other.execute("ROLLBACK")
         assert server.request("POST", CLOCK)[0].status == 200
         assert count(server) == before + 1
-
-
-def test_pipelined_requests_get_their_responses_in_order(database: Path) -> None:
-    requests = [*(f"GET {path}" for path in PATHS), f"POST {CLOCK}", f"GET {CLOCK}", "GET /api/x"]
-    with serving(database) as server:
-        alone = [server.request("GET", path) for path in PATHS]
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-            heads = (f"{request} HTTP/1.1\r\nHost: here\r\n\r\n" for request in requests)
-            connection.sendall("".join(heads).encode())
-            with connection.makefile("rb") as stream:
-                responses = [read_response(stream) for _ in requests]
-    expected = [(response.status, body) for response, body in alone]
-    assert responses[: len(PATHS)] == expected
-    assert [status for status, _ in responses[len(PATHS) :]] == [200, 200, 401]
-    assert responses[-3][1] == b'{"success":true}\n'
-    assert json.loads(responses[-2][1])["widget"]["downloadCount"] == (
-        json.loads(expected[3][1])["widget"]["downloadCount"] + 1
-    )
-
-
-def read_response(stream: BinaryIO) -> tuple[int, bytes]:
-    status = int(stream.readline().split()[1])
-    length = 0
-    while (line := stream.readline()) != b"\r\n":
-        if line.lower().startswith(b"content-length:"):
-            length = int(line.split(b":")[1])
-    return status, stream.read(length)

@@ -59,16 +59,12 @@ def cut(data: bytes, size: int) -> list[bytes]:
 LINE = b"GET / HTTP/1.1\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 LARGE = {
-    "digits": cut(b"GET a://" + b"1" * 1_000_000 + b" x HTTP/1.1\r\n" + HOST, 4096),
-    "spaces": cut(LINE + b"x:" + b" " * 1_000_000 + b"a\r\n" + HOST, 4096),
     "fields of one name": cut(LINE + b"x:\r\n" * 250_000 + HOST, 4096),
     "head in small pieces": cut(LINE + b"x:" + b"a" * 16_000 + b"\r\n" + HOST, 1),
     "size of a chunk in small pieces": cut(
         LINE + CHUNKED + HOST + b"5;" + b"a" * 1_000_000 + b"\r\nhello\r\n0\r\n\r\n", 16
     ),
     "trailers": cut(LINE + CHUNKED + HOST + b"0\r\n" + b"x:\r\n" * 60_000 + b"\r\n", 4096),
-    "trailer": cut(LINE + CHUNKED + HOST + b"0\r\nx:" + b"a" * 1_000_000 + b"\r\n\r\n", 4096),
-    "chunks of a byte": cut(LINE + CHUNKED + HOST + b"1\r\na\r\n" * 150_000, 4096),
     "small chunks": cut(LINE + CHUNKED + HOST + b"8\r\nabcdefgh\r\n" * 20_000 + b"0\r\n\r\n", 4096),
 }
 # A body of 160 kB in small chunks is the most expensive of them.
@@ -86,40 +82,20 @@ def test_a_large_request_is_parsed_or_refused_in_little_cpu_time(pieces: list[by
 
 # Parts of requests: most combinations of them get further than the first byte.
 PARTS = [
-    b"GET ",
-    b"POST ",
-    b"OPTIONS ",
-    b"CONNECT ",
-    b"/",
-    b"*",
-    b"http://",
-    b"a",
-    b"[::1]",
-    b":80",
+    *(b"GET ", b"OPTIONS ", b"CONNECT ", b"/", b"*", b"http://", b"a", b"[::1]", b":80", b"?q="),
+    *(b"#", b"%4", b"\xff", b" ", b"\t", b"\0", b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"5", b"0"),
+    *(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"Host: a\r\n", b"x:", b"X_Y: z\r\n", b";", b'="'),
+    *(b"Content-Length: 5\r\n", CHUNKED, b"Expect: 100-continue\r\n", b"5\r\nhello\r\n"),
+    *(LINE + b"Host: a\r\n", LINE + b"Host: a\r\n" + CHUNKED + b"\r\n"),
 ]
-PARTS += [b"?q=", b"#", b"%4", b"\xff", b" ", b"\t", b"\0", b"\r", b"\n", b"\r\n", b"\r\n\r\n"]
-PARTS += [
-    b" HTTP/1.1\r\n",
-    b" HTTP/1.0\r\n",
-    b"Host: a\r\n",
-    b"x:",
-    b"X_Y: z\r\n",
-    b"5",
-    b"0",
-    b";",
-]
-PARTS += [b"Content-Length: 5\r\n", CHUNKED, b"Expect: 100-continue\r\n", b"5\r\nhello\r\n", b'="']
-PARTS += [LINE + b"Host: a\r\n", LINE + b"Host: a\r\n" + CHUNKED + b"\r\n"]
 noise = st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=14).map(b"".join)
 
 
-@pytest.mark.parametrize(
-    "name", ["If-None-Match", "Accept-Encoding", "Access-Control-Request-Headers"]
-)
-def test_a_long_list_is_ignored(name: str) -> None:
-    for length, expected in ((2000, 2), (2001, 1)):
-        parser, _ = parse(LINE + f"{name}: {'a' * length}\r\nHost: a\r\n\r\n".encode())
-        assert (parser.error, len(parser.headers)) == (None, expected)
+@pytest.mark.parametrize(("length", "status"), [(2000, 304), (2001, 200)])
+def test_a_long_list_of_etags_is_ignored(server: Server, length: int, status: int) -> None:
+    etag = server.request("GET", "/openapi.json")[0].headers["ETag"]
+    known = f'{etag}, "{"a" * (length - len(etag) - 4)}"'
+    assert server.request("GET", "/openapi.json", If_None_Match=known)[0].status == status
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)

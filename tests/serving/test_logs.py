@@ -10,17 +10,18 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
 import pytest
-from builders import bundled, document
-from conftest import ROOT, Server, create_catalog, create_demo, hold
+from builders import document, version
+from conftest import ROOT, Server, create_catalog, create_demo
 
-from app import create_app
-
-SEARCH = "/api/v1/widgets/search"
+SEARCH, CLOCK = "/api/v1/widgets/search", "/api/v1/widgets/acme/clock"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+Logged = Callable[..., tuple[list[str], str]]
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def logged(database: Path) -> Callable[..., tuple[list[str], str]]:
+def logged(database: Path) -> Logged:
     """Runs a service while a function uses it; returns its log lines and its errors."""
 
     def run(use: Callable[[Server], object], **settings: str) -> tuple[list[str], str]:
@@ -52,27 +53,25 @@ def send(server: Server, data: bytes) -> None:
 
 def damage(database: Path) -> None:
     """Make every response that contains a version fail with 500."""
-    connection = sqlite3.connect(database, isolation_level=None)
-    connection.execute("DROP VIEW version_entry")
-    connection.execute("DROP TABLE summary")
-    connection.close()
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript("DROP VIEW version_entry; DROP TABLE summary")
 
 
 def test_a_line_has_time_client_request_status_size_and_duration(
-    logged: Callable[..., tuple],
+    logged: Logged,
 ) -> None:
     sizes = []
 
     def use(server: Server) -> None:
         sizes.append(len(server.request("GET", f"{SEARCH}?q=clock&limit=1")[1]))
-        server.request("POST", "/api/v1/widgets/acme/clock")
+        server.request("POST", CLOCK)
         server.request("HEAD", "/api/health")
         server.request("GET", "/api/v1/nowhere")
 
     lines, errors = logged(use)
     patterns = [
         rf"{TIME} 127\.0\.0\.1 GET {SEARCH}\?q=clock&limit=1 200 {sizes[0]} \d+\.\d",
-        rf"{TIME} 127\.0\.0\.1 POST /api/v1/widgets/acme/clock 200 17 \d+\.\d",
+        rf"{TIME} 127\.0\.0\.1 POST {CLOCK} 200 17 \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 HEAD /api/health 200 0 \d+\.\d",
         rf"{TIME} 127\.0\.0\.1 GET /api/v1/nowhere 404 46 \d+\.\d",
     ]
@@ -83,7 +82,7 @@ def test_a_line_has_time_client_request_status_size_and_duration(
     assert errors == ""
 
 
-def test_lines_in_json(logged: Callable[..., tuple]) -> None:
+def test_lines_in_json(logged: Logged) -> None:
     lines, _ = logged(
         lambda server: server.request("GET", f'{SEARCH}?q="a\\b"'), CATALOG_LOG_FORMAT="json"
     )
@@ -95,27 +94,25 @@ def test_lines_in_json(logged: Callable[..., tuple]) -> None:
     assert line["milliseconds"] > 0
 
 
-def test_requests_that_the_server_refuses_are_logged(logged: Callable[..., tuple]) -> None:
+def test_requests_that_the_server_refuses_are_logged(logged: Logged) -> None:
     def use(server: Server) -> None:
         send(server, b"what is this\r\n\r\n")
         send(server, b"GET /a?b=" + b"c" * 40_000 + b" HTTP/1.1\r\n\r\n")
-        send(
-            server,
-            f"POST {SEARCH} HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n".encode(),
-        )
+        fields = "Host: a\r\nContent-Length: 99999999\r\n"
+        send(server, f"POST {SEARCH} HTTP/1.1\r\n{fields}\r\n".encode())
 
     lines, _ = logged(use)
     shown = [line.split(" ")[2:5] for line in lines]
     assert shown[0] == ["-", r"what\x20is\x20this", "400"]
-    assert shown[1][0] == "-"
-    assert shown[1][1].startswith(r"GET\x20/a?b=ccc")
-    assert shown[1][1].endswith("ccc...")
-    assert shown[1][2] == "414"
+    assert re.fullmatch(r"- GET\\x20/a\?b=c+\.\.\. 414", " ".join(shown[1]))
     assert shown[2] == ["POST", SEARCH, "413"]
 
 
-def test_level_warning_logs_only_failures_and_no_query(
-    logged: Callable[..., tuple], database: Path
+@pytest.mark.parametrize(
+    ("level", "expected"), [("warning", [[SEARCH, "500"]]), ("error", [])], ids=["warning", "error"]
+)
+def test_other_levels_log_at_most_failures_and_no_query(
+    logged: Logged, database: Path, level: str, expected: list[list[str]]
 ) -> None:
     def use(server: Server) -> None:
         server.request("GET", "/api/health?secret=1")
@@ -123,21 +120,15 @@ def test_level_warning_logs_only_failures_and_no_query(
         damage(database)
         server.request("GET", f"{SEARCH}?q=clock&secret=3")
 
-    lines, errors = logged(use, CATALOG_LOG_LEVEL="warning")
-    assert [line.split(" ")[3:5] for line in lines] == [[SEARCH, "500"]]
-    assert "secret" not in errors
-
-
-def test_level_error_logs_no_requests(logged: Callable[..., tuple], database: Path) -> None:
-    damage(database)
-    lines, errors = logged(lambda server: server.request("GET", SEARCH), CATALOG_LOG_LEVEL="error")
-    assert lines == []
+    lines, errors = logged(use, CATALOG_LOG_LEVEL=level)
+    assert [line.split(" ")[3:5] for line in lines] == expected
     assert errors.count(" ERROR ") == 1
+    assert "secret" not in errors
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_failure_has_one_request_id_in_response_log_and_traceback(
-    logged: Callable[..., tuple], database: Path, form: str
+    logged: Logged, database: Path, form: str
 ) -> None:
     damage(database)
     responses = []
@@ -165,14 +156,9 @@ def test_a_failure_has_one_request_id_in_response_log_and_traceback(
 # Each could look like another line, or change how a terminal shows the lines.
 FORGERIES = [
     "GET /a%0A2026-01-01T00:00:00.000Z 127.0.0.1 GET /forged 200 1 0.1 HTTP/1.1",
-    "GET /a\r2026-01-01T00:00:00.000Z HTTP/1.1",
     "GET /a\n2026-01-01T00:00:00.000Z HTTP/1.1",
     "GET /a\u2028b\x85c HTTP/1.1",
     "GET /a\x1b[2K\x1b[1A HTTP/1.1",
-    "GET /a\x00b\x07\x08\x7f HTTP/1.1",
-    "GET /a\u202egnp.exe HTTP/1.1",
-    "GET /a 200 1 0.1 HTTP/1.1",
-    "GET /天気 HTTP/1.1",
     "GET /\\x1b HTTP/1.1",
     'GET /","status":200,"x":" HTTP/1.1',
     "\x1b[2J",
@@ -180,7 +166,7 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_client_can_forge_a_line(logged: Callable[..., tuple], form: str) -> None:
+def test_no_client_can_forge_a_line(logged: Logged, form: str) -> None:
     def use(server: Server) -> None:
         for text in FORGERIES:
             send(server, f"{text}\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
@@ -198,29 +184,24 @@ def test_no_client_can_forge_a_line(logged: Callable[..., tuple], form: str) -> 
 
 
 def test_a_response_that_is_not_read_is_logged_with_what_was_sent(
-    logged: Callable[..., tuple], tmp_path: Path
+    logged: Logged, tmp_path: Path
 ) -> None:
-    bundle = bytes(8_000_000)
-    path = create_catalog(tmp_path / "bundle.db", document("acme/clock", bundled("1.0.0", bundle)))
-    app = create_app({"DATABASE": path})
-    hold(app, bundle)
-    app.extensions["database"].close()
+    notes = [version(f"1.{number}.0", releaseNotes="x" * 65_536) for number in range(128)]
+    path = create_catalog(tmp_path / "large.db", document("acme/clock", *notes))
 
     def use(server: Server) -> None:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", server.port))
-            connection.sendall(
-                b"GET /api/v1/widgets/acme/clock/1.0.0/bundle.js HTTP/1.1\r\nHost: a\r\n\r\n"
-            )
+            connection.sendall(f"GET {CLOCK} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
             with connection.makefile("rb") as file:
                 assert len(file.read(10_000)) == 10_000
         # The service reads the end of that connection before it stops.
         server.request("GET", "/api/version")
 
     lines, _ = logged(use, CATALOG_DATABASE=str(path))
-    (line,) = (line.split(" ") for line in lines if "bundle.js" in line)
-    assert (line[4], 0 < int(line[5]) < len(bundle)) == ("200", True)
+    (line,) = (line.split(" ") for line in lines if CLOCK in line)
+    assert (line[4], 0 < int(line[5]) < 8_000_000) == ("200", True)
 
 
 def test_lines_that_are_not_read_in_time_are_dropped_and_counted(database: Path) -> None:
@@ -263,11 +244,9 @@ def on_socket(database: Path) -> Iterator[tuple[TextIO, int, subprocess.Popen[by
 
 
 def get(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", path)
-    status = connection.getresponse().status
-    connection.close()
-    return status
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
 
 
 def test_the_log_can_be_a_socket(
@@ -295,14 +274,3 @@ def test_a_service_whose_log_socket_is_not_read_responds_and_ends(
         assert get(port, "/" + "a" * 1_900) == 404
     process.terminate()
     assert process.wait(10) == 0
-
-
-def test_the_service_goes_on_when_the_reader_of_its_log_has_ended(database: Path) -> None:
-    server = Server(database, CATALOG_LOG_LEVEL="info")
-    server.process.stdout.close()
-    for _ in range(3):
-        assert server.request("GET", "/api/version")[0].status == 200
-    server.process.terminate()
-    assert server.process.wait(10) == 0
-    with server.process.stderr as errors:
-        assert errors.read() == ""

@@ -7,29 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from builders import Json, document
+from builders import Json
 from click.testing import Result
 from flask import Flask
 from flask.testing import FlaskClient
-from upstreams import FakeUpstream
 from werkzeug.serving import WSGIRequestHandler, make_server
-
-# The bundles of the widget that put_widget_with_two_bundles() adds, and where the first one is.
-CONTENT = b"export default () => 'tick';\n" * 100
-OTHER = b"export default () => 'tock';\n"
-BUNDLE = "/bundles/1.0.0.js"
-HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
-
-
-def put_widget_with_two_bundles(upstream: FakeUpstream) -> None:
-    """Add acme/clock with two versions and their bundles to the upstream."""
-    upstream.put(
-        document(
-            "acme/clock",
-            upstream.with_bundle("1.0.0", CONTENT),
-            upstream.with_bundle("2.0.0", OTHER),
-        )
-    )
 
 
 class AppServer:

@@ -57,12 +57,9 @@ class UpstreamResponse(NamedTuple):
 class Upstream:
     """The server at a base URL, and others that its responses refer to. Thread-safe."""
 
-    def __init__(
-        self, base_url: str, ca: str | None = None, max_seconds: float = MAX_REQUEST_SECONDS
-    ) -> None:
+    def __init__(self, base_url: str, ca: str | None = None) -> None:
         """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
-        self._max_seconds = max_seconds
         self._connections = Connections(self.base_url, create_context(ca) if ca else None)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
@@ -70,7 +67,7 @@ class Upstream:
         headers = {"Accept": "application/json"}
         if etag is not None:
             headers["If-None-Match"] = etag
-        return self._request(self.base_url + path, headers, _read_response, self._max_seconds)
+        return self._request(self.base_url + path, headers, _read_response)
 
     def download(self, url: str, size: int, store: Callable[[Iterator[bytes]], None]) -> None:
         """Pass the content at the URL, of at most that size, to store() in chunks.
@@ -85,7 +82,7 @@ class Upstream:
                 raise UpstreamError(f"the response status is {response.status}, not 200")
             store(_read_chunks(response, size))
 
-        self._request(url, {"Accept": "*/*"}, read, self._max_seconds + size / MIN_BUNDLE_RATE)
+        self._request(url, {"Accept": "*/*"}, read, size / MIN_BUNDLE_RATE)
 
     def close(self) -> None:
         """Close all connections."""
@@ -96,9 +93,10 @@ class Upstream:
         url: str,
         headers: Mapping[str, str],
         read: Callable[[BaseHTTPResponse], T],
-        max_seconds: float,
+        more_seconds: float = 0,
     ) -> T:
         """Send a GET, retry passing faults, and return what read() returns."""
+        max_seconds = MAX_REQUEST_SECONDS + more_seconds
         last_deadline = time.monotonic() + max_seconds + MAX_RETRY_SECONDS
         for wait in (*RETRY_WAITS, None):
             deadline = min(time.monotonic() + max_seconds, last_deadline)

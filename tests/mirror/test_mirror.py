@@ -1,7 +1,7 @@
 """mirror: the first run copies everything, a refresh what changed; --adopt and --dry-run."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -9,17 +9,7 @@ import pytest
 from builders import document, version
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror, stored_rows
-from upstreams import (
-    CHANGES,
-    SEARCH,
-    FakeUpstream,
-    Fault,
-    body,
-    detail,
-    hang_up,
-    status,
-    truncate,
-)
+from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
 
 CREATED = "2025-01-01T00:00:00.000Z"
 CLOCK = document(
@@ -56,9 +46,11 @@ def test_first_run_creates_the_catalog_and_copies_everything(
     assert download_count(mirror_app, "acme/notes") is None
 
 
+@pytest.mark.parametrize("has_etags", [True, False])
 def test_refresh_without_changes_sends_etags_and_changes_nothing(
-    mirror_app: Flask, upstream: FakeUpstream
+    mirror_app: Flask, upstream: FakeUpstream, has_etags: bool
 ) -> None:
+    upstream.has_etags = has_etags
     mirror_summary(mirror_app, upstream.url)
     before = stored_rows(mirror_app)
     upstream.requests.clear()
@@ -67,19 +59,9 @@ def test_refresh_without_changes_sends_etags_and_changes_nothing(
     requests = [(path, "If-None-Match" in headers) for path, headers in upstream.requests]
     # This upstream does not list its changes.
     changes = (f"{CHANGES}?limit=100", False)
-    details = [(detail(path), True) for path in upstream.documents]
+    details = [(detail(path), has_etags) for path in upstream.documents]
     assert requests[:2] == [changes, (f"{SEARCH}?page=1&limit=100", False)]
     assert sorted(requests[2:]) == details
-
-
-def test_refresh_from_an_upstream_without_etags_changes_nothing_either(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    upstream.has_etags = False
-    mirror_summary(mirror_app, upstream.url)
-    before = stored_rows(mirror_app)
-    assert mirror_summary(mirror_app, upstream.url) == UNCHANGED
-    assert stored_rows(mirror_app) == before
 
 
 def test_refresh_copies_what_changed(mirror_app: Flask, upstream: FakeUpstream) -> None:
@@ -96,20 +78,12 @@ def test_refresh_copies_what_changed(mirror_app: Flask, upstream: FakeUpstream) 
     assert "acme/alarm" in exported(mirror_app)
 
 
-def install(app: Flask, times: int) -> None:
-    for _ in range(times):
-        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
-
-
 COUNTS = {
     "both": (7, 2, 10, 12),
-    "only upstream": (7, 0, 10, 10),
     "only local": (7, 2, 7, 9),
-    "null upstream, no local": (None, 0, None, None),
-    "null upstream, some local": (None, 2, None, 2),
+    "null upstream": (None, 0, None, None),
     "null upstream at first": (None, 2, 5, 7),
     "null upstream later": (7, 2, None, 2),
-    "null upstream later, no local": (7, 0, None, None),
     "fewer upstream later": (7, 2, 3, 5),
     "maximum": (7, 2, 2**53 - 2, 2**53 - 1),
 }
@@ -126,48 +100,13 @@ def test_download_count_is_the_sum_of_upstream_and_local_installs(
 ) -> None:
     upstream.put(document("acme/clock", downloadCount=first))
     mirror_summary(mirror_app, upstream.url)
-    install(mirror_app, local)
-    upstream.put(document("acme/clock", downloadCount=later))
+    for _ in range(local):
+        mirror_app.test_client().post("/api/v1/widgets/acme/clock")
+    upstream.put(document("acme/clock", downloadCount=later, icon="mdi:clock"))
     mirror_summary(mirror_app, upstream.url)
     assert download_count(mirror_app) == expected
     mirror_summary(mirror_app, upstream.url)
     assert download_count(mirror_app) == expected
-
-
-def test_other_changes_do_not_change_the_count(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    install(mirror_app, 2)
-    upstream.put(document("acme/clock", downloadCount=7, icon="mdi:clock"))
-    mirror_summary(mirror_app, upstream.url)
-    assert download_count(mirror_app) == 9
-
-
-FAULTS = {
-    "hang-up": hang_up,
-    "truncated": truncate(10),
-    **{str(code): status(code) for code in (500, 502, 503, 504, 429)},
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_passing_faults_are_retried(
-    mirror_app: Flask, upstream: FakeUpstream, fault: Fault
-) -> None:
-    upstream.fail(SEARCH, fault, fault)
-    upstream.fail(detail("acme/clock"), fault, fault)
-    assert mirror_summary(mirror_app, upstream.url) == ADDED
-    assert versions(mirror_app, "acme/clock") == ["2.0.0", "1.0.0"]
-
-
-def test_names_with_special_characters_are_mirrored(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    names = ["天気", "a b", "50%", "%2e%2e", "a?b#c", "a+b&c=d", "@x;y", "...", "search", "Ünï"]
-    for name in [*names, "'\""]:
-        upstream.put(document(f"天 {name}/{name}"))
-    assert mirror_summary(mirror_app, upstream.url).startswith("14 added, ")
-    assert set(exported(mirror_app)) == set(upstream.documents)
-    assert mirror_summary(mirror_app, upstream.url).startswith("0 added, 0 changed, 14 unchanged")
 
 
 def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstream) -> None:
@@ -182,16 +121,10 @@ def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstr
     assert mirror_summary(mirror_app, upstream.url).startswith("4 added, 0 changed, 0 unchanged, 0")
 
 
-@pytest.fixture
-def other_upstream() -> Iterator[FakeUpstream]:
-    with closing(FakeUpstream()) as running:
-        yield running
-
-
-def test_widget_published_here_is_not_replaced(
+def test_widget_published_here_is_replaced_with_its_count_only_by_adopt(
     app_with: Callable[..., Flask], upstream: FakeUpstream
 ) -> None:
-    app = app_with(document("acme/clock", displayName="Mine", downloadCount=2))
+    app = app_with(document("acme/clock", version("0.1.0"), displayName="Mine", downloadCount=2))
     result = run_mirror(app, upstream.url)
     assert (result.exit_code, result.stderr) == (
         1,
@@ -200,37 +133,33 @@ def test_widget_published_here_is_not_replaced(
         "Error: 1 widget failed; the rest is done.\n",
     )
     assert exported(app)["acme/clock"]["widget"]["displayName"] == "Mine"
-
-
-def test_adopt_replaces_a_widget_published_here_and_its_count(
-    app_with: Callable[..., Flask], upstream: FakeUpstream
-) -> None:
-    app = app_with(document("acme/clock", version("0.1.0"), displayName="Mine", downloadCount=2))
     summary = mirror_summary(app, upstream.url, "--adopt")
-    assert summary == "2 added, 1 changed, 0 unchanged, 0 failed, 0 gone."
-    versions = [each["version"] for each in exported(app)["acme/clock"]["versions"]]
-    assert (versions, download_count(app)) == (["2.0.0", "1.0.0"], 7)
+    assert summary == "0 added, 1 changed, 2 unchanged, 0 failed, 0 gone."
+    assert (versions(app, "acme/clock"), download_count(app)) == (["2.0.0", "1.0.0"], 7)
     assert mirror_summary(app, upstream.url) == UNCHANGED
 
 
 def test_copy_from_another_upstream_is_replaced_only_by_adopt_and_keeps_installs(
-    mirror_app: Flask, upstream: FakeUpstream, other_upstream: FakeUpstream
+    mirror_app: Flask, upstream: FakeUpstream
 ) -> None:
     mirror_summary(mirror_app, upstream.url)
     for _ in range(2):
         mirror_app.test_client().post("/api/v1/widgets/acme/clock")
-    other_upstream.put(document("acme/clock", downloadCount=100))
-    result = run_mirror(mirror_app, other_upstream.url)
-    assert result.exit_code == 1
-    assert f"acme/clock: is a copy from {upstream.url}; --adopt replaces" in result.stderr
-    assert download_count(mirror_app) == 9
-    mirror_summary(mirror_app, other_upstream.url, "--adopt")
+    with closing(FakeUpstream(document("acme/clock", downloadCount=100))) as other:
+        result = run_mirror(mirror_app, other.url)
+        assert result.exit_code == 1
+        assert f"acme/clock: is a copy from {upstream.url}; --adopt replaces" in result.stderr
+        assert download_count(mirror_app) == 9
+        mirror_summary(mirror_app, other.url, "--adopt")
     assert download_count(mirror_app) == 102
 
 
 def test_dry_run_reports_changes_and_writes_nothing(
     mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
 ) -> None:
+    first = run_mirror(mirror_app, upstream.url, "--dry-run", "--bundles")
+    assert (first.exit_code, first.stderr) == (0, f"Would mirror {upstream.url}: {ADDED}\n")
+    assert list(tmp_path.iterdir()) == []
     mirror_summary(mirror_app, upstream.url)
     upstream.put(document("acme/notes", version("1.0.0"), version("3.0.0")), document("acme/alarm"))
     del upstream.documents["lab/tide"]
@@ -245,37 +174,14 @@ def test_dry_run_reports_changes_and_writes_nothing(
     assert [(tmp_path / name).read_bytes() for name in files] == before
 
 
-def test_dry_run_creates_no_catalog(
-    mirror_app: Flask, upstream: FakeUpstream, tmp_path: Path
-) -> None:
-    result = run_mirror(mirror_app, upstream.url, "--dry-run", "--bundles")
-    assert (result.exit_code, result.stderr) == (
-        0,
-        f"Would mirror {upstream.url}: 3 added, 0 changed, 0 unchanged, 0 failed, 0 gone.\n",
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_quiet_prints_only_failures(mirror_app: Flask, upstream: FakeUpstream) -> None:
     assert run_mirror(mirror_app, upstream.url, "--quiet").output == ""
     upstream.fail(detail("acme/clock"), body(b"[]"))
     assert len(run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()) == 2
 
 
-def test_invalid_port_is_an_error(mirror_app: Flask, tmp_path: Path) -> None:
-    url = "http://127.0.0.1:99999"
-    result = run_mirror(mirror_app, url)
-    reason = f"cannot be mirrored: '{url}' is not an absolute http or https URL."
-    assert (result.exit_code, result.stderr) == (1, f"Error: {url} {reason}\n")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
-    "url",
-    [
-        *("", "127.0.0.1:8080", "file:///x", "http://", "http://u:p@a.example", "x\ud800"),
-        *("http://a.example/?x=1", "http://a.example/#x", "http://a b"),
-    ],
+    "url", ["", "127.0.0.1:8080", "file:///x", "http://u:p@a.example", "http://a.example/?x=1"]
 )
 def test_invalid_url_is_wrong_usage(mirror_app: Flask, url: str) -> None:
     result = run_mirror(mirror_app, url)

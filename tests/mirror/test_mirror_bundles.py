@@ -1,7 +1,6 @@
-"""widget-catalog mirror --bundles: bundles are downloaded once and served from here."""
+"""mirror --bundles: bundles are downloaded once, verified and served; a wrong one never is."""
 
-import os
-import stat
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -10,25 +9,27 @@ from conftest import running
 from flask import Flask
 from flask.testing import FlaskClient
 from mirrors import (
-    BUNDLE,
-    CONTENT,
-    HELD_BUNDLE,
-    OTHER,
     bundle_summary,
     bundle_urls,
     held_bundle,
     mirror_summary,
-    put_widget_with_two_bundles,
     run_mirror,
     stored_rows,
 )
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
-from upstreams import FakeUpstream, truncate
+from upstreams import FakeUpstream, Fault, body, endless, status, truncate
+
+CONTENT = b"export default () => 'tick';\n" * 100
+OTHER = b"export default () => 'tock';\n"
+BUNDLE = "/bundles/1.0.0.js"
+HELD_BUNDLE = "/api/v1/widgets/acme/clock/1.0.0/bundle.js"
+BOTH_FETCHED = "2 fetched, 0 here already, 0 failed."
 
 
 @pytest.fixture(autouse=True)
 def widget_with_two_bundles(upstream: FakeUpstream) -> None:
-    put_widget_with_two_bundles(upstream)
+    versions = upstream.with_bundle("1.0.0", CONTENT), upstream.with_bundle("2.0.0", OTHER)
+    upstream.put(document("acme/clock", *versions))
 
 
 @pytest.fixture
@@ -36,23 +37,24 @@ def client(mirror_app: Flask) -> FlaskClient:
     return mirror_app.test_client()
 
 
-def directory(app: Flask) -> Path:
-    return app.config["DATABASE"].with_name("bundles")
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "bundles"
 
 
-def stored_files(app: Flask) -> list[bytes]:
-    return sorted(path.read_bytes() for path in files(app))
+def stored_files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def files(app: Flask) -> list[Path]:
-    return [path for path in directory(app).rglob("*") if path.is_file()]
+def by_hash(*contents: bytes) -> dict[str, bytes]:
+    return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
-def test_bundles_are_stored_and_served(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+def test_bundles_are_stored_by_their_hashes_and_served(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
 ) -> None:
-    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
-    assert stored_files(mirror_app) == sorted([CONTENT, OTHER])
+    assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
+    assert stored_files(directory) == by_hash(CONTENT, OTHER)
     assert bundle_urls(client)["1.0.0"] == f"http://localhost{HELD_BUNDLE}"
     requests = len(upstream.requests)
     assert held_bundle(client, HELD_BUNDLE) == CONTENT
@@ -60,61 +62,49 @@ def test_bundles_are_stored_and_served(
 
 
 def test_without_the_option_no_bundle_is_requested(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
 ) -> None:
     mirror_summary(mirror_app, upstream.url)
     assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
     assert BUNDLE not in upstream.paths()
-    assert not directory(mirror_app).exists()
+    assert not directory.exists()
 
 
-def test_refresh_downloads_only_new_bundles(mirror_app: Flask, upstream: FakeUpstream) -> None:
+def test_refresh_downloads_only_new_bundles_and_else_changes_nothing(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
     bundle_summary(mirror_app, upstream.url)
+    before = stored_rows(mirror_app)
     upstream.requests.clear()
     assert bundle_summary(mirror_app, upstream.url) == "0 fetched, 2 here already, 0 failed."
+    assert stored_rows(mirror_app) == before
     upstream.documents["acme/clock"]["versions"].append(upstream.with_bundle("3.0.0", b"new"))
     assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 2 here already, 0 failed."
     assert [path for path in upstream.paths() if "bundles" in path] == ["/bundles/3.0.0.js"]
 
 
-def test_refresh_without_new_bundles_changes_nothing(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    bundle_summary(mirror_app, upstream.url)
-    before = stored_rows(mirror_app)
-    bundle_summary(mirror_app, upstream.url)
-    assert stored_rows(mirror_app) == before
-
-
-def test_equal_bundles_are_downloaded_once(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+def test_equal_bundles_are_downloaded_once_from_any_url_that_has_the_content(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
 ) -> None:
     upstream.put(document("acme/copy", upstream.with_bundle("9.0.0", CONTENT)))
-    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
-    assert stored_files(mirror_app) == sorted([CONTENT, OTHER])
+    upstream.fail(BUNDLE, body(b"!" * len(CONTENT)))
+    assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
+    assert stored_files(directory) == by_hash(CONTENT, OTHER)
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
     assert held_bundle(client, bundle_urls(client, "acme/copy")["9.0.0"]) == CONTENT
 
 
-def test_bundle_lost_here_is_downloaded_again(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+def test_lost_bundle_is_downloaded_again_or_gets_its_original_url(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
 ) -> None:
     bundle_summary(mirror_app, upstream.url)
-    for file in files(mirror_app):
-        file.unlink()
-    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
-    assert held_bundle(client, HELD_BUNDLE) == CONTENT
-
-
-def test_bundle_lost_here_and_at_the_upstream_gets_its_original_url_again(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
-) -> None:
-    bundle_summary(mirror_app, upstream.url)
-    for file in files(mirror_app):
-        file.unlink()
+    for name in stored_files(directory):
+        (directory / name).unlink()
     del upstream.bundles[BUNDLE]
-    assert run_mirror(mirror_app, upstream.url, "--bundles").exit_code == 1
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    assert "Bundles: 1 fetched, 0 here already, 1 failed.\n" in result.stderr
     assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
-    assert bundle_urls(client)["2.0.0"].startswith("http://localhost/")
+    assert held_bundle(client, bundle_urls(client)["2.0.0"]) == OTHER
 
 
 def test_changed_bundle_of_a_version_is_downloaded_again(
@@ -126,40 +116,6 @@ def test_changed_bundle_of_a_version_is_downloaded_again(
     assert bundle_urls(client) == {"1.0.0": upstream.url + BUNDLE}
     assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."
     assert held_bundle(client, HELD_BUNDLE) == b"rebuilt"
-
-
-def test_empty_bundle_is_served(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
-) -> None:
-    upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"")))
-    assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."
-    assert held_bundle(client, HELD_BUNDLE) == b""
-
-
-def test_url_of_a_bundle_never_names_a_local_file(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    traversal = upstream.with_bundle("9.0.0", OTHER)
-    upstream.bundles["/bundles/../../../etc/x"] = upstream.bundles["/etc/x"] = OTHER
-    traversal["bundleUrl"] = f"{upstream.url}/bundles/../../../etc/x"
-    upstream.put(document("acme/traversal", traversal))
-    bundle_summary(mirror_app, upstream.url)
-    names = [path.name for path in files(mirror_app)]
-    assert len(names) == 2
-    assert all(len(name) == 64 and set(name) <= set("0123456789abcdef") for name in names)
-
-
-def test_bundles_are_readable_only_by_their_owner(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    before = os.umask(0)
-    try:
-        upstream.fail(BUNDLE, *[truncate(10)] * 4)
-        run_mirror(mirror_app, upstream.url, "--bundles")
-    finally:
-        os.umask(before)
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in files(mirror_app)}
-    assert (modes, stat.S_IMODE(directory(mirror_app).stat().st_mode)) == ({0o600}, 0o700)
 
 
 def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
@@ -174,31 +130,15 @@ def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
     assert BUNDLE not in upstream.paths()
 
 
-def test_scope_limits_the_bundles(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    upstream.put(document("lab/tide", upstream.with_bundle("9.0.0", b"tide")))
-    mirror_summary(mirror_app, upstream.url)
-    result = run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "lab")
-    assert result.stderr.splitlines()[-1] == "Bundles: 1 fetched, 0 here already, 0 failed."
-    assert stored_files(mirror_app) == [b"tide"]
-
-
-def test_bundles_of_unlisted_widgets_are_not_downloaded(
-    mirror_app: Flask, upstream: FakeUpstream
+def test_only_bundles_of_selected_and_listed_widgets_are_downloaded(
+    mirror_app: Flask, upstream: FakeUpstream, directory: Path
 ) -> None:
-    upstream.put(document("lab/tide", upstream.with_bundle("9.0.0", b"tide")))
+    upstream.put(document("lab/tide", upstream.with_bundle("8.0.0", b"tide")))
+    upstream.put(document("lab/gone", upstream.with_bundle("9.0.0", b"gone")))
     mirror_summary(mirror_app, upstream.url)
-    del upstream.documents["acme/clock"]
-    run_mirror(mirror_app, upstream.url, "--bundles")
-    assert stored_files(mirror_app) == [b"tide"]
-
-
-def test_dry_run_downloads_no_bundle(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    bundle_summary(mirror_app, upstream.url)
-    upstream.documents["acme/clock"]["versions"].append(upstream.with_bundle("3.0.0", b"new"))
-    upstream.requests.clear()
-    assert run_mirror(mirror_app, upstream.url, "--bundles", "--dry-run").exit_code == 0
-    assert stored_files(mirror_app) == sorted([CONTENT, OTHER])
-    assert not any("bundles" in path for path in upstream.paths())
+    del upstream.documents["lab/gone"]
+    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "lab")
+    assert stored_files(directory) == by_hash(b"tide")
 
 
 def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: FakeUpstream) -> None:
@@ -217,5 +157,64 @@ def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: Fak
             statuses.append(response.status_code)
 
     upstream.on_request = publish
-    assert bundle_summary(mirror_app, upstream.url) == "2 fetched, 0 here already, 0 failed."
+    assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
     assert statuses == [201]
+
+
+WRONG = {
+    "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
+    "too short": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),
+    "endless": (endless(), f"the response is larger than {len(CONTENT)} bytes"),
+    "404": (status(404), "the response status is 404, not 200"),
+    "truncated": (truncate(0), "the connection ended before the response was complete"),
+}
+
+
+@pytest.mark.parametrize(("fault", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_bundle_is_reported_and_its_version_keeps_the_original_url(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, fault: Fault, reason: str
+) -> None:
+    upstream.fail(BUNDLE, *[fault] * 5)
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    _, failure, summary, error = result.stderr.splitlines()
+    assert failure.startswith(f"acme/clock@1.0.0: stays at {upstream.url}{BUNDLE}: ")
+    assert reason in failure
+    assert summary == "Bundles: 1 fetched, 0 here already, 1 failed."
+    assert (result.exit_code, error) == (1, "Error: 1 bundle failed; the rest is done.")
+    assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
+    assert bundle_urls(client)["2.0.0"].startswith("http://localhost/")
+    assert held_bundle(client, HELD_BUNDLE) is None
+    upstream.faults.clear()
+    bundle_summary(mirror_app, upstream.url)
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_truncated_download_is_repeated_in_the_same_run(
+    mirror_app: Flask, upstream: FakeUpstream, directory: Path
+) -> None:
+    upstream.fail(BUNDLE, truncate(1000), truncate(0))
+    assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
+    assert stored_files(directory) == by_hash(CONTENT, OTHER)
+
+
+@pytest.mark.parametrize("number", ["1.0.0", "9.0.0"], ids=["same URL", "another URL"])
+def test_version_with_a_wrong_size_is_refused_and_does_not_affect_others(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, number: str
+) -> None:
+    wrong_size = upstream.with_bundle(number, CONTENT, bundleSize=5)
+    upstream.put(document("acme/alarm", wrong_size), document("acme/zeta", wrong_size))
+    failures = run_mirror(mirror_app, upstream.url, "--bundles").stderr
+    for path in ("acme/alarm", "acme/zeta"):
+        reason = f"stays at {wrong_size['bundleUrl']}: its size is not 5 bytes"
+        assert f"{path}@{number}: {reason}.\n" in failures
+        assert bundle_urls(client, path) == {number: wrong_size["bundleUrl"]}
+    assert held_bundle(client, HELD_BUNDLE) == CONTENT
+
+
+def test_bundle_over_the_size_limit_is_not_requested(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"x", bundleSize=2**40)))
+    result = run_mirror(mirror_app, upstream.url, "--bundles")
+    assert f"its size is {2**40} bytes, more than 536870912" in result.stderr
+    assert BUNDLE not in upstream.paths()

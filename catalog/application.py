@@ -163,6 +163,7 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     app.register_error_handler(DatabaseError, database_error_response)
     app.register_error_handler(sqlite3.DatabaseError, database_error_response)
     app.after_request(complete_response)
+    app.teardown_request(end_reads)
     cache = ResponseCache(app.wsgi_app, database, app.config["PUBLIC_URL"])
     app.extensions["response_cache"] = app.wsgi_app = cache  # type: ignore[method-assign]
     proxies = app.config["TRUSTED_PROXY"]
@@ -232,3 +233,12 @@ def complete_response(response: Response) -> Response:
     if RENDERED not in request.environ:
         encode_response(response)
     return response
+
+
+def end_reads(error: BaseException | None) -> None:
+    """End the reads of the request.
+
+    Flask's frame refers to the error of one that failed or was aborted, so only the garbage
+    collector would free its cursors. Until then, the thread would read old data.
+    """
+    current_app.extensions["database"].end_reads()

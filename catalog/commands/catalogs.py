@@ -162,11 +162,11 @@ class DatabaseCatalog:
         with database().read() as connection:
             return read_document(connection, row)
 
-    def read_installs(self, widget: WidgetName, days: int) -> Json:
+    def read_installs(self, widget: WidgetName, days: int) -> Json | None:
         names = widget.scope, widget.name
         with database().read() as connection:
             found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
-        installs: Json = json.loads(found[1]) if found else {"days": [], "versions": []}
+        installs: Json | None = json.loads(found[1]) if found else None
         return installs
 
     def find_updates(self, query: UpdatesQuery) -> list[Json]:

@@ -101,9 +101,11 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         click.echo(format_json(shown))
         return
     installs = catalog.read_installs(target, days=7)
-    by_version = {each["version"]: each["installs"] for each in installs["versions"]}
+    by_version = (
+        {each["version"]: each["installs"] for each in installs["versions"]} if installs else {}
+    )
     for entry in shown["versions"]:
-        entry["installs"] = by_version.get(entry["version"], 0)
+        entry["installs"] = by_version.get(entry["version"], 0 if installs else "unknown")
     fields = shown["widget"]
     path = f"{target.scope}/{target.name}"
     click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
@@ -112,7 +114,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         icon=fields["icon"],
         official={True: "yes", False: "no", None: "unknown"}[fields["isOfficial"]],
         listed="yes" if fields["listed"] else "no: unlisted",
-        installs=format_installs(fields["downloadCount"], installs["days"]),
+        installs=format_installs(fields["downloadCount"], installs),
         created=fields["createdAt"],
     )
     if target.version is not None or long_output:
@@ -124,11 +126,13 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         click.echo("\n".join(format_versions(shown["versions"], latest)))
 
 
-def format_installs(count: int | None, days: list[Json]) -> str:
-    """Return the installs of a widget, and those of the last days."""
+def format_installs(count: int | None, installs: Json | None) -> str:
+    """Return the installs of a widget, and those of the last days if they are known."""
     if count is None:
         return "unknown"
-    return f"{count}, {sum(each['installs'] for each in days)} in the last 7 days"
+    if installs is None:
+        return str(count)
+    return f"{count}, {sum(each['installs'] for each in installs['days'])} in the last 7 days"
 
 
 def print_fields(**values: object) -> None:

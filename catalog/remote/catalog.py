@@ -158,9 +158,15 @@ class RemoteCatalog:
         detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
         return {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
 
-    def read_installs(self, widget: WidgetName, days: int) -> Json:
-        """Return the installs of a listed widget, in the last days and by version."""
-        return self.service.get(f"{V1_PREFIX}{_path(widget.widget)}/installs", {"days": days})
+    def read_installs(self, widget: WidgetName, days: int) -> Json | None:
+        """Return the installs of a listed widget, in the last days and by version.
+
+        None if the service does not count them so, as before release 1.1.
+        """
+        try:
+            return self.service.get(f"{V1_PREFIX}{_path(widget.widget)}/installs", {"days": days})
+        except MissingError:
+            return None
 
     def find_updates(self, query: UpdatesQuery) -> list[Json]:
         """Return the updates of installed versions."""

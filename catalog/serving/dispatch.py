@@ -9,7 +9,6 @@ connection: the others hand their responses over to it, so no thread waits for a
 import logging
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -57,15 +56,6 @@ def is_install(request: Parser) -> bool:
         and path.startswith(V1_PREFIX)
         and 1 <= path.count("/", len(V1_PREFIX)) <= 2
     )
-
-
-def end_reads(error: BaseException) -> None:
-    """Free the cursors of a request that was aborted.
-
-    A cursor keeps the snapshot that its connection reads: without this, the thread would read old
-    data until the garbage collector frees the frames, since one of Flask's refers to the error.
-    """
-    traceback.clear_frames(error.__traceback__)
 
 
 class Pool:
@@ -177,8 +167,7 @@ class Dispatcher:
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
         try:
             response = task.run(self._application)
-        except DeadlineExceeded as error:
-            end_reads(error)
+        except DeadlineExceeded:
             self._quick.add(task)
         else:
             task.channel.send_response(task, response)
@@ -189,8 +178,7 @@ class Dispatcher:
         self._database.deadline.set_budget(QUICK_BUDGET)
         try:
             self._finish(task)
-        except DeadlineExceeded as error:
-            end_reads(error)
+        except DeadlineExceeded:
             self._long.add(task)
 
     def _handle_long(self, task: Task) -> None:
@@ -204,8 +192,7 @@ class Dispatcher:
         self._database.set_deadline(seconds, is_final=True)
         try:
             self._finish(task)
-        except DeadlineExceeded as error:
-            end_reads(error)
+        except DeadlineExceeded:
             # The application responds by itself if a view exceeds it.
             self._hand_over(task, refuse(task.request, TOOK_TOO_LONG))
 

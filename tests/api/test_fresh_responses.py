@@ -3,8 +3,10 @@
 import json
 import shlex
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,12 @@ def install(name: str, times: int = 1, version: str = "") -> Write:
     return write
 
 
+def count_elsewhere(app: Flask) -> None:
+    """Count an install as another program may, which knows nothing of days."""
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
+        connection.execute("UPDATE widget SET download_count = coalesce(download_count, 0) + 1")
+
+
 DESCRIBE = "describe acme/clock --display-name 'World Clock' --description Ticks. --icon mdi:clock"
 # Every kind of write of the service and its commands.
 WRITES: dict[str, Write] = {
@@ -88,6 +96,7 @@ WRITES: dict[str, Write] = {
     "install version": install("clock", version="1.0.0"),
     "install another": install("timer"),
     "install many": install("timer", 120),
+    "count elsewhere": count_elsewhere,
     "recount": import_(document("acme/clock", version("1.0.0"), downloadCount=0)),
     "publish": import_(document("acme/clock", version("2.0.0"))),
     "new widget": import_(document("acme/sundial", version("0.1.0"), displayName="Clock")),

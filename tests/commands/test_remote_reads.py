@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from builders import document, version
 from conftest import error_message, run, run_line
 from flask import Flask
 from mirrors import AppServer, serve
+from upstreams import FakeUpstream
 
 from app import create_app
 
@@ -119,6 +121,16 @@ def test_list_reads_all_pages(app_with: AppWith, elsewhere: Flask) -> None:
 def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> None:
     result = run(elsewhere, "show", "ops/hidden", "--server", server.url)
     assert error_message(result) == "There is no widget 'ops/hidden'."
+
+
+def test_show_leaves_out_what_an_older_service_does_not_count(app: Flask, elsewhere: Flask) -> None:
+    clock = app.test_client().get("/api/v1/widgets/acme/clock").json
+    with closing(FakeUpstream(clock)) as older:
+        result = run(elsewhere, "show", "acme/clock", "--server", older.url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert "  installs:    7" in lines
+    assert [line.split()[2] for line in lines[-4:]] == ["INSTALLS", *["unknown"] * 3]
 
 
 def test_a_path_that_is_no_catalog_is_named(server: AppServer, elsewhere: Flask) -> None:

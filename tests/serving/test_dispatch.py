@@ -36,6 +36,7 @@ PATHS = [
 PAGES = ["/", "/?q=weather", "/widgets/acme/clock"]
 SLOW_SEARCH = "/api/v1/widgets/search?q=slow"
 QUICK_SEARCH = "/api/v1/widgets/search?q=quick"
+BROKEN_SEARCH = "/api/v1/widgets/search?q=broken"
 # Its first row is found at once, the next one after a while.
 LONG_READ = """
 WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)
@@ -158,20 +159,22 @@ def test_health_past_the_last_deadline_has_its_own_shape(late_server: Server) ->
 
 
 # A search for "slow" exceeds the budgets of the I/O thread and of the quick thread, and waits for a
-# lock on the long thread; one for "quick" waits on the quick thread. The log has a line for each
-# attempt.
+# lock on the long thread; one for "quick" waits on the quick thread; one for "broken" fails. The
+# log has a line for each attempt.
 MAKE_SLOW = """
 import fcntl, flask, gc, catalog.api.v1
 gc.disable()
 find_widgets = catalog.api.v1.find_widgets
 def find_slowly(connection, query):
-    if query.q.startswith(("slow", "quick")):
+    if query.q.startswith(("slow", "quick", "broken")):
         deadline = flask.current_app.extensions["database"].deadline
         thread = "io" if deadline.on_io_thread else "long" if deadline.is_final else "quick"
         with open({log!r}, "a") as log:
             log.write(thread + " " + query.q + "\\n")
         rows = connection.execute("SELECT scope FROM widget")
         rows.fetchone()
+        if query.q.startswith("broken"):
+            raise ValueError
         if thread == "io" or (thread == "quick" and query.q.startswith("slow")):
             deadline.set_budget(-1)
             connection.check_deadline()
@@ -329,14 +332,15 @@ def test_an_install_with_two_slashes_is_counted_by_the_thread_for_installs(
         assert statuses(waiting) == [200, 200]
 
 
-def test_after_a_read_was_aborted_the_thread_reads_new_data(
-    database: Path, slow_search: SlowSearch
+@pytest.mark.parametrize(("search", "status"), [(SLOW_SEARCH, 200), (BROKEN_SEARCH, 500)])
+def test_after_a_read_was_aborted_or_failed_the_thread_reads_new_data(
+    database: Path, slow_search: SlowSearch, search: str, status: int
 ) -> None:
     slow_search.release()
     with serving(database, **slow_search.settings()) as server:
         before = count(server)
         for number in range(3):
-            assert server.request("GET", f"{SLOW_SEARCH}-{number}")[0].status == 200
+            assert server.request("GET", f"{search}-{number}")[0].status == status
             assert server.request("POST", CLOCK)[0].status == 200
             assert count(server) == before + number + 1
 

@@ -58,7 +58,7 @@ WRITE_ONE_PAGE = "UPDATE revision SET id = id"
 class Database:
     """The catalog's database file. All methods may be called by any thread.
 
-    Reading:    reader(), read(), fetch()
+    Reading:    reader(), read(), fetch(), end_reads()
     Deadlines:  set_deadline(), deadline, mark_io_thread()
     Writing:    transact(), transact_each(), count_install(), on_wait, write_counts
     Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
@@ -112,6 +112,10 @@ class Database:
     def fetch(self, sql: str, values: Values) -> list[sqlite3.Row]:
         """Return the rows of a statement."""
         return self.reader().execute(sql, values).fetchall()
+
+    def end_reads(self) -> None:
+        """End what this thread still reads, so that its next statement sees the latest commit."""
+        self._connections.end_reads()
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
         """Make reads of this thread raise DeadlineExceeded after this many seconds.

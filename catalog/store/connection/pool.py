@@ -72,6 +72,11 @@ class ConnectionPool:
         self._deadline.check()
         return self._thread.connection or self._open_reader()
 
+    def end_reads(self) -> None:
+        """Make the next statement of this thread see the latest commit."""
+        if self._thread.connection:
+            self._thread.connection.end_reads()
+
     @contextmanager
     def writer(self) -> Iterator[Connection]:
         """Yield the connection that writes, for this thread alone; roll back after an error."""

@@ -4,6 +4,7 @@ import itertools
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -128,6 +129,7 @@ class Connection(sqlite3.Connection):
         # What searches have counted, each with the revision of the content that it belongs to; see
         # search.py. All connections to the same opened file share it.
         self.counts: dict[object, tuple[int, Any]] = {}
+        self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the thread's deadline has passed; for work in Python."""
@@ -148,7 +150,14 @@ class Connection(sqlite3.Connection):
             reraise(error, self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
-        return super().cursor(Cursor).execute(sql, parameters)
+        cursor = super().cursor(Cursor)
+        self._cursors.add(cursor)
+        return cursor.execute(sql, parameters)
+
+    def end_reads(self) -> None:
+        """Close the cursors that are not at their end: they keep the snapshot that they read."""
+        for cursor in list(self._cursors):
+            cursor.close()
 
     def __del__(self) -> None:
         # Since Python 3.13, the end of a thread with an open connection would be a ResourceWarning.

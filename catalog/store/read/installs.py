@@ -17,8 +17,8 @@ def parse_days(parameters: Mapping[str, str]) -> int:
     return min(parse_positive("days", parameters.get("days"), DEFAULT_DAYS), MAX_DAYS)
 
 
-# What the installs of a widget depend on: the content, the installs counted here, and the day.
-InstallsRevision = tuple[int, int, int]
+# What the installs of a widget depend on: the content, the count, those counted here, and the day.
+InstallsRevision = tuple[int, int | None, int, int]
 
 DAYS = f"""json((
     SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
@@ -34,7 +34,7 @@ VERSIONS = f"""json((
         CROSS JOIN version USING (version) WHERE widget_id = widget.id
         ORDER BY {json_sql.NEWEST_FIRST})))"""
 INSTALLS = f"""
-SELECT content, counted, json_object(
+SELECT content, download_count, counted, json_object(
     'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {VERSIONS})
 FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
 """
@@ -54,12 +54,12 @@ def find_installs(
     row = connection.execute(INSTALLS, values).fetchone()
     if row is None:
         return None
-    content, counted, text = row
-    return (content, counted, today), f"{text}\n".encode()
+    *counts, text = row
+    return (*counts, today), f"{text}\n".encode()
 
 
 READ_REVISION = """
-SELECT content, counted FROM revision JOIN widget ON scope = :scope AND name = :name
+SELECT content, download_count, counted FROM revision JOIN widget ON scope = :scope AND name = :name
 """
 
 

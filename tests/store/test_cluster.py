@@ -3,12 +3,10 @@
 import json
 import os
 import shlex
-import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from builders import bundled, document, version
 from command_lines import LINES
 from conftest import (
@@ -35,6 +32,7 @@ from conftest import (
 from document_lines import assert_outputs, checkout, console_lines, page
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
+from reverse_proxies import make_certificate
 from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
 from test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
@@ -44,16 +42,8 @@ from catalog.store.connection.cluster.rqlite_http import READ_REVISION
 from catalog.store.connection.sqlite import DatabaseError
 from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
-from tests.torture.clients import (
-    CLOCK,
-    POST,
-    count_status,
-    installs,
-    responses_to,
-    running_clients,
-    wait_for_responses,
-)
 
+CLOCK = "/api/v1/widgets/acme/clock"
 # Seconds that any install may take.
 LONGEST = 6
 # By decades; a restored catalog has the time in nanoseconds as its revision.
@@ -157,19 +147,15 @@ def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path:
     changed = tmp_path / "changed.jsonl"
     lines = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
     for line in lines:
-        line["widget"]["displayName"] += " 2"
-        line["widget"].pop("downloadCount", None)
-        for each in line["versions"][:1]:
-            each["releaseNotes"] = "New ünicode."
+        line["widget"]["displayName"] += " ünicode"
     new = [document(f"bulk/w{number}", version()) for number in range(300)]
     changed.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *new]))
     first, *_ = apps.values()
     backup = tmp_path / "before.db"
     run(first, "backup", backup)
     file_app = create_app({"DATABASE": backup, "BUNDLES": first.config["BUNDLES"]})
-    results = [run(app, "import", "--prune", changed).stderr for app in (first, file_app)]
-    assert results[0] == results[1]
-    assert "300 added" in results[0]
+    results = {run(app, "import", "--prune", changed).stderr for app in (first, file_app)}
+    assert ["300 added" in each for each in results] == [True]
     # A slow node may apply the last part after the command has ended.
     wait_until(lambda: have_equal_revisions(apps))
     assert exported(first) == exported(file_app)
@@ -200,9 +186,8 @@ def test_a_sequence_of_writes_has_the_same_result_as_on_a_file(
     file_app = create_app({"DATABASE": file, "BUNDLES": first.config["BUNDLES"]})
     catalogs = []
     for name, app in {"nodes": first, "file": file_app}.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        catalogs.append(Catalog(app, folder, upstream))
+        (tmp_path / name).mkdir()
+        catalogs.append(Catalog(app, tmp_path / name, upstream))
     # With this seed, thirteen kinds of writes are among them.
     for step in Draw(2699).steps(15):
         on_nodes, in_file = (catalog.do(step) for catalog in catalogs)
@@ -226,8 +211,6 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
             headers={**bearer(token), "Content-Type": FORM_TYPE},
         )
         assert response.status_code == 201, response.text
-        last = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-1]
-        assert (last["actor"], last["action"], last["kind"]) == (f"ci-{number}", "publish", "token")
         assert run(app, "backup", tmp_path / f"{number}.db").exit_code == 0
         for method, end, body in (
             ("POST", f"/9.{number}.0/yank", {"reason": "Bad."}),
@@ -237,15 +220,13 @@ def test_a_token_publishes_on_every_node_and_no_restore_makes_it_valid_again(
             path = f"/api/widgets/acme/clock{end}"
             change = app.test_client().open(path, method=method, json=body, headers=bearer(token))
             assert change.status_code == 200, change.text
-        entries = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-4:]
-        assert [entry["action"] for entry in entries] == ["yank", "deprecate", "describe", "unlist"]
-        assert [entry["after"] for entry in entries[:2]] == [
-            {"yanked": True, "yankedReason": "Bad."},
-            {"deprecationMessage": "Old."},
+        entries = json.loads(run(app, "log", "acme/clock", "--json").stdout)[-5:]
+        assert [(entry["actor"], entry["action"]) for entry in entries] == [
+            (f"ci-{number}", action)
+            for action in ("publish", "yank", "deprecate", "describe", "unlist")
         ]
-        rotated = run(app, "token", "rotate", f"ci-{number}")
-        assert rotated.exit_code == 0, rotated.stderr
-        assert run(app, "token", "revoke", f"ci-{number}").exit_code == 0
+        for command in ("rotate", "revoke"):
+            assert run(app, "token", command, f"ci-{number}").exit_code == 0
         assert run(app, "restore", tmp_path / f"{number}.db", "--yes").exit_code == 0
         actions = [e["action"] for e in json.loads(run(app, "log", "--json").stdout)]
         assert actions[-3:] == ["rotate token", "revoke token", "restore"]
@@ -312,33 +293,6 @@ def test_a_transaction_that_another_node_outran_runs_again_on_what_that_one_wrot
 
 
 @pytest.mark.torture
-def test_no_acknowledged_install_is_lost_when_the_leader_is_killed_under_8_clients(
-    nodes: Nodes, apps: dict[Node, Flask]
-) -> None:
-    wait_until_equal(apps)
-    leader, follower = nodes.leader(), nodes.followers()[0]
-    before = downloads(apps[follower])
-    with nodes.serve(follower) as server:
-        with running_clients(server.port, *[[POST]] * 8) as clients:
-            wait_for_responses(clients, 3)
-            leader.end(signal.SIGKILL)
-            wait_until(lambda: nodes.leader() is not leader)
-            wait_for_responses(clients, 3)
-        responses = responses_to(clients, "POST")
-    acknowledged = count_status(responses, 200)
-    refused = count_status(responses, 503)
-    assert acknowledged + refused == len(responses)
-    assert max(response.milliseconds for response in responses) <= LONGEST * 1000
-    assert {response.retry_after for response in responses if response.status == 503} <= {"5"}
-    nodes.restart()
-    wait_until_equal(apps)
-    counted = downloads(apps[leader]) - before
-    assert acknowledged <= counted <= acknowledged + refused
-    for node in nodes:
-        assert installs(node.database) == before + counted
-
-
-@pytest.mark.torture
 def test_without_a_majority_reads_go_on_and_installs_are_refused_in_time(
     nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
 ) -> None:
@@ -380,38 +334,6 @@ def test_a_service_whose_node_is_stopped_is_behind_until_it_runs_again(
     nodes.restart()
     wait_until(lambda: health(app) == (200, "ok"))
     assert downloads(app) == before + 1
-
-
-@pytest.mark.torture
-def test_no_read_fails_or_goes_back_while_all_nodes_are_restarted(
-    nodes: Nodes, apps: dict[Node, Flask]
-) -> None:
-    counts: list[int] = []
-    stopped = threading.Event()
-
-    def read(url: str) -> None:
-        with urllib3.PoolManager(retries=False) as pool:
-            while not stopped.wait(0.02):
-                response = pool.request("GET", url + CLOCK)
-                assert response.status == 200, response.data
-                counts.append(response.json()["widget"]["downloadCount"])
-
-    with nodes.serve(nodes[0]) as server:
-        assert server.request("POST", CLOCK)[0].status == 200
-        thread = threading.Thread(target=read, args=[server.url])
-        thread.start()
-        try:
-            for node in nodes:
-                node.end()
-            nodes.restart()
-            wait_until(lambda: server.request("POST", CLOCK)[0].status == 200)
-            last = json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"]
-            wait_until(lambda: counts[-1] == last or not thread.is_alive())
-        finally:
-            stopped.set()
-            thread.join()
-    assert counts[-1] == last
-    assert counts == sorted(counts)
 
 
 @slow_if_emulated
@@ -484,13 +406,11 @@ def test_cluster_status_shows_the_state_of_each_node(nodes: Nodes, apps: dict[No
     leader, follower = nodes.leader(), nodes.followers()[0]
     app = apps[leader]
     listed = json.loads(run(app, "cluster", "status", "--json").stdout)
-    assert {(each["schemaVersion"], each["foreignKeys"]) for each in listed} == {
-        (SCHEMA_VERSION, True)
+    keys = ("schemaVersion", "foreignKeys", "lag")
+    assert {tuple(each[key] for key in keys) for each in listed} == {(SCHEMA_VERSION, True, 0)}
+    assert {each["address"]: each["role"] for each in listed} == {
+        node.url: "leader" if node is leader else "follower" for node in nodes
     }
-    assert [each["address"] for each in listed] == [node.url for node in nodes]
-    roles = {each["address"]: each["role"] for each in listed}
-    assert (roles[leader.url], roles[follower.url]) == ("leader", "follower")
-    assert {each["lag"] for each in listed} == {0}
     follower.end()
     result = run(app, "cluster", "status")
     assert (result.exit_code, result.stderr) == (1, "Error: 1 node of 3 cannot be used.\n")
@@ -527,16 +447,9 @@ def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> 
 def secured(tmp_path: Path) -> Iterator[tuple[Node, dict[str, Any]]]:
     """A node with TLS and a password, and the settings of its service."""
     require_rqlite()
-    certificate, key, users = (tmp_path / name for name in ("cert.pem", "key.pem", "users.json"))
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=node", "-keyout", key, "-out", certificate),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    make_certificate(tmp_path)
+    names = ("fullchain.pem", "privkey.pem", "users.json")
+    certificate, key, users = (tmp_path / name for name in names)
     entry = {"username": "catalog", "password": "s:ecret/", "perms": ["all"]}
     users.write_text(json.dumps([entry]))
     options = ["-http-cert", str(certificate), "-http-key", str(key), "-auth", str(users)]
@@ -594,10 +507,7 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
             "the cluster, run the command migrate once, and start them again."
         )
         assert "has schema version 2" in error_message(run(app, "list"))
-        assert (
-            run(app, "migrate").stderr
-            == f"{nodes[0].database} has schema version {SCHEMA_VERSION}.\n"
-        )
+        assert run(app, "migrate").exit_code == 0
         assert exported(app) == before
         assert run(app, "check").stdout.count("\n") == 1
     finally:
@@ -620,17 +530,14 @@ def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: P
     assert len(pairs) >= 15
 
 
-# They start many processes, and test the lock of a file.
-FILE_TESTS = "not concurrent_processes"
-
-
 @slow_if_emulated
 def test_the_tests_of_reads_publish_and_changes_pass_on_a_node() -> None:
     require_rqlite()
     names = ("api/test_search", "commands/test_publish", "api/test_changes")
-    files = [f"tests/{name}.py" for name in names]
+    # The tests of concurrent processes are about the lock of a file.
+    options = ("-q", "-n0", "-k", "not concurrent_processes")
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "-k", FILE_TESTS, *files],
+        [sys.executable, "-m", "pytest", *options, *(f"tests/{name}.py" for name in names)],
         cwd=ROOT,
         env={**os.environ, "TEST_ON_RQLITE": "1"},
         capture_output=True,

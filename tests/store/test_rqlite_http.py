@@ -2,15 +2,13 @@
 
 import socket
 import ssl
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from ports import free_port
-from programs import find_program
-from reverse_proxies import HOST
+from reverse_proxies import make_certificate
 
 from catalog.store.connection.cluster.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
 
@@ -20,11 +18,10 @@ INVALID_RECORD = b"\x17\x03\x03\x00\x10" + b"x" * 16
 
 
 class FakeNode:
-    """Receives requests on a port, and ends each connection in its own way."""
+    """Receives requests on a port, and closes each connection, with TLS after an invalid record."""
 
-    def __init__(self, end: Callable[[socket.socket], None], tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         self.requests = 0
-        self._end = end
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -35,22 +32,21 @@ class FakeNode:
         while True:
             connection, _ = self._listener.accept()
             with connection:
-                if not self._receive(connection):
+                # The connection of close() sends nothing.
+                if connection.recv(1, socket.MSG_PEEK) == b"":
                     return
+                self._receive(connection)
 
-    def _receive(self, connection: socket.socket) -> bool:
-        """Receive a request; return False for the connection of close()."""
-        if connection.recv(1, socket.MSG_PEEK) == b"":
-            return False
-        received = connection
+    def _receive(self, connection: socket.socket) -> None:
+        received = connection.dup()
         if self._tls:
-            received = self._tls.wrap_socket(connection.dup(), server_side=True)
+            received = self._tls.wrap_socket(received, server_side=True)
         with received:
             while not received.recv(65536).endswith(b"]"):
                 pass
             self.requests += 1
-            self._end(connection)
-        return True
+            if self._tls:
+                connection.sendall(INVALID_RECORD)
 
     def close(self) -> None:
         socket.create_connection(("127.0.0.1", self.port)).close()
@@ -58,50 +54,21 @@ class FakeNode:
         self._listener.close()
 
 
-@pytest.fixture
-def fake_node() -> Iterator[Callable[..., FakeNode]]:
-    running: list[FakeNode] = []
-
-    def start(end: Callable[[socket.socket], None], tls: ssl.SSLContext | None = None) -> FakeNode:
-        running.append(FakeNode(end, tls))
-        return running[-1]
-
-    yield start
-    for node in running:
-        node.close()
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the certificate of a node on loopback, and its key."""
-    path = tmp_path_factory.mktemp("tls") / "node.pem"
-    options = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    names = f"-subj /CN={HOST} -addext subjectAltName=IP:127.0.0.1"
-    command = [find_program("openssl"), "req", *options.split(), *names.split()]
-    subprocess.run([*command, "-keyout", path, "-out", f"{path}.crt"], check=True)
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
-
-
-def test_a_write_whose_connection_was_closed_without_a_response_is_not_sent_again(
-    fake_node: Callable[..., FakeNode],
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_write_whose_connection_ended_without_a_response_is_not_sent_again(
+    tmp_path: Path, scheme: str
 ) -> None:
-    first, second = (fake_node(lambda connection: connection.close()) for _ in range(2))
-    nodes = Nodes([f"http://127.0.0.1:{node.port}" for node in (first, second)])
-    with pytest.raises(OutcomeUnknownError, match="did not respond"):
-        nodes.execute(INSTALL, 5)
-    assert (first.requests, second.requests) == (1, 0)
-
-
-def test_a_write_after_which_tls_failed_is_not_sent_again(
-    fake_node: Callable[..., FakeNode], certificate: Path
-) -> None:
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate)
-    first, second = (fake_node(lambda raw: raw.sendall(INVALID_RECORD), tls) for _ in range(2))
-    urls = [f"https://127.0.0.1:{node.port}" for node in (first, second)]
-    with pytest.raises(OutcomeUnknownError, match="did not respond"):
-        Nodes(urls, f"{certificate}.crt").execute(INSTALL, 5)
+    make_certificate(tmp_path)
+    certificate, key = tmp_path / "fullchain.pem", tmp_path / "privkey.pem"
+    tls = None
+    if scheme == "https":
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+    with closing(FakeNode(tls)) as first, closing(FakeNode(tls)) as second:
+        urls = [f"{scheme}://127.0.0.1:{node.port}" for node in (first, second)]
+        nodes = Nodes(urls, str(certificate))
+        with pytest.raises(OutcomeUnknownError, match="did not respond"):
+            nodes.execute(INSTALL, 5)
     assert (first.requests, second.requests) == (1, 0)
 
 

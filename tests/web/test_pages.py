@@ -12,8 +12,10 @@ from flask.testing import FlaskClient
 from markup import assert_page, cards, element, elements
 
 from app import create_app
+from catalog import __version__
 
 WEATHER = "/widgets/acme/weather"
+BASE = "https://w.example/catalog"
 HOSTILE = "<script>alert(1)</script>\"'&<b>"
 UPDATES = "/updates?compatSdk=1.4.0&installed=acme/weather@2.6.1"
 PATHS = [
@@ -241,3 +243,103 @@ def test_icons_come_from_the_configured_directory(
     client = client_with(document("acme/clock", icon="own:star"), ICONS=tmp_path)
     for path in ("/", "/widgets/acme/clock"):
         assert 'd="M7 7"' in client.get(path).text
+
+
+# What link previews read.
+
+
+def meta(page: str) -> dict[str, str]:
+    nodes = [node.attributes for node in elements(page, "meta")]
+    return {
+        node.get("name") or node["property"]: node["content"] for node in nodes if "content" in node
+    }
+
+
+@pytest.mark.parametrize("path", ["/", WEATHER, "/docs", "/updates"])
+def test_page_describes_itself(demo: FlaskClient, path: str) -> None:
+    page = demo.get(path, base_url=BASE).text
+    canonical = element(page, "link", rel="canonical").attributes["href"]
+    assert canonical == BASE + path
+    described = meta(page)
+    assert described["og:title"] == elements(page, "title")[0].text
+    assert described["og:description"] == described["description"] != ""
+    assert described["og:url"] == canonical
+
+
+def test_canonical_address_is_below_the_public_url(
+    demo: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = "https://public.example/widgets"
+    monkeypatch.setitem(demo.application.config, "PUBLIC_URL", public)
+    page = demo.get(f"{WEATHER}?compatSdk=1.4.0", base_url="http://localhost/internal").text
+    canonical = element(page, "link", rel="canonical").attributes["href"]
+    assert canonical == f"{public}{WEATHER}"
+
+
+@pytest.mark.parametrize("path", ["/", "/none"])
+def test_footer_has_the_release_and_links_that_exist(demo: FlaskClient, path: str) -> None:
+    page = demo.get(path).text
+    footer = element(page, "footer").text
+    assert __version__ in footer
+    links = [node for node in elements(page, "a") if node.text and node.text in footer]
+    targets = {node.attributes["href"] for node in links}
+    assert {"/publish", "/feed.atom"} <= targets
+    assert "/api/health" not in targets
+    assert [url for url in targets if demo.get(url).status_code != 200] == []
+
+
+# The 404 page suggests what the path may mean.
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "first"),
+    [
+        ("/widgets/acme/wether", "wether", "/widgets/acme/weather"),
+        ("/widgets/acmee/weather", "weather", "/widgets/acme/weather"),
+        ("/widgets/acme/weather/9.9.9/x", "weather", "/widgets/acme/weather"),
+        ("/weather.html", "weather", "/widgets/acme/weather"),
+        ("/rain_radar", "rain radar", "/widgets/community/rain-radar"),
+        ("/widgets/clok", "clok", "/widgets/acme/clock"),
+    ],
+)
+def test_nearest_widget_is_suggested(demo: FlaskClient, path: str, words: str, first: str) -> None:
+    page = assert_page(demo.get(path), 404)
+    assert cards(page)[0] == first
+    assert element(page, "input", name="q").attributes["value"] == words
+
+
+def test_widget_of_the_same_scope_comes_first(client_with: Callable[..., FlaskClient]) -> None:
+    client = client_with(
+        document("other/clocks", version(), downloadCount=9), document("acme/clocky", version())
+    )
+    assert cards(client.get("/widgets/acme/clock").text) == [
+        "/widgets/acme/clocky",
+        "/widgets/other/clocks",
+    ]
+
+
+def test_unlisted_widget_is_not_suggested(client_with: Callable[..., FlaskClient]) -> None:
+    client = client_with(document("acme/secret", version(), listed=False))
+    for path in ("/widgets/acme/secret", "/secret", "/secre"):
+        assert cards(assert_page(client.get(path), 404)) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/xyzzyx", "/%00", "/%F0%9F%98%80", "/" + "a" * 5000, "/nothing/here"]
+)
+def test_page_without_a_similar_name_suggests_nothing(demo: FlaskClient, path: str) -> None:
+    assert cards(assert_page(demo.get(path), 404)) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/weather"), ("PUT", "/weather"), ("GET", "/static/weather")]
+)
+def test_nothing_is_searched_for_a_client_that_shows_no_page(
+    demo: FlaskClient, method: str, path: str
+) -> None:
+    assert cards(assert_page(demo.open(path, method=method), 404)) == []
+
+
+def test_missing_database_is_no_hindrance_to_a_404(tmp_path: Path) -> None:
+    client = create_app({"DATABASE": tmp_path / "none.db"}).test_client()
+    assert cards(assert_page(client.get("/weather"), 404)) == []

@@ -18,7 +18,7 @@ from conftest import Limits, Server, import_demo
 
 from app import create_app
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
+from catalog.store.connection.sqlite import DeadlineExceeded
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -62,18 +62,6 @@ def count(server: Server) -> int:
     return int(json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"])
 
 
-def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
-    app = create_app({"DATABASE": database})
-    catalog = app.extensions["database"]
-    template = app.jinja_env.from_string("{% for n in range(10) %}{{ n }}{% endfor %}")
-    catalog.deadline.set_budget(-1)
-    with pytest.raises(DeadlineExceeded):
-        template.render()
-    catalog.deadline.set_budget(60)
-    assert template.render() == "0123456789"
-    catalog.close()
-
-
 @pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
 def test_a_fetch_past_the_deadline_is_aborted(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]
@@ -84,25 +72,6 @@ def test_a_fetch_past_the_deadline_is_aborted(
     catalog.set_deadline(0)
     with pytest.raises(DeadlineExceeded):
         fetch(cursor)
-    catalog.close()
-
-
-def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
-    catalog = Database(database)
-    catalog.check()
-    catalog.mark_io_thread()
-    connection = catalog.reader()
-    catalog.set_deadline(-1)
-    aborted = 0
-    # SQLite checks the deadline only after many steps, and BEGIN has few of them.
-    for _ in range(1000):
-        try:
-            with snapshot(connection):
-                pass
-        except DeadlineExceeded:
-            aborted += 1
-        assert not connection.in_transaction
-    assert aborted > 0
     catalog.close()
 
 
@@ -126,33 +95,27 @@ def test_the_response_does_not_depend_on_the_thread(
     app.extensions["database"].close()
 
 
-ALL_DEADLINES_PASSED = {"READ_BUDGET": -1, "QUICK_BUDGET": -1, "LONG_DEADLINE": -1}
-TOO_LONG = "The request took too long."
-
-
 @pytest.fixture(scope="module")
 def late_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service in which every read is past its last deadline."""
     folder = tmp_path_factory.mktemp("late")
-    settings = Limits(folder).set("serving.dispatch", **ALL_DEADLINES_PASSED)
+    passed = {"READ_BUDGET": -1, "QUICK_BUDGET": -1, "LONG_DEADLINE": -1}
+    settings = Limits(folder).set("serving.dispatch", **passed)
     with serving(import_demo(folder / "catalog.db"), **settings) as server:
         yield server
 
 
-@pytest.mark.parametrize("path", [*(path for path in PATHS if path != "/api/health"), *PAGES])
+@pytest.mark.parametrize("path", [*PATHS, *PAGES])
 def test_a_read_past_the_last_deadline_is_503(late_server: Server, path: str) -> None:
     response, body = late_server.request("GET", path)
-    assert (response.status, response.headers["Retry-After"]) == (503, "5")
-    assert TOO_LONG in body.decode()
+    assert response.status == 503
+    if path == "/api/health":
+        assert json.loads(body)["status"] == "unavailable"
+    else:
+        assert response.headers["Retry-After"] == "5"
+        assert b"The request took too long." in body
     kind = "text/html; charset=utf-8" if path in PAGES else "application/json"
     assert response.headers["Content-Type"] == kind
-    is_v1 = path.startswith("/api/v1/")
-    assert response.headers["Access-Control-Allow-Origin"] == ("*" if is_v1 else None)
-
-
-def test_health_past_the_last_deadline_has_its_own_shape(late_server: Server) -> None:
-    response, body = late_server.request("GET", "/api/health")
-    assert (response.status, json.loads(body)["status"]) == (503, "unavailable")
     # The service itself is not affected.
     assert late_server.request("GET", "/api/version")[0].status == 200
     assert late_server.request("POST", CLOCK)[0].status == 200
@@ -320,18 +283,6 @@ def test_which_threads_try_a_search(
     assert attempts == [io_attempts, 1, 1]
 
 
-def test_an_install_with_two_slashes_is_counted_by_the_thread_for_installs(
-    database: Path, slow_search: SlowSearch, send: Send
-) -> None:
-    with serving(database, **slow_search.settings()) as server:
-        before = count(server)
-        waiting = [send(server, path) for path in (QUICK_SEARCH, SLOW_SEARCH)]
-        assert server.request("POST", f"/{CLOCK}")[0].status == 200
-        assert count(server) == before + 1
-        slow_search.release()
-        assert statuses(waiting) == [200, 200]
-
-
 @pytest.mark.parametrize(("search", "status"), [(SLOW_SEARCH, 200), (BROKEN_SEARCH, 500)])
 def test_after_a_read_was_aborted_or_failed_the_thread_reads_new_data(
     database: Path, slow_search: SlowSearch, search: str, status: int
@@ -404,7 +355,7 @@ def test_only_installs_wait_for_an_install_that_waits_for_another_process(
     ):
         before = count(server)
         other.execute("BEGIN IMMEDIATE")
-        paths = (CLOCK, f"{CLOCK}/2.2.0", CLOCK)
+        paths = (CLOCK, f"{CLOCK}/2.2.0", f"/{CLOCK}")
         waiting = [send(server, path, method="POST") for path in paths]
         for path in PATHS:
             assert server.request("GET", path)[0].status in (200, 404)

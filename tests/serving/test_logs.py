@@ -1,7 +1,6 @@
 """The log: no client can forge a line, and no request waits for the reader."""
 
 import fcntl
-import http.client
 import json
 import os
 import re
@@ -9,10 +8,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 from builders import document, version
@@ -132,10 +131,13 @@ def test_a_failure_has_one_request_id_in_response_log_and_traceback(
 ) -> None:
     damage(database)
     responses = []
-    lines, errors = logged(
-        lambda server: responses.append(server.request("GET", SEARCH)), CATALOG_LOG_FORMAT=form
-    )
-    ((response, body),) = responses
+
+    def use(server: Server) -> None:
+        responses.extend(server.request("GET", path) for path in (SEARCH, "/api/version"))
+
+    lines, errors = logged(use, CATALOG_LOG_FORMAT=form)
+    (response, body), (next_response, _) = responses
+    assert next_response.headers["X-Request-Id"] is None
     request_id = response.headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]{16}", request_id)
     assert json.loads(body)["error"].endswith(f" It is in the log under {request_id}.")
@@ -224,11 +226,12 @@ def test_lines_that_are_not_read_in_time_are_dropped_and_counted(database: Path)
     assert server.process.returncode == 0
 
 
-@pytest.fixture
-def on_socket(database: Path) -> Iterator[tuple[TextIO, int, subprocess.Popen[bytes]]]:
-    """A service whose outputs are one socket, as under systemd: the socket, its port, itself."""
+def test_a_service_whose_log_is_a_socket_that_is_not_read_responds_and_ends(
+    database: Path,
+) -> None:
+    # As under systemd: both outputs are one socket.
     reading, writing = socket.socketpair()
-    with reading, writing:
+    with reading, reading.makefile() as output:
         process = subprocess.Popen(
             [sys.executable, "app.py"],
             cwd=ROOT,
@@ -237,40 +240,12 @@ def on_socket(database: Path) -> Iterator[tuple[TextIO, int, subprocess.Popen[by
             stderr=writing,
         )
         writing.close()
-        with reading.makefile() as file:
-            yield file, int(file.readline().rsplit(":", 1)[1]), process
-    process.kill()
-    process.wait()
-
-
-def get(port: int, path: str) -> int:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-        connection.request("GET", path)
-        return connection.getresponse().status
-
-
-def test_the_log_can_be_a_socket(
-    on_socket: tuple[TextIO, int, subprocess.Popen[bytes]], database: Path
-) -> None:
-    output, port, process = on_socket
-    assert get(port, "/api/version") == 200
-    damage(database)
-    assert get(port, SEARCH) == 500
-    process.terminate()
-    first, error, *trace, last = output.read().splitlines()
-    assert " GET /api/version 200 " in first
-    assert " ERROR GET " in error
-    assert all(line.startswith(" ") for line in trace)
-    assert f" GET {SEARCH} 500 " in last
-    assert process.wait(10) == 0
-
-
-def test_a_service_whose_log_socket_is_not_read_responds_and_ends(
-    on_socket: tuple[TextIO, int, subprocess.Popen[bytes]],
-) -> None:
-    _, port, process = on_socket
-    # More than the buffer of a socket takes.
-    for _ in range(300):
-        assert get(port, "/" + "a" * 1_900) == 404
-    process.terminate()
-    assert process.wait(10) == 0
+        url = output.readline().split()[-1]
+        with urllib.request.urlopen(f"{url}/api/version", timeout=10):
+            assert " GET /api/version 200 " in output.readline()
+        # More than the buffer of a socket takes.
+        for _ in range(300):
+            with urllib.request.urlopen(f"{url}/api/version?{'a' * 1_900}", timeout=10) as response:
+                assert response.status == 200
+        process.terminate()
+        assert process.wait(10) == 0

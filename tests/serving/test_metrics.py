@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Limits, create_demo, run_here, run_on
-from prepared_processes import start_python
+from conftest import Limits, create_demo, run_here, run_on
 from prometheus_client.parser import text_string_to_metric_families
 from scrapes import MeasuredServer, documented, get, run_promtool
 
@@ -194,21 +193,6 @@ def test_a_stop_does_not_wait_for_a_scraper(tmp_path: Path) -> None:
         assert (server.stop(), server.errors) == (0, "")
 
 
-def test_print_json_has_the_url_of_the_metrics_on_ipv6_too(tmp_path: Path) -> None:
-    environment = {"CATALOG_PORT": "0", "CATALOG_METRICS": "[::1]:0"}
-    process = start_python(
-        ["-m", "catalog", "serve", "--init", "--print-json", "--quiet"],
-        {**os.environ, "CATALOG_DATABASE": str(tmp_path / "new.db"), **environment},
-        cwd=ROOT,
-    )
-    with process:
-        assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["metrics"]
-        assert re.fullmatch(r"http://\[::1\]:\d+/metrics", url)
-        assert "widget_catalog_widgets 0.0\n" in get(url)[1]
-        process.terminate()
-
-
 def test_an_address_in_use_is_an_error(
     measured: MeasuredServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,12 +235,9 @@ def test_the_next_expiry_of_a_valid_token_is_a_metric(measured: MeasuredServer) 
     name = "widget_catalog_next_token_expiry_timestamp_seconds"
     assert (name, ()) not in measured.scrape()
     database = measured.database
-    for line in (
-        "create long --expires 90d",
-        "create short --expires 2d",
-        "create none --expires never",
-    ):
-        assert run_on(database, "token", *line.split(), "--scope", "acme").exit_code == 0
+    for token, expires in {"long": "90d", "short": "2d", "none": "never"}.items():
+        arguments = ["token", "create", token, "--expires", expires, "--scope", "acme"]
+        assert run_on(database, *arguments).exit_code == 0
     listed = json.loads(run_on(database, "token", "list", "--json").stdout)
     ends = {each["token"]: each["expiresAt"] for each in listed}
     for token in ("short", "long"):

@@ -1,162 +1,242 @@
-"""The server process: start, first line of output, exit codes, and errors at the start."""
+"""The server process: its settings and options, the first line of output, exit codes, sockets."""
 
+import http.client
 import json
 import os
 import re
 import signal
+import socket
 import sqlite3
+import stat
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from builders import document
+from click.testing import CliRunner
 from conftest import ROOT, Server, create_catalog
 from prepared_processes import start_python
 
 from app import create_app
+from catalog.__main__ import cli
 from catalog.settings import SettingError
 
+Serve = Callable[..., subprocess.Popen[str]]
+
+
 PROGRAMS = {
+    "widget-catalog serve": ["-m", "catalog", "serve"],
     "python app.py": [str(ROOT / "app.py")],
     "flask serve": ["-m", "flask", "--app", str(ROOT / "app.py"), "serve"],
 }
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a program with settings; kills what still runs at the end of the test."""
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts the service in a directory of its own; kills what still runs at the end."""
     processes = []
 
-    def start_process(program: str, directory: Path, **settings: object) -> subprocess.Popen[str]:
+    def start(
+        *options: str, program: str = "widget-catalog serve", **settings: str
+    ) -> subprocess.Popen[str]:
+        environment = {"PYTHONPATH": str(ROOT), "CATALOG_LOG_LEVEL": "error", **settings}
         # The tests may run with interrupts ignored, which a child process would inherit.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        environment = {
-            **os.environ,
-            "CATALOG_PORT": "0",
-            "CATALOG_LOG_LEVEL": "error",
-            **{name: str(value) for name, value in settings.items()},
-        }
-        process = start_python(PROGRAMS[program], environment, cwd=directory)
+        process = start_python(
+            [*PROGRAMS[program], *options], {**os.environ, **environment}, cwd=tmp_path
+        )
         signal.signal(signal.SIGINT, before)
         processes.append(process)
         return process
 
-    yield start_process
+    yield start
     for process in processes:
         process.kill()
         process.communicate()
 
 
 @pytest.fixture
-def refusal(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
-    """Starts a service that must fail; returns what it writes to standard error."""
-
-    def start_and_fail(program: str, directory: Path, **settings: object) -> str:
-        process = start(program, directory, **settings)
-        out, err = process.communicate(timeout=30)
-        assert (process.returncode, out) == (1, "")
-        return err
-
-    return start_and_fail
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalog that is the default in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    return create_catalog(tmp_path / "catalog.db", document("acme/only-here"))
 
 
-def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline() or process.communicate()[1]
+
+
+def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Stop the service; return the exit code and standard error."""
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+    return process.returncode, errors
+
+
+def failure(process: subprocess.Popen[str]) -> str:
+    """Return the sentence with which the service did not start."""
+    output, errors = process.communicate(timeout=10)
+    assert (process.returncode, output) == (1, "")
+    return errors
+
+
+def get(path: str, target: str, **headers: str) -> bytes:
+    """Return the body of a response over a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(path)
+        lines = [f"GET {target} HTTP/1.1", "Host: a", *map(": ".join, headers.items())]
+        connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.read()
 
 
 @pytest.mark.parametrize(
-    ("program", "stop_signal"),
+    ("program", "number"),
     [
-        ("python app.py", signal.SIGTERM),
+        ("widget-catalog serve", signal.SIGTERM),
         ("python app.py", signal.SIGINT),
         ("flask serve", signal.SIGTERM),
     ],
-    ids=lambda value: getattr(value, "name", value),
 )
 def test_it_prints_its_address_serves_the_configured_file_and_exits_with_0(
-    start: Callable[..., subprocess.Popen[str]],
-    tmp_path: Path,
-    program: str,
-    stop_signal: signal.Signals,
+    serve: Serve, database: Path, program: str, number: signal.Signals
 ) -> None:
-    create_catalog(tmp_path / "mine.db", document("acme/only-here"))
-    create_catalog(tmp_path / "catalog.db", document("acme/not-this-one"))
-    process = start(program, tmp_path, CATALOG_DATABASE="mine.db")
-    line = process.stdout.readline()
-    printed = re.fullmatch(r"Serving mine\.db on http://127\.0\.0\.1:([0-9]+)\n", line)
+    before = database.rename("mine.db").read_bytes()
+    # A catalog that is there is not replaced by the demo.
+    options = ["--demo"] if program == "widget-catalog serve" else []
+    process = serve(*options, program=program, CATALOG_DATABASE="mine.db", CATALOG_PORT="0")
+    line = first_line(process)
+    printed = re.fullmatch(r"Serving mine\.db on (http://127\.0\.0\.1:[0-9]+)\n", line)
     assert printed
-    url = f"http://127.0.0.1:{printed[1]}/api/v1/widgets/search"
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(f"{printed[1]}/api/v1/widgets/search", timeout=10) as response:
         (widget,) = json.load(response)["widgets"]
-    process.send_signal(stop_signal)
+    assert widget["name"] == "only-here"
+    process.send_signal(number)
     assert process.communicate(timeout=10) == ("", "")
     assert process.returncode == 0
-    assert widget["name"] == "only-here"
-    assert set(files(tmp_path)) == {"mine.db", "catalog.db"}
+    assert (os.listdir(), Path("mine.db").read_bytes()) == (["mine.db"], before)
 
 
 def test_an_acknowledged_install_survives_a_kill(tmp_path: Path) -> None:
     path = create_catalog(tmp_path / "mine.db", document("acme/clock", downloadCount=41))
-    running = Server(path)
-    _, body = running.request("POST", "/api/v1/widgets/acme/clock")
-    running.process.kill()
-    running.process.communicate()
-    connection = sqlite3.connect(path)
-    (count,) = connection.execute("SELECT download_count FROM widget").fetchone()
-    connection.close()
+    with Server(path) as running:
+        _, body = running.request("POST", "/api/v1/widgets/acme/clock")
+        running.process.kill()
+    with closing(sqlite3.connect(path)) as connection:
+        (count,) = connection.execute("SELECT download_count FROM widget").fetchone()
     assert (json.loads(body), count) == ({"success": True}, 42)
 
 
-def make_text(path: Path) -> None:
-    path.write_bytes(b"A letter, not a database.\n" * 400)
-
-
-def make_foreign(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE widget (scope, name)")
-    connection.commit()
-    connection.close()
-
-
-def make_newer(path: Path) -> None:
-    create_catalog(path)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 1000")
-    connection.close()
-
-
-BAD_DATABASES = {
-    "missing": (lambda path: None, "does not exist"),
-    "text": (make_text, "not a database"),
-    "foreign": (make_foreign, "not one of a widget catalog"),
-    "newer": (make_newer, "schema version 1000"),
-    "directory": (Path.mkdir, "is not a file"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD_DATABASES)
 def test_a_file_that_cannot_be_served_is_named_and_not_changed(
-    refusal: Callable[..., str], tmp_path: Path, kind: str
+    serve: Serve, tmp_path: Path
 ) -> None:
-    make, reason = BAD_DATABASES[kind]
-    path = tmp_path / "given.db"
-    make(path)
-    before = files(tmp_path)
-    message = refusal("python app.py", tmp_path, CATALOG_DATABASE=path)
-    assert message.startswith(f"Error: {path} ")
-    assert reason in message
+    letter = tmp_path / "letter.txt"
+    letter.write_bytes(b"A letter, not a database.\n" * 400)
+    message = failure(serve("--unix", "s", CATALOG_DATABASE="letter.txt"))
+    assert message.startswith("Error: letter.txt ")
+    assert "not a database" in message
     assert message.count("\n") == 1
-    assert files(tmp_path) == before
+    # Not even a socket is there.
+    assert os.listdir(tmp_path) == ["letter.txt"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_invalid_setting_stops_the_start_with_one_sentence(
-    refusal: Callable[..., str], tmp_path: Path, program: str
-) -> None:
-    message = refusal(program, tmp_path, CATALOG_PORT="many")
+def test_an_invalid_setting_stops_the_start_with_one_sentence(serve: Serve, program: str) -> None:
+    message = failure(serve(program=program, CATALOG_PORT="many"))
     assert message == "Error: CATALOG_PORT must be a whole number from 0 to 65535, not 'many'.\n"
+
+
+def test_print_json_prints_the_address_and_demo_creates_the_catalog(
+    serve: Serve, tmp_path: Path
+) -> None:
+    process = serve("--demo", "--port", "0", "--print-json", CATALOG_PORT="1")
+    line = json.loads(first_line(process))
+    url = line.pop("url")
+    with urllib.request.urlopen(f"{url}/api/stats", timeout=10) as response:
+        assert json.load(response)["widgets"] == 33
+    assert line == {"database": str(tmp_path / "catalog.db"), "pid": process.pid}
+    assert stop(process) == (0, "Created catalog.db with 34 widgets and 205 versions.\n")
+
+
+def test_init_creates_an_empty_catalog_and_host_overrides_the_setting(
+    serve: Serve, tmp_path: Path
+) -> None:
+    process = serve("--init", "--host", "127.0.0.2", "--port", "0", CATALOG_HOST="not an address")
+    assert first_line(process).startswith("Serving catalog.db on http://127.0.0.2:")
+    assert stop(process) == (0, "Created catalog.db with 0 widgets and 0 versions.\n")
+
+
+def test_a_service_on_a_port_in_use_ends_before_it_migrates_the_file(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection:
+        connection.executescript((ROOT / "tests/data/schema-1.sql").read_text(encoding="utf-8"))
+    before = (tmp_path / "catalog.db").read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        message = failure(serve("--port", str(port)))
+    reason = "cannot be served on: Address already in use; set another port."
+    assert message == f"Error: CATALOG_HOST 127.0.0.1 with CATALOG_PORT {port} {reason}\n"
+    assert (tmp_path / "catalog.db").read_bytes() == before
+    # On another port it is migrated.
+    assert first_line(serve("--port", "0")).startswith("Serving catalog.db on ")
+    assert (tmp_path / "catalog.db.schema-1").exists()
+
+
+def test_a_unix_socket_replaces_that_of_a_killed_process_and_is_removed_at_the_end(
+    serve: Serve, database: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind("s")
+    process = serve("--unix", "s")
+    assert first_line(process) == "Serving catalog.db on unix:s\n"
+    # For its owner and group.
+    assert stat.filemode(os.lstat("s").st_mode) == "srw-rw----"
+    assert b'"only-here"' in get("s", "/api/v1/widgets/search")
+    assert stop(process) == (0, "")
+    assert not os.path.lexists("s")
+
+
+@pytest.mark.parametrize(("setting", "prefix"), [("unix", "/prefix/"), ("127.0.0.1", "/")])
+def test_forwarded_headers_over_a_unix_socket_need_the_word_unix(
+    serve: Serve, database: Path, setting: str, prefix: str
+) -> None:
+    first_line(serve("--unix", "s", CATALOG_TRUSTED_PROXY=setting))
+    page = get("s", "/", **{"X-Forwarded-Prefix": "/prefix"}).decode()
+    assert f'href="{prefix}docs"' in page
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("used", "is in use by another process; choose another path."),
+        ("catalog.db", "exists and is not a socket; choose another path."),
+        ("none/s", "cannot be served on: No such file or directory."),
+        ("s" * 200, "cannot be served on: AF_UNIX path too long."),
+    ],
+)
+def test_a_path_where_no_socket_can_be_is_refused(
+    serve: Serve, database: Path, path: str, reason: str
+) -> None:
+    before = database.read_bytes()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("used")
+        other.listen()
+        message = failure(serve("--unix", path))
+    assert message == f"Error: {path} {reason}\n"
+    assert database.read_bytes() == before
+
+
+def test_a_unix_socket_and_an_address_are_wrong_usage() -> None:
+    result = CliRunner().invoke(cli, ["serve", "--unix", "s", "--port", "0"])
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: --unix cannot be combined with --host or --port.\n")
 
 
 NUMBERS = ["MAX_CONNECTIONS", "MAX_CONNECTIONS_PER_CLIENT", "MAX_BODY_BYTES"]
@@ -183,9 +263,8 @@ def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str)
             create_app()
 
 
-def test_an_invalid_host_is_named(refusal: Callable[..., str], tmp_path: Path) -> None:
-    database = create_catalog(tmp_path / "mine.db")
-    message = refusal("python app.py", tmp_path, CATALOG_DATABASE=database, CATALOG_HOST="a..b")
+def test_an_invalid_host_is_named(serve: Serve, database: Path) -> None:
+    message = failure(serve("--host", "a..b", "--port", "0"))
     assert message == "Error: CATALOG_HOST a..b is not an address to serve on.\n"
 
 

@@ -12,6 +12,7 @@ from conftest import hold, putting
 from flask import Flask
 from flask.testing import FlaskClient
 from mirrors import mirror_summary, serve
+from upstreams import detail
 
 from app import create_app
 from bench import generate
@@ -41,7 +42,7 @@ UNUSUAL = [
     document("odd/permissions", version(permissions=["", "网络", 'a"b'])),
     *(
         document(f"odd {name}/{name}", version("1.0.0+a.b"), displayName=name)
-        for name in ("天気", "50% off", "%2e%2e", "a?b#c&d=e+f", "Ünï", "...", "@x@1.0.0", "🍅")
+        for name in ("天気", "50% off", "%2e%2e", "a?b#c&d=e+f", "Ünï", "...", "@x@1.0.0", "search")
     ),
 ]
 
@@ -64,10 +65,8 @@ def read(client: FlaskClient, path: str) -> tuple[int, bytes]:
 
 
 def details(documents: Iterable[Json]) -> list[str]:
-    names = [(each["widget"]["scope"], each["widget"]["name"]) for each in documents]
-    return [
-        f"/api/v1/widgets/{quote(scope, safe='')}/{quote(name, safe='')}" for scope, name in names
-    ]
+    widgets = [each["widget"] for each in documents]
+    return [detail(f"{widget['scope']}/{widget['name']}") for widget in widgets]
 
 
 def registries(documents: Iterable[Json]) -> list[str]:

@@ -34,17 +34,14 @@ def numbers(app: Flask) -> dict[str, list[str]]:
     }
 
 
-def published(upstream: FakeUpstream, path: str) -> str:
-    time = upstream.documents[path]["versions"][0]["publishedAt"]
-    return time.replace("+00:00", "Z")
-
-
 def test_new_versions_are_held_back_and_named(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    reason = "it is held back until it is 7d old."
-    expected = [
-        f"acme/clock@2.0.0 was published at {published(upstream, 'acme/clock')}; {reason}",
-        f"acme/new@1.0.0 was published at {published(upstream, 'acme/new')}; {reason}",
-    ]
+    expected = []
+    for name in ("acme/clock@2.0.0", "acme/new@1.0.0"):
+        published = upstream.documents[name.partition("@")[0]]["versions"][0]["publishedAt"]
+        time = published.replace("+00:00", "Z")
+        expected += [f"{name} was published at {time}; it is held back until it is 7d old."]
+    dry_run = run_mirror(mirror_app, upstream.url, "--min-age=7d", "--dry-run")
+    assert dry_run.stderr.splitlines()[:-1] == expected
     for arguments, summary in (
         ([upstream.url, "--min-age", "7d"], "2 added, 0 changed, 0 unchanged, 0 failed, 0 gone."),
         # It is remembered.
@@ -55,7 +52,7 @@ def test_new_versions_are_held_back_and_named(mirror_app: Flask, upstream: FakeU
         assert numbers(mirror_app) == {"acme/clock": ["1.0.0"], "acme/none": []}
 
 
-@pytest.mark.parametrize("options", [["--min-age", "5d"], ["--min-age", "143h"], []])
+@pytest.mark.parametrize("options", [["--min-age", "143h"], []])
 def test_version_is_copied_once_it_is_old_enough_although_nothing_changed(
     mirror_app: Flask, upstream: FakeUpstream, options: list[str]
 ) -> None:
@@ -76,12 +73,7 @@ def test_version_that_is_here_already_stays(mirror_app: Flask, upstream: FakeUps
     assert numbers(mirror_app) == before
 
 
-def test_dry_run_names_what_is_held_back(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    lines = run_mirror(mirror_app, upstream.url, "--min-age=7d", "--dry-run").stderr.splitlines()
-    assert [line.split()[0] for line in lines] == ["acme/clock@2.0.0", "acme/new@1.0.0", "Would"]
-
-
-@pytest.mark.parametrize("age", ["7", "0d", "1w", "-1d", ""])
+@pytest.mark.parametrize("age", ["7", "0d", "1w"])
 def test_invalid_age_is_wrong_usage(mirror_app: Flask, age: str) -> None:
     result = run_mirror(mirror_app, "http://a.example", "--min-age", age)
     assert result.exit_code == 2

@@ -27,13 +27,10 @@ def four_widgets(upstream: FakeUpstream) -> None:
 
 
 SELECTIONS = {
-    "--scope lab": ["lab/tide"],
     "--scope acme --scope lab": ["acme/clock", "acme/notes", "lab/tide"],
-    "--widget acme/notes": ["acme/notes"],
     "--widget acme/notes --scope lab": ["acme/notes", "lab/tide"],
     "--official": ["acme/clock", "acme/notes"],
-    "--sdk v2.4": ["acme/notes", "lab/tide"],
-    "--sdk 2.4.0 --official": ["acme/notes"],
+    "--sdk v2.4 --official": ["acme/notes"],
     "--sdk 1.4 --sdk 3.0.0": ["acme/clock", "ops/load"],
     "--sdk 1.4.0 --scope lab --widget acme/clock": ["acme/clock"],
 }
@@ -60,8 +57,7 @@ def test_list_is_read_for_the_selection_only(mirror_app: Flask, upstream: FakeUp
 @pytest.mark.parametrize(
     ("options", "warnings"),
     [
-        ("--scope none --scope lab", ["--scope none"]),
-        ("--widget lab/none --widget acme/clock", ["--widget lab/none"]),
+        ("--scope none --scope lab --widget lab/none", ["--scope none", "--widget lab/none"]),
         ("--scope lab --official", ["--scope lab", "--official"]),
         ("--sdk 9.0.0", ["--sdk 9.0.0"]),
     ],
@@ -71,19 +67,6 @@ def test_option_that_matches_nothing_gets_a_warning(
 ) -> None:
     lines = run_mirror(mirror_app, upstream.url, *options.split()).stderr.splitlines()
     assert lines[:-1] == [f"Warning: {each} matches no widget." for each in warnings]
-
-
-def test_copies_outside_the_selection_are_refreshed_too(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url, "--scope", "acme")
-    upstream.put(widget("acme/clock", "^1.2.0", icon="mdi:new"))
-    del upstream.documents["acme/notes"]
-    summary = mirror_summary(mirror_app, upstream.url, "--scope", "lab")
-    assert summary.endswith("1 added, 1 changed, 0 unchanged, 0 failed, 1 gone.")
-    copies = exported(mirror_app)
-    assert copies["acme/clock"]["widget"]["icon"] == "mdi:new"
-    assert not copies["acme/notes"]["widget"]["listed"]
 
 
 def test_changed_widgets_outside_the_selection_are_not_fetched(
@@ -110,7 +93,7 @@ def test_listed_widget_of_another_scope_is_ignored(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        *(("--scope", text, "printable characters without a slash") for text in ("", "a/b", "..")),
+        ("--scope", "..", "printable characters without a slash"),
         ("--widget", "acme", "'acme' is not of the form scope/name"),
         ("--sdk", "new", "'new' is not an SDK version such as 1.4.0"),
     ],

@@ -1,7 +1,7 @@
 """widget-catalog mirror: what the upstream unlists or deletes disappears here, unless kept."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -24,12 +24,6 @@ def three_widgets(upstream: FakeUpstream) -> None:
         document("acme/notes", upstream.with_bundle("2.0.0", b"two"), createdAt=CREATED),
         document("lab/tide", createdAt=CREATED),
     )
-
-
-@pytest.fixture
-def other_upstream() -> Iterator[FakeUpstream]:
-    with closing(FakeUpstream()) as running:
-        yield running
 
 
 def listed(app: Flask) -> list[str]:
@@ -131,12 +125,12 @@ def test_pack_carries_which_copies_are_gone(
 
 
 def test_only_copies_of_this_upstream_are_unlisted(
-    app_with: Callable[..., Flask], upstream: FakeUpstream, other_upstream: FakeUpstream
+    app_with: Callable[..., Flask], upstream: FakeUpstream
 ) -> None:
     app = app_with(document("mine/own"))
     mirror_summary(app, upstream.url)
-    other_upstream.put(document("other/clock"))
-    assert mirror_summary(app, other_upstream.url).startswith("1 added, 0 changed, 0 unchanged")
+    with closing(FakeUpstream(document("other/clock"))) as other:
+        assert mirror_summary(app, other.url).startswith("1 added, 0 changed, 0 unchanged")
     assert len(listed(app)) == 5
 
 

@@ -53,6 +53,8 @@ def format_widgets(widgets: list[Json], sort: str) -> list[str]:
 
     The number of versions and dates are left out if a service does not send them.
     """
+    # Of installs there is no date, and they have a column in any case.
+    dates = [each[f"{sort}At"][:10] for each in widgets if f"{sort}At" in each]
     columns = {
         "WIDGET": [f"{each['scope']}/{each['name']}" for each in widgets],
         "DISPLAY NAME": [each["displayName"] for each in widgets],
@@ -62,7 +64,7 @@ def format_widgets(widgets: list[Json], sort: str) -> list[str]:
             "unknown" if each["downloadCount"] is None else str(each["downloadCount"])
             for each in widgets
         ],
-        sort.upper(): [each[f"{sort}At"][:10] for each in widgets if f"{sort}At" in each],
+        **({sort.upper(): dates} if dates else {}),
         "MARKS": [widget_marks(each) for each in widgets],
     }
     filled = {heading: cells for heading, cells in columns.items() if cells}

@@ -244,6 +244,13 @@ def test_list_sorted_by_a_date_has_a_column_for_it(app_with: AppWith) -> None:
     assert "  CREATED  " in run(app, "list", "--sort", "created").stdout
 
 
+def test_list_sorted_by_installs_shows_them(app_with: AppWith) -> None:
+    assert run(app_with(*SORTED), "list", "old", "--sort", "installs").stdout.splitlines() == [
+        "WIDGET  DISPLAY NAME  LATEST  VERSIONS  INSTALLS  MARKS",
+        "b/old   Old           1.0.0   1         5",
+    ]
+
+
 @pytest.mark.parametrize("options", [["--limit", "0"], ["--limit", "x"], ["--sort", "size"]])
 def test_invalid_limit_or_sort_is_wrong_usage(app_with: AppWith, options: list[str]) -> None:
     assert run(app_with(), "list", *options).exit_code == 2

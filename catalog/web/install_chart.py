@@ -22,10 +22,14 @@ class Week(NamedTuple):
 
 
 class InstallChart(NamedTuple):
-    """The installs of the last weeks, oldest first, and the percentage of each version."""
+    """The installs of the last weeks, oldest first, and the percentage of each version.
+
+    The percentage is that of the installs with a version that exists.
+    """
 
     weeks: Sequence[Week]
     shares: dict[str, str]
+    with_version: int
 
     @property
     def highest(self) -> int:
@@ -48,6 +52,7 @@ def load_install_chart(connection: Connection, widget: Json) -> InstallChart:
     return InstallChart(
         [_week(last, ago, sums[ago]) for ago in reversed(range(WEEKS))],
         {each["version"]: _share(each["installs"], total) for each in installs["versions"]},
+        total,
     )
 
 

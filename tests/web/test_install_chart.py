@@ -69,6 +69,7 @@ def test_table_of_versions_has_the_share_of_each(app: Flask) -> None:
     count(app, 3, 3, 3)
     shares = [each.text for each in elements(show(app), class_="share")]
     assert shares == ["25% of installs", "75% of installs"]
+    assert "Shares are of 4 installs with a known version." in show(app)
 
 
 def test_small_share_is_under_one_percent(app: Flask) -> None:

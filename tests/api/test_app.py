@@ -26,26 +26,11 @@ def minimum_cli_version(app: Flask) -> str:
 def test_two_services_in_one_process_serve_their_own_files(
     client_with: Callable[..., FlaskClient],
 ) -> None:
-    first = client_with(document("acme/clock"), MINIMUM_CLI_VERSION="1.1.1")
-    second = client_with(document("acme/radio"), MINIMUM_CLI_VERSION="2.2.2")
+    first, second = client_with(document("acme/clock")), client_with(document("acme/radio"))
     assert (names(first), names(second)) == (["clock"], ["radio"])
     assert first.post("/api/v1/widgets/acme/clock").status_code == 200
     assert second.post("/api/v1/widgets/acme/clock").status_code == 404
     assert second.get("/api/stats").json["downloads"] == 0
-    assert minimum_cli_version(first.application) == "1.1.1"
-    assert minimum_cli_version(second.application) == "2.2.2"
-
-
-def test_two_services_of_one_file_see_the_writes_of_each_other(
-    app_with: Callable[..., Flask],
-) -> None:
-    first = app_with(document("acme/clock", downloadCount=1))
-    second = create_app({"DATABASE": first.config["DATABASE"]})
-    for app in (first, second, first):
-        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == 200
-    for app in (first, second):
-        assert app.test_client().get("/api/stats").json["downloads"] == 4
-    second.extensions["database"].close()
 
 
 def test_the_factory_works_twice_in_a_fresh_process_without_a_database(tmp_path: Path) -> None:
@@ -80,23 +65,18 @@ def test_settings_of_the_factory_override_the_environment(
     assert minimum_cli_version(app) == "9.9.9"
 
 
-@pytest.mark.parametrize("name", ["1", "true", "null", '"x"', "{}"])
+@pytest.mark.parametrize("name", ["1", "{}"])
 def test_setting_that_looks_like_json_is_text(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CATALOG_DATABASE", name)
     assert create_app().extensions["database"].path == Path(name)
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("a b.db", "a?mode=memory", "a#b", "a%41%.db", "catalogue-météo-天気.db", "'\".db"),
-        *(":memory:", "/two-slashes.db", fsdecode(b"\xff.db")),
-    ],
-    ids=ascii,
+    "name", ["a ?mode=memory#b%41%.db", "météo'\".db", ":memory:", fsdecode(b"\xff.db")], ids=ascii
 )
 def test_a_database_may_have_any_name(tmp_path: Path, name: str) -> None:
     app = create_app({"DATABASE": f"{tmp_path}/{name}"})
     assert run(app, "init").exit_code == 0
     assert app.test_client().get("/api/health").json == {"status": "ok"}
     app.extensions["database"].close()
-    assert [path.name for path in tmp_path.iterdir()] == [name.removeprefix("/")]
+    assert [path.name for path in tmp_path.iterdir()] == [name]

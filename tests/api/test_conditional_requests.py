@@ -30,74 +30,48 @@ def etag(client: FlaskClient, path: str) -> str:
     return client.get(path).headers["ETag"]
 
 
-def test_each_response_has_its_own_etag_which_is_304(demo: FlaskClient) -> None:
-    tags = [etag(demo, path) for path in READS]
-    assert len(set(tags)) == len(READS)
-    for path, tag in zip(READS, tags, strict=True):
-        for method in ("GET", "HEAD"):
-            response = demo.open(path, method=method, headers={"If-None-Match": tag})
-            assert (response.status_code, response.data) == (304, b"")
-            assert response.headers["ETag"] == tag
+def test_each_response_has_its_own_etag(demo: FlaskClient) -> None:
+    assert len({etag(demo, path) for path in READS}) == len(READS)
 
 
 @pytest.mark.parametrize(
     ("form", "status"),
     [
         pytest.param("W/{}", 304, id="weak"),
-        pytest.param('"other", {}', 304, id="last of a list"),
-        pytest.param('W/{},"other"', 304, id="weak in a list"),
-        pytest.param("*", 304, id="star"),
-        pytest.param('"other"', 200, id="another"),
+        pytest.param('W/"other",{}', 304, id="last of a list"),
         pytest.param('"other", W/"more"', 200, id="list of others"),
         pytest.param('""', 200, id="empty tag"),
-        pytest.param("", 200, id="empty"),
         pytest.param('"', 200, id="broken"),
-        pytest.param("é\x7f", 200, id="no tag at all"),
     ],
 )
-@pytest.mark.parametrize("path", [CLOCK, SEARCH, "/api/widgets/acme/registry.json"])
-def test_form_of_if_none_match(demo: FlaskClient, path: str, form: str, status: int) -> None:
-    whole = demo.get(path)
-    sent = form.format(whole.headers["ETag"].removeprefix("W/"))
-    response = demo.get(path, headers={"If-None-Match": sent})
-    assert response.status_code == status
-    assert response.data == (b"" if status == 304 else whole.data)
+def test_form_of_if_none_match(demo: FlaskClient, form: str, status: int) -> None:
+    for path in (CLOCK, "/api/widgets/acme/registry.json"):
+        headers = {"If-None-Match": form.format(etag(demo, path))}
+        assert demo.get(path, headers=headers).status_code == status
 
 
 @pytest.mark.parametrize("path", [CLOCK, SEARCH])
 def test_etag_changes_with_an_install(client: FlaskClient, path: str) -> None:
     before = etag(client, path)
+    client.post("/api/v1/widgets/acme/notes")
+    # The search shows this install too.
+    assert (etag(client, path) == before) == (path == CLOCK)
     client.post(CLOCK)
     response = client.get(path, headers={"If-None-Match": before})
     assert response.status_code == 200
-    assert response.headers["ETag"] != before
     assert b'"downloadCount":6' in response.data
 
 
-def test_install_of_another_widget_keeps_the_etag_of_a_detail(client: FlaskClient) -> None:
-    before = etag(client, CLOCK)
-    client.post("/api/v1/widgets/acme/notes")
-    assert etag(client, CLOCK) == before
-
-
-def test_connection_stays_open_after_a_response_without_a_body(server: Server) -> None:
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
-        connection.request("GET", "/api/v1/widgets/search")
-        first = connection.getresponse()
-        first.read()
-        for _ in range(2):
-            connection.request(
-                "GET", "/api/v1/widgets/search", headers={"If-None-Match": first.headers["ETag"]}
-            )
-            again = connection.getresponse()
-            assert (again.status, again.read(), again.will_close) == (304, b"", False)
-
-
-def test_connection_closes_after_a_response_without_a_body_if_requested(
-    server: Server,
+@pytest.mark.parametrize("connection_header", ["keep-alive", "close"])
+def test_response_without_a_body_ends_the_connection_only_if_requested(
+    server: Server, connection_header: str
 ) -> None:
-    etag = server.request("GET", "/api/v1/widgets/search")[0].headers["ETag"]
-    response, _ = server.request(
-        "GET", "/api/v1/widgets/search", If_None_Match=etag, Connection="close"
-    )
-    assert (response.status, response.will_close) == (304, True)
+    headers = {"If-None-Match": "*", "Connection": connection_header}
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+        connection.request("GET", SEARCH, headers=headers)
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (304, b"")
+        assert response.will_close == (connection_header == "close")
+        if not response.will_close:
+            connection.request("GET", SEARCH, headers=headers)
+            assert connection.getresponse().status == 304

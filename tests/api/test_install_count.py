@@ -23,8 +23,8 @@ MAX_BODY_BYTES = int(DEFAULTS["MAX_BODY_BYTES"])
 STORED_COUNTS = "SELECT scope || '/' || name, download_count FROM widget"
 
 
-def count(client: FlaskClient, path: str = CLOCK) -> int | None:
-    return client.get(path).json["widget"]["downloadCount"]
+def count(client: FlaskClient) -> int | None:
+    return client.get(CLOCK).json["widget"]["downloadCount"]
 
 
 def stored_counts(app: Flask) -> dict[str, int | None]:
@@ -33,62 +33,29 @@ def stored_counts(app: Flask) -> dict[str, int | None]:
         return dict(connection.execute(STORED_COUNTS).fetchall())
 
 
-def test_install_returns_success(client_with: Catalog) -> None:
-    response = client_with(document()).post(CLOCK)
-    assert (response.status_code, response.mimetype) == (200, "application/json")
-    assert response.json == {"success": True}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"), [(None, 1), (0, 1), (1, 2), (41, 42), (2**53 - 2, 2**53 - 1)]
-)
-def test_install_adds_exactly_one(client_with: Catalog, before: int | None, after: int) -> None:
-    client = client_with(document(downloadCount=before))
-    client.post(CLOCK)
-    assert count(client) == after
-
-
-def test_every_install_counts_without_deduplication(client_with: Catalog) -> None:
-    client = client_with(document(downloadCount=5))
-    for _ in range(10):
-        client.post(CLOCK, headers={"Idempotency-Key": "1", "If-None-Match": "*"})
-    assert count(client) == 15
-
-
-@pytest.mark.parametrize(("before", "after"), [(7, 8), (None, 1)])
-def test_unlisted_widget_is_counted(app_with: Apps, before: int | None, after: int) -> None:
-    app = app_with(document(listed=False, downloadCount=before))
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(("before", "after"), [(None, 1), (0, 1), (41, 42)])
+def test_install_adds_exactly_one(
+    app_with: Apps, before: int | None, after: int, listed: bool
+) -> None:
+    app = app_with(document(listed=listed, downloadCount=before))
     response = app.test_client().post(CLOCK)
     assert (response.status_code, response.json) == (200, {"success": True})
     assert stored_counts(app) == {"acme/clock": after}
 
 
-@pytest.mark.parametrize(
-    "path", ["acme/other", "other/clock", "ACME/clock", "acme/clock%00", "acme/%FF", "天/気"]
-)
+@pytest.mark.parametrize("path", ["acme/other", "other/clock", "ACME/clock", "acme/clock%00"])
 def test_install_of_a_missing_widget_is_404_and_counts_nothing(app_with: Apps, path: str) -> None:
     app = app_with(document(downloadCount=7))
-    response = app.test_client().post(f"/api/v1/widgets/{path}")
-    assert response.status_code == 404
-    assert list(response.json) == ["error"]
+    assert app.test_client().post(f"/api/v1/widgets/{path}").status_code == 404
     assert stored_counts(app) == {"acme/clock": 7}
-
-
-def test_path_of_an_install_is_percent_encoded(client_with: Catalog) -> None:
-    client = client_with(document("Météo/天 気", downloadCount=1))
-    path = "/api/v1/widgets/M%C3%A9t%C3%A9o/%E5%A4%A9%20%E6%B0%97"
-    assert client.post(path).status_code == 200
-    assert count(client, path) == 2
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        pytest.param({}, id="nothing"),
-        pytest.param({"data": b""}, id="empty"),
         pytest.param({"json": {"downloadCount": 1000}}, id="JSON"),
         pytest.param({"data": b"{", "content_type": "application/json"}, id="broken JSON"),
-        pytest.param({"data": {"_method": "DELETE"}}, id="form"),
         pytest.param({"data": b"x", "content_type": "multipart/form-data"}, id="broken form"),
         pytest.param({"data": b"\xff" * MAX_BODY_BYTES}, id="largest allowed"),
         pytest.param({"query_string": "by=5&page=x"}, id="query"),
@@ -96,8 +63,7 @@ def test_path_of_an_install_is_percent_encoded(client_with: Catalog) -> None:
 )
 def test_body_and_query_are_ignored(client_with: Catalog, request_: dict[str, Any]) -> None:
     client = client_with(document(downloadCount=7))
-    response = client.post(CLOCK, **request_)
-    assert (response.status_code, response.json) == (200, {"success": True})
+    assert client.post(CLOCK, **request_).status_code == 200
     assert count(client) == 8
 
 
@@ -105,9 +71,7 @@ def test_body_over_the_limit_is_413_and_not_counted(client_with: Catalog) -> Non
     client = client_with(document(downloadCount=7))
     response = client.post(CLOCK, data=b"x" * (MAX_BODY_BYTES + 1))
     assert response.status_code == 413
-    assert list(response.json) == ["error"]
     assert str(MAX_BODY_BYTES) in response.json["error"]
-    assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert count(client) == 7
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -18,11 +17,6 @@ CREATED = "2025-01-01T00:00:00.000Z"
 
 def names(response: TestResponse) -> list[str]:
     return [widget["name"] for widget in response.json["widgets"]]
-
-
-def only_widget(client: FlaskClient) -> dict[str, Any]:
-    (widget,) = client.get(REGISTRY).json["widgets"]
-    return widget
 
 
 def test_body_has_its_keys_in_order_and_no_counter(client_with: Catalog) -> None:
@@ -54,16 +48,14 @@ def test_body_has_its_keys_in_order_and_no_counter(client_with: Catalog) -> None
 
 
 def test_widgets_are_ordered_by_name(client_with: Catalog) -> None:
-    import_order = ["weather", "10", "clock-2", "9", "clock", "été", "Zoo"]
+    ordered = ["10", "9", "Zoo", "clock", "clock-2", "weather", "été"]
     client = client_with(
-        *(document(f"acme/{name}", downloadCount=n) for n, name in enumerate(import_order))
+        *(document(f"acme/{name}", downloadCount=n) for n, name in enumerate(reversed(ordered)))
     )
-    assert names(client.get(REGISTRY)) == ["10", "9", "Zoo", "clock", "clock-2", "weather", "été"]
+    assert names(client.get(REGISTRY)) == ordered
 
 
-def test_each_widget_has_all_its_versions_newest_first(
-    client_with: Catalog,
-) -> None:
+def test_each_widget_has_all_its_versions_newest_first(client_with: Catalog) -> None:
     tie = "2025-06-01T00:00:00Z"
     client = client_with(
         document(
@@ -88,28 +80,13 @@ def test_each_widget_has_all_its_versions_newest_first(
     }
 
 
-@pytest.mark.parametrize("field", ["displayName", "description", "icon"])
-def test_text_of_a_version_falls_back_to_the_widgets(client_with: Catalog, field: str) -> None:
-    versions = version("1.0.0"), version("1.1.0", **{field: "manifest"})
-    client = client_with(document("acme/clock", *versions, **{field: "own"}))
-    widget = only_widget(client)
-    assert widget[field] == "own"
-    assert [entry[field] for entry in widget["versions"]] == ["manifest", "own"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["other", "ACME", "acme%20", "%FF", "%00", "hidden"],
-)
-def test_scope_without_a_listed_widget_is_404(client_with: Catalog, path: str) -> None:
+@pytest.mark.parametrize("scope", ["other", "ACME", "acme%20", "hidden"])
+def test_scope_without_a_listed_widget_is_404(client_with: Catalog, scope: str) -> None:
     client = client_with(document(), document("hidden/clock", listed=False))
-    response = client.get(f"/api/widgets/{path}/registry.json")
-    assert response.status_code == 404
+    assert client.get(f"/api/widgets/{scope}/registry.json").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "scope", ["cli-version", "health", "v1", "registry.json", "a b", "天 気", "a%2Fb"]
-)
+@pytest.mark.parametrize("scope", ["cli-version", "registry.json", "天 気", "a%2Fb"])
 def test_scope_may_be_any_percent_encoded_text(client_with: Catalog, scope: str) -> None:
     client = client_with(document(f"{scope}/clock"))
     response = client.get(f"/api/widgets/{quote(scope)}/registry.json")
@@ -138,17 +115,9 @@ def test_order_of_import_does_not_change_the_bytes(client_with: Catalog) -> None
     assert one.headers["ETag"] == other.headers["ETag"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"description": "new"}, id="text"),
-        pytest.param({"isOfficial": False}, id="official"),
-        pytest.param({"createdAt": CREATED}, id="created"),
-    ],
-)
-def test_etag_differs_if_the_content_differs(client_with: Catalog, change: dict[str, Any]) -> None:
+def test_etag_differs_if_the_content_differs(client_with: Catalog) -> None:
     plain = client_with(document("acme/clock", version())).get(REGISTRY)
-    changed = client_with(document("acme/clock", version(), **change)).get(REGISTRY)
+    changed = client_with(document("acme/clock", version(), isOfficial=False)).get(REGISTRY)
     assert plain.headers["ETag"] != changed.headers["ETag"]
 
 

@@ -42,45 +42,33 @@ def short_id(value: object) -> str:
     return ascii(value)[:40]
 
 
+REQUIRED = {
+    "widget": "scope name displayName",
+    "version": "version bundleUrl bundleSize sha256Hash publishedAt sdkVersion",
+}
+
+
+@pytest.mark.parametrize("absent", [{}, {"key": None}], ids=["absent", "null"])
+@pytest.mark.parametrize(
+    ("part", "key"), [(part, key) for part, keys in REQUIRED.items() for key in keys.split()]
+)
+def test_field_is_required(part: str, key: str, absent: Json) -> None:
+    invalid = document("acme/clock", version())
+    fields = {"widget": invalid["widget"], "version": invalid["versions"][0]}[part]
+    del fields[key]
+    fields |= dict.fromkeys([key] * len(absent))
+    (problem,) = problems_of(invalid)
+    assert problem.endswith(f"{key} is missing")
+
+
+@pytest.mark.parametrize("value", [None, [], "text", NAN, {}, {"widget": []}], ids=short_id)
+def test_value_that_is_no_document_is_refused(value: object) -> None:
+    assert problems_of(value) == ['must be an object {"widget": {...}, "versions": [...]}']
+
+
 @pytest.mark.parametrize("absent", [{}, {"versions": None}, {"versions": []}], ids=short_id)
 def test_versions_may_be_absent_null_or_empty(absent: Json) -> None:
     assert check_document({"widget": document()["widget"], **absent}).versions == []
-
-
-REQUIRED_OF_VERSIONS = (
-    "version",
-    "bundleUrl",
-    "bundleSize",
-    "sha256Hash",
-    "publishedAt",
-    "sdkVersion",
-)
-REQUIRED = [
-    *[("", key) for key in ("scope", "name", "displayName")],
-    *[
-        ("version 1.0.0: " if key != "version" else "versions[0]: ", key)
-        for key in REQUIRED_OF_VERSIONS
-    ],
-]
-
-
-@pytest.mark.parametrize("null", [False, True], ids=["absent", "null"])
-@pytest.mark.parametrize(("prefix", "key"), REQUIRED)
-def test_field_is_required(prefix: str, key: str, null: bool) -> None:
-    invalid = document("acme/clock", version())
-    part = invalid["versions"][0] if prefix else invalid["widget"]
-    del part[key]
-    if null:
-        part[key] = None
-    assert problems_of(invalid) == [f"{prefix}{key} is missing"]
-
-
-NOT_A_DOCUMENT = (None, [], "text", 1, True, NAN, {}, {"widget": None}, {"widget": []})
-
-
-@pytest.mark.parametrize("value", NOT_A_DOCUMENT, ids=short_id)
-def test_value_that_is_no_document_is_refused(value: object) -> None:
-    assert problems_of(value) == ['must be an object {"widget": {...}, "versions": [...]}']
 
 
 def test_versions_must_be_an_array_of_objects() -> None:
@@ -90,61 +78,58 @@ def test_versions_must_be_an_array_of_objects() -> None:
     assert problems_of(no_object) == ["versions[1] must be an object, not '2.0.0'"]
 
 
-INVALID_NAMES = ["", ".", "..", "a/b", "a\nb", "a\0b", "a\u200bb", "x" * 215, "\ud800", 5, True, []]
-INVALID_COUNTS = [-1, True, 1.5, "12", NAN, INFINITY, -INFINITY, 1e308, GREATEST + 1, 10**400, []]
-INVALID_SIZES = [[1, 1], {"w": 1}, {"w": -1, "h": 1}, {"w": 1, "h": True}, {"w": None, "h": 1}]
+INVALID_NAMES = ["", ".", "..", "a/b", "a\nb", "a\0b", "a\u200bb", "x" * 215, "\ud800", 5, []]
+INVALID_COUNTS = [-1, True, 1.5, "12", NAN, -INFINITY, GREATEST + 1, 10**400]
+INVALID_SIZES = [[1, 1], {"w": 1}, {"w": -1, "h": 1}, {"w": 1, "h": True}]
 INVALID_URLS = [
-    *("", "javascript:alert(1)", "data:text/javascript,1", "ftp://example.com/x.js", 5),
-    *("//example.com/x.js", "/x.js", "x.js", "https:x.js", "https://", "https:///x.js"),
-    *("https://:80/", "https://@/", "https://[::1/x.js", "https:\\\\example.com\\x.js"),
-    *(" https://example.com/", "https://example.com/ x", "https://example.com/\n"),
-    *("\thttps://example.com/", "java\nscript:x", "https://a\u00a0b/", "https://a/\ud800"),
+    *("", "javascript:alert(1)", "ftp://example.com/x.js", "//example.com/x.js", "x.js", 5),
+    *("https:x.js", "https:///x.js", "https://:80/", "https://@/", "https://[::1/x.js"),
+    *("https:\\\\example.com\\x.js", " https://example.com/", "https://example.com/ x"),
+    *("https://example.com/\n", "java\nscript:x", "https://a\u00a0b/", "https://a/\ud800"),
 ]
 INVALID_TIMES = [
-    *("", "now", "2025", "2025-01-02", "2025-01-02T03:04:05", "2025-01-02Z", "1735787045", 5),
-    *("2025-02-29T00:00:00Z", "2016-12-31T23:59:60Z", "2025-13-01T00:00:00Z"),
-    *("0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "2025-01-02T03:04:05+24:00"),
-    *("2025-01-02x03:04:05Z", "2025-01-02\x0003:04:05Z", "2025-01-02T03:04:05Z ", "٢٠٢٥-01-02T03Z"),
+    *("", "now", "2025-01-02", "2025-01-02T03:04:05", "1735787045", 5, "2025-02-29T00:00:00Z"),
+    *("2016-12-31T23:59:60Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"),
+    *("2025-01-02T03:04:05+24:00", "2025-01-02\x0003:04:05Z", "2025-01-02T03:04:05Z "),
+    *("٢٠٢٥-01-02T03Z", "x" * 1_000_000),
 ]
-INVALID = [
-    ("widget", "scope", IDENTIFIER, INVALID_NAMES),
-    ("widget", "name", IDENTIFIER, INVALID_NAMES),
-    ("widget", "displayName", NOT_EMPTY, [""]),
-    ("widget", "displayName", TEXT, [5, True, ["x"], "a\0b", "a\udfffb"]),
-    ("widget", "description", TEXT, [5, {}, "\0", "\ud83d"]),
-    ("widget", "icon", TEXT, [False, "\0", "\ud83d"]),
-    ("widget", "isOfficial", BOOLEAN, [0, 1, "true", ""]),
-    ("widget", "listed", BOOLEAN, [0, 1, "false", []]),
-    ("widget", "downloadCount", COUNT, INVALID_COUNTS),
-    ("widget", "createdAt", TIME, INVALID_TIMES),
-    ("version", "bundleUrl", "an absolute http or https URL", INVALID_URLS),
-    ("version", "bundleSize", COUNT, INVALID_COUNTS),
-    ("version", "sha256Hash", "64 hexadecimal digits", [DIGEST[1:], DIGEST + "0", "g" * 64, 5]),
-    ("version", "sha256Hash", "64 hexadecimal digits", ["٣" * 64, "０" * 64]),
-    ("version", "publishedAt", TIME, ["2025-01-02T03:04:05", "now", 5]),
-    ("version", "yanked", BOOLEAN, [0, "false"]),
-    ("version", "yankedReason", TEXT, [0, "\ud83d"]),
-    ("version", "deprecationMessage", TEXT, [False, "\ud83d"]),
-    ("version", "releaseNotes", TEXT, [["x"], "\0"]),
-    ("version", "displayName", NOT_EMPTY, [""]),
-    ("version", "description", TEXT, [5, "\ud83d"]),
-    ("version", "icon", TEXT, [5, "\ud83d"]),
-    ("version", "minSize", 'an object {"w": 1, "h": 1}', INVALID_SIZES),
-    ("version", "maxSize", 'an object {"w": 1, "h": 1}', INVALID_SIZES),
-    ("version", "sdkVersion", TEXT, [1, "\0", "\ud83d"]),
-    ("version", "configVersion", f"a number of at most {GREATEST}", [True, "1", NAN, INFINITY]),
-    ("version", "configVersion", f"a number of at most {GREATEST}", [2**53, -(2**53), 1e300]),
-    (
-        "version",
-        "permissions",
-        "an array of at most 100 strings",
-        ["x", {}, [1], ["a", None], ["\0"]],
-    ),
-    ("version", "license", TEXT, [5, "\ud83d"]),
+INVALID_VERSIONS = [
+    *("", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-٣", 1, True),
+    *("1\nError: all is well", "\x1b[2J", "x" * 1000, "\ud800"),
 ]
+DIGITS, NUMBER = "64 hexadecimal digits", f"a number of at most {GREATEST}"
+SIZE, STRINGS = 'an object {"w": 1, "h": 1}', "an array of at most 100 strings"
+INVALID: dict[str, list[tuple[str, str, list[object]]]] = {
+    "widget": [
+        ("scope", IDENTIFIER, INVALID_NAMES),
+        ("name", IDENTIFIER, [""]),
+        ("displayName", NOT_EMPTY, [""]),
+        *((key, TEXT, [5, ["x"], "a\0b", "\ud83d"]) for key in ("displayName", "icon")),
+        ("description", TEXT, [5, {}, "\0", "\ud83d"]),
+        *((key, BOOLEAN, [0, 1, "true", ""]) for key in ("isOfficial", "listed")),
+        ("downloadCount", COUNT, INVALID_COUNTS),
+        ("createdAt", TIME, INVALID_TIMES),
+    ],
+    "version": [
+        ("version", "a SemVer version such as 1.4.0", INVALID_VERSIONS),
+        ("bundleUrl", "an absolute http or https URL", INVALID_URLS),
+        ("bundleSize", COUNT, [-1, True]),
+        ("sha256Hash", DIGITS, [DIGEST[1:], DIGEST + "0", "g" * 64, 5, "٣" * 64, "０" * 64]),
+        ("publishedAt", TIME, ["2025-01-02T03:04:05", 5]),
+        ("yanked", BOOLEAN, [0, "false"]),
+        *((key, TEXT, [False, "\ud83d"]) for key in ("yankedReason", "deprecationMessage")),
+        *((key, TEXT, [["x"], "\0"]) for key in ("releaseNotes", "description", "icon")),
+        *((key, TEXT, [1, "\ud83d"]) for key in ("sdkVersion", "license")),
+        ("displayName", NOT_EMPTY, [""]),
+        *((key, SIZE, INVALID_SIZES) for key in ("minSize", "maxSize")),
+        ("configVersion", NUMBER, [True, "1", NAN, INFINITY, 2**53, -(2**53), 1e300]),
+        ("permissions", STRINGS, ["x", {}, [1], ["a", None], ["\0"]]),
+    ],
+}
 INVALID_CASES = [
     pytest.param(part, key, allowed, value, id=f"{part}-{key}-{short_id(value)}")
-    for part, key, allowed, values in INVALID
+    for part, rows in INVALID.items()
+    for key, allowed, values in rows
     for value in values
 ]
 
@@ -157,17 +142,11 @@ def test_problem_names_field_value_and_what_is_allowed(
     {"widget": invalid["widget"], "version": invalid["versions"][0]}[part][key] = value
     (problem,) = problems_of(invalid)
     # The problem may say more about what is allowed.
-    assert problem.startswith(f"{'version 1.0.0: ' * (part == 'version')}{key} must be {allowed}")
+    place = "versions[0]: " if key == "version" else "version 1.0.0: " * (part == "version")
+    assert problem.startswith(f"{place}{key} must be {allowed}")
     assert problem.endswith(f", not {quoted(value)}")
-
-
-INVALID_VERSIONS = ["", "1", "1.0", "v1.0.0", " 1.0.0", "1.0.0\n", "01.0.0", "1.0.0-٣", 1, True]
-
-
-@pytest.mark.parametrize("text", INVALID_VERSIONS, ids=short_id)
-def test_version_must_be_semver(text: object) -> None:
-    (problem,) = problems_of(document("acme/clock", {**version(), "version": text}))
-    assert problem.endswith(f": version must be a SemVer version such as 1.4.0, not {quoted(text)}")
+    assert problem.isprintable()
+    assert len(problem) < 300
 
 
 ACCEPTED = [
@@ -176,9 +155,7 @@ ACCEPTED = [
     ("sha256Hash", DIGEST.upper(), "sha256_hash", DIGEST),
     ("configVersion", 2.0, "config_version", 2),
     ("configVersion", -1.5, "config_version", -1.5),
-    ("configVersion", 5e-324, "config_version", 5e-324),
     ("permissions", ["b", "", "é\n", "b"], "permissions", '["b", "", "é\\n", "b"]'),
-    ("releaseNotes", "", "release_notes", ""),
     ("releaseNotes", "\u202eabc\x01\u2028👩‍👩‍👧", "release_notes", "\u202eabc\x01\u2028👩‍👩‍👧"),
     ("sdkVersion", "", "sdk_version", ""),
     ("bundleUrl", "HTTP://[::1]:8080/x.js?y#z", "bundle_url", "HTTP://[::1]:8080/x.js?y#z"),
@@ -194,18 +171,13 @@ def test_version_field_is_accepted(key: str, value: object, column: str, stored:
 
 
 TIMES = {
-    "2025-01-02T03:04:05.678Z": "2025-01-02T03:04:05.678Z",
-    "2025-01-02T03:04:05Z": "2025-01-02T03:04:05.000Z",
+    "2025-01-02T03:04:05.6789999Z": "2025-01-02T03:04:05.678Z",
     "2025-01-02T03:04Z": "2025-01-02T03:04:00.000Z",
-    "2025-01-02T03+00": "2025-01-02T03:00:00.000Z",
     "2025-01-02 03:04:05+00:00": "2025-01-02T03:04:05.000Z",
     "20250102T030405Z": "2025-01-02T03:04:05.000Z",
-    "2025-W01-4T03:04:05Z": "2025-01-02T03:04:05.000Z",
-    "2025-01-02T03:04:05,5-00:00": "2025-01-02T03:04:05.500Z",
-    "2025-01-02T03:04:05.6789999Z": "2025-01-02T03:04:05.678Z",
+    "2025-W01-4T03:04:05,5-00:00": "2025-01-02T03:04:05.500Z",
     "2025-01-02T03:04:05+05:30": "2025-01-01T21:34:05.000Z",
-    "2025-01-02T03:04:05-1200": "2025-01-02T15:04:05.000Z",
-    "2024-02-29T23:00:00-02:00": "2024-03-01T01:00:00.000Z",
+    "2024-02-29T23:00:00-0200": "2024-03-01T01:00:00.000Z",
     "0001-01-01T00:00:00Z": "0001-01-01T00:00:00.000Z",
     "9999-12-31T23:59:59.999Z": "9999-12-31T23:59:59.999Z",
 }
@@ -253,13 +225,6 @@ def test_min_size_must_not_exceed_max_size(min_size: Any, max_size: Any) -> None
     assert re.fullmatch(r"version 1\.0\.0: minSize, .*, must not exceed maxSize, .*", problem)
 
 
-def test_invalid_npm_range_is_a_warning() -> None:
-    versions = [version("1.0.0"), version("2.0.0", sdkVersion="latest please")]
-    assert check_document(document("acme/clock", *versions)).warnings == [
-        "version 2.0.0: sdkVersion 'latest please' is not an npm range; no SDK will match it"
-    ]
-
-
 def test_unknown_keys_and_latest_version_are_ignored() -> None:
     plain = document("acme/clock", version())
     extended = document("acme/clock", version(latestVersion=5, x=NAN), latestVersion=[], y={})
@@ -274,21 +239,6 @@ def test_detail_response_is_a_document(client_with: Callable[..., FlaskClient]) 
     (row,) = check_document(body).versions
     fallbacks = {"display_name": "Clock", "description": None, "icon": "mdi:clock"}
     assert row == {**check_document(original).versions[0], **fallbacks}
-
-
-def test_long_value_is_cut_in_the_problem() -> None:
-    (problem,) = problems_of(document(createdAt="x" * 1_000_000))
-    assert problem == f"createdAt must be {TIME}, not '{'x' * 76}..."
-
-
-UNUSUAL_VERSIONS = ["1\nError: all is well", "\x1b[2J", "x" * 1000, "\ud800"]
-
-
-@pytest.mark.parametrize("text", UNUSUAL_VERSIONS, ids=short_id)
-def test_problem_of_any_version_text_is_one_short_line(text: str) -> None:
-    (problem,) = problems_of(document("acme/clock", {**version(), "version": text}))
-    assert problem.isprintable()
-    assert len(problem) < 300
 
 
 def test_deeply_nested_value_is_refused() -> None:

@@ -10,15 +10,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from operator import methodcaller
 from pathlib import Path
 
 import pytest
 from conftest import Limits, Server, import_demo
 
 from app import create_app
-from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -36,11 +33,6 @@ PATHS = [
 PAGES = ["/", "/?q=weather", "/widgets/acme/clock"]
 SLOW_SEARCH = "/api/v1/widgets/search?q=slow"
 QUICK_SEARCH = "/api/v1/widgets/search?q=quick"
-# Its first row is found at once, the next one after a while.
-LONG_READ = """
-WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)
-SELECT i FROM n WHERE i IN (1, 99999)
-"""
 
 
 @contextmanager
@@ -59,19 +51,6 @@ def database(tmp_path: Path) -> Path:
 
 def count(server: Server) -> int:
     return int(json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"])
-
-
-@pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
-def test_a_fetch_past_the_deadline_is_aborted(
-    database: Path, fetch: Callable[[sqlite3.Cursor], object]
-) -> None:
-    catalog = Database(database)
-    catalog.set_deadline(60)
-    cursor = catalog.reader().execute(LONG_READ)
-    catalog.set_deadline(0)
-    with pytest.raises(DeadlineExceeded):
-        fetch(cursor)
-    catalog.close()
 
 
 @pytest.mark.parametrize(

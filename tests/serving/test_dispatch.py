@@ -10,12 +10,15 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
 from conftest import Limits, Server, import_demo
 
 from app import create_app
+from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -33,6 +36,11 @@ PATHS = [
 PAGES = ["/", "/?q=weather", "/widgets/acme/clock"]
 SLOW_SEARCH = "/api/v1/widgets/search?q=slow"
 QUICK_SEARCH = "/api/v1/widgets/search?q=quick"
+# Its first row is found at once, the next one after a while.
+LONG_READ = """
+WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)
+SELECT i FROM n WHERE i IN (1, 99999)
+"""
 
 
 @contextmanager
@@ -51,6 +59,50 @@ def database(tmp_path: Path) -> Path:
 
 def count(server: Server) -> int:
     return int(json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"])
+
+
+def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
+    app = create_app({"DATABASE": database})
+    catalog = app.extensions["database"]
+    template = app.jinja_env.from_string("{% for n in range(10) %}{{ n }}{% endfor %}")
+    catalog.deadline.set_budget(-1)
+    with pytest.raises(DeadlineExceeded):
+        template.render()
+    catalog.deadline.set_budget(60)
+    assert template.render() == "0123456789"
+    catalog.close()
+
+
+@pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
+def test_a_fetch_past_the_deadline_is_aborted(
+    database: Path, fetch: Callable[[sqlite3.Cursor], object]
+) -> None:
+    catalog = Database(database)
+    catalog.set_deadline(60)
+    cursor = catalog.reader().execute(LONG_READ)
+    catalog.set_deadline(0)
+    with pytest.raises(DeadlineExceeded):
+        fetch(cursor)
+    catalog.close()
+
+
+def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
+    catalog = Database(database)
+    catalog.check()
+    catalog.mark_io_thread()
+    connection = catalog.reader()
+    catalog.set_deadline(-1)
+    aborted = 0
+    # SQLite checks the deadline only after many steps, and BEGIN has few of them.
+    for _ in range(1000):
+        try:
+            with snapshot(connection):
+                pass
+        except DeadlineExceeded:
+            aborted += 1
+        assert not connection.in_transaction
+    assert aborted > 0
+    catalog.close()
 
 
 @pytest.mark.parametrize(

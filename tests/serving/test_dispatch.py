@@ -18,7 +18,7 @@ from conftest import Limits, Server, import_demo
 
 from app import create_app
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded
+from catalog.store.connection.sqlite import DeadlineExceeded, snapshot
 
 CLOCK = "/api/v1/widgets/acme/clock"
 PATHS = [
@@ -62,6 +62,18 @@ def count(server: Server) -> int:
     return int(json.loads(server.request("GET", CLOCK)[1])["widget"]["downloadCount"])
 
 
+def test_a_template_past_the_deadline_is_aborted(database: Path) -> None:
+    app = create_app({"DATABASE": database})
+    catalog = app.extensions["database"]
+    template = app.jinja_env.from_string("{% for n in range(10) %}{{ n }}{% endfor %}")
+    catalog.deadline.set_budget(-1)
+    with pytest.raises(DeadlineExceeded):
+        template.render()
+    catalog.deadline.set_budget(60)
+    assert template.render() == "0123456789"
+    catalog.close()
+
+
 @pytest.mark.parametrize("fetch", [methodcaller("fetchone"), methodcaller("fetchall"), next])
 def test_a_fetch_past_the_deadline_is_aborted(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]
@@ -72,6 +84,25 @@ def test_a_fetch_past_the_deadline_is_aborted(
     catalog.set_deadline(0)
     with pytest.raises(DeadlineExceeded):
         fetch(cursor)
+    catalog.close()
+
+
+def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
+    catalog = Database(database)
+    catalog.check()
+    catalog.mark_io_thread()
+    connection = catalog.reader()
+    catalog.set_deadline(-1)
+    aborted = 0
+    # SQLite checks the deadline only after many steps, and BEGIN has few of them.
+    for _ in range(1000):
+        try:
+            with snapshot(connection):
+                pass
+        except DeadlineExceeded:
+            aborted += 1
+        assert not connection.in_transaction
+    assert aborted > 0
     catalog.close()
 
 

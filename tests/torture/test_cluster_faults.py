@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from tests.conftest import run
-from tests.rqlite_nodes import Node, Nodes, require_rqlite, wait_until
+from tests.rqlite_nodes import Nodes, require_rqlite, wait_until
 from tests.torture.clients import (
     CLOCK,
     POST,
@@ -68,27 +68,15 @@ class Reader(threading.Thread):
         return sum(later < earlier for earlier, later in pairwise(self.counts))
 
 
-def kill_leader(nodes: Nodes) -> Node:
-    leader = nodes.leader()
-    leader.end(signal.SIGKILL)
-    return leader
-
-
-def suspend_leader(nodes: Nodes) -> Node:
-    leader = nodes.leader()
-    leader.send(signal.SIGSTOP)
-    return leader
-
-
-def kill_all(nodes: Nodes) -> Node:
+def kill_all(nodes: Nodes) -> None:
     for node in nodes:
         node.end(signal.SIGKILL)
-    return nodes[0]
+    nodes.restart()
 
 
-FAULTS = {
-    "kill -9 of the leader": kill_leader,
-    "a leader that hangs": suspend_leader,
+FAULTS: dict[str, Callable[[Nodes], object]] = {
+    "kill -9 of the leader": lambda nodes: nodes.leader().end(signal.SIGKILL),
+    "a leader that hangs": lambda nodes: nodes.leader().send(signal.SIGSTOP),
     "kill -9 of all three nodes": kill_all,
 }
 
@@ -108,10 +96,8 @@ def test_no_acknowledged_install_is_lost(
             reader.start()
             with running_clients(server.port, *[[POST]] * 8) as clients:
                 wait_for_responses(clients, 3)
-                FAULTS[fault](nodes)
                 started = time.monotonic()
-                if fault == "kill -9 of all three nodes":
-                    nodes.restart()
+                FAULTS[fault](nodes)
                 wait_for_acknowledged(clients)
                 gaps.append(time.monotonic() - started)
                 wait_for_responses(clients, 3)

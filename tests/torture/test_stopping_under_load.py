@@ -82,6 +82,17 @@ def wait_for_responses(clients: list[Client], count: int) -> None:
         running[0].join(0.01)
 
 
+def count_responses(clients: list[Client], before: int, database: Path) -> dict[str, int]:
+    """Return the figures of the clients; none has failed, and no install is lost."""
+    acknowledged = sum(client.acknowledged for client in clients)
+    assert [failure for client in clients for failure in client.failures] == []
+    # An install may be counted although its response is lost.
+    assert installs(database) >= before + acknowledged
+    requests = sum(client.responses for client in clients)
+    counts = {"requests": requests, "acknowledged": acknowledged, "failed": 0, "lost": 0}
+    return {"rounds": ROUNDS, **counts}
+
+
 def test_a_stop_under_load_responds_to_connected_clients(
     tmp_path: Path, figures: Callable[..., None]
 ) -> None:
@@ -101,24 +112,14 @@ def test_a_stop_under_load_responds_to_connected_clients(
         assert server.process.wait(20) == 0
         server.process.communicate()
     signal.signal(signal.SIGINT, interrupts)
-    acknowledged = sum(client.acknowledged for client in clients)
-    failures = [failure for client in clients for failure in client.failures]
     resets = sum(client.resets for client in clients)
-    # An install may be counted although its response is lost.
-    lost = max(0, before + acknowledged - installs(database))
     figures(
         "SIGTERM or SIGINT under 8 clients that read and post",
         "connected clients get their responses, and no acknowledged install is lost",
-        rounds=ROUNDS,
-        requests=sum(client.responses for client in clients),
-        acknowledged=acknowledged,
+        **count_responses(clients, before, database),
         reset=resets,
-        failed=len(failures),
-        lost=lost,
     )
-    assert failures == []
     assert resets <= MAX_RESETS
-    assert lost == 0
 
 
 def test_restarts_under_load_lose_nothing_with_a_passed_socket(
@@ -144,20 +145,11 @@ def test_restarts_under_load_lose_nothing_with_a_passed_socket(
             client.join()
         process.terminate()
         process.communicate(timeout=20)
-    acknowledged = sum(client.acknowledged for client in clients)
-    failures = [failure for client in clients for failure in client.failures]
     resets = sum(client.resets for client in clients)
-    lost = before + acknowledged - installs(database)
     figures(
         "restarts under 8 clients that read and post, with a socket passed as by systemd",
         "every request that was sent gets a response, and no acknowledged install is lost",
-        rounds=ROUNDS,
-        requests=sum(client.responses for client in clients),
-        acknowledged=acknowledged,
+        **count_responses(clients, before, database),
         cut_off=resets,
-        failed=len(failures),
-        lost=lost,
     )
-    assert failures == []
     assert resets == 0
-    assert lost == 0

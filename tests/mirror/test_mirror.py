@@ -145,10 +145,16 @@ def test_dry_run_reports_changes_and_writes_nothing(
     assert [(tmp_path / name).read_bytes() for name in files] == before
 
 
-def test_quiet_prints_only_failures(mirror_app: Flask, upstream: FakeUpstream) -> None:
+def test_failed_refresh_leaves_the_copy_unchanged_and_quiet_prints_only_failures(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
     assert run_mirror(mirror_app, upstream.url, "--quiet").output == ""
+    before = exported(mirror_app)
     upstream.fail(detail("acme/clock"), body(b"[]"))
-    assert len(run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()) == 2
+    failure, error = run_mirror(mirror_app, upstream.url, "--quiet").stderr.splitlines()
+    assert failure.startswith("acme/clock: must be an object")
+    assert error == "Error: 1 widget failed; the rest is done."
+    assert exported(mirror_app) == before
 
 
 @pytest.mark.parametrize(

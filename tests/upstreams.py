@@ -115,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 10
     disable_nagle_algorithm = True
+    max_body: int | None = None
 
     def setup(self) -> None:
         super().setup()
@@ -178,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(body[: self.max_body])
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -208,55 +209,32 @@ def truncate(length: int) -> Fault:
     """Close the connection after this many bytes of the correct body."""
 
     def fault(handler: Handler) -> None:
-        original = handler.wfile
-
-        class Truncated:
-            def write(self, content: bytes) -> None:
-                is_head = content.startswith(b"HTTP/1.1")
-                original.write(content if is_head else content[:length])
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(original, name)
-
-        handler.wfile = Truncated()  # type: ignore[assignment]
+        handler.max_body = length
         handler.respond()
-        handler.wfile = original
         handler.close_connection = True
 
     return fault
 
 
-def endless(code: int = 200) -> Fault:
-    """Respond with a body that has no end."""
-
-    def fault(handler: Handler) -> None:
-        handler.send_response(code)
-        handler.end_headers()
-        handler.close_connection = True
-        try:
-            while not handler.upstream.stopping.is_set():
-                handler.wfile.write(b" " * 65536)
-        except OSError:
-            # The client has closed the connection.
-            pass
-
-    return fault
-
-
-def trickle(beginning: bytes, more: bytes) -> Fault:
-    """Respond with the beginning, then with a few more bytes again and again, without end."""
+def trickle(beginning: bytes, more: bytes, wait: float = 0.01) -> Fault:
+    """Respond with the beginning, then with more bytes again and again, without end."""
 
     def fault(handler: Handler) -> None:
         handler.close_connection = True
         try:
             handler.wfile.write(beginning)
-            while not handler.upstream.stopping.wait(0.01):
+            while not handler.upstream.stopping.wait(wait):
                 handler.wfile.write(more)
         except OSError:
             # The client has closed the connection.
             pass
 
     return fault
+
+
+def endless(code: int = 200) -> Fault:
+    """Respond with a body that has no end."""
+    return trickle(f"HTTP/1.1 {code} Any\r\n\r\n".encode(), b" " * 65536, wait=0)
 
 
 def silent(handler: Handler) -> None:

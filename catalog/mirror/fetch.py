@@ -37,8 +37,6 @@ OnProgress = Callable[[int, int], None]
 
 # The download count of each widget in the list.
 Counts = dict[WidgetName, int | None]
-# Parameters of a search.
-Query = dict[str, object]
 
 
 def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool]:
@@ -47,46 +45,43 @@ def list_widgets(upstream: Upstream, selection: Selection) -> tuple[Counts, bool
     A widget that moves to a page already read is missed, and another one is read twice.
     """
     counts: Counts = {}
-    is_complete = True
+    are_complete = []
     named = (path.partition("/")[0] for path in selection.widgets)
     scopes = [{"scope": scope} for scope in dict.fromkeys([*selection.scopes, *named])]
     sdks = [{"compatSdk": sdk} for sdk in selection.sdks]
     official = {"official": "true"} if selection.official else {}
     for scope, sdk in product(scopes or [{}], sdks or [{}]):
-        entries, total = _read_list(upstream, {**scope, **sdk, **official})
-        is_complete = is_complete and total == len(entries)
-        for key, entry in entries.items():
-            if entry.is_compatible and selection.names(key.scope, key.name):
-                counts[key] = entry.downloads
-    return counts, is_complete
+        found, is_complete = _read_list(upstream, {**scope, **sdk, **official})
+        are_complete.append(is_complete)
+        counts |= {key: found[key] for key in found if selection.names(key.scope, key.name)}
+    return counts, all(are_complete)
 
 
-class ListEntry(NamedTuple):
-    """A widget in the list: its download count, and whether a version is for the SDK asked for."""
-
-    downloads: int | None
-    is_compatible: bool
-
-
-def _read_list(upstream: Upstream, query: Query) -> tuple[dict[WidgetName, ListEntry], int]:
-    """Return the widgets on all pages of one list, and the total that the last page states."""
-    widgets: dict[WidgetName, ListEntry] = {}
+def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]:
+    """Return the widgets on all pages of one list, and whether they are as many as it states."""
+    counts: Counts = {}
+    seen: set[WidgetName] = set()
     page, received, has_more = 0, 0, True
     while has_more:
         page += 1
         parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
         result = upstream.get(f"{V1_PREFIX}search?{parameters}").json()
         with _format_errors("the search response is not that of a widget catalog"):
-            entries = {_check_key(each): _check_entry(each, query) for each in result["widgets"]}
             total = check_whole_number(result["total"])
+            entries = {_check_key(each): each for each in result["widgets"]}
+            for key, entry in entries.items():
+                # A search for an SDK also finds widgets without a version for it.
+                if "compatSdk" not in query or entry["latestCompatibleVersion"] is not None:
+                    count = entry.get("downloadCount")
+                    counts[key] = None if count is None else check_whole_number(count)
         if total > MAX_WIDGETS:
             raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
         received += len(entries)
-        has_new = not entries.keys() <= widgets.keys()
-        widgets |= entries
+        has_new = not entries.keys() <= seen
+        seen |= entries.keys()
         # A server may cap the limit, but not below the default of the API.
         has_more = has_new and received < total and len(entries) >= DEFAULT_LIMIT
-    return widgets, total
+    return counts, total == len(seen)
 
 
 @contextmanager
@@ -99,12 +94,6 @@ def _format_errors(message: str) -> Iterator[None]:
 
 def _check_key(entry: Any) -> WidgetName:
     return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
-
-
-def _check_entry(entry: Any, query: Query) -> ListEntry:
-    count = entry.get("downloadCount")
-    is_compatible = "compatSdk" not in query or entry["latestCompatibleVersion"] is not None
-    return ListEntry(None if count is None else check_whole_number(count), is_compatible)
 
 
 class UpstreamChanges(NamedTuple):

@@ -1,14 +1,14 @@
-"""widget-catalog mirror: an upstream cannot have it request something from the local network."""
+"""The addresses of hosts: mirror requests nothing from the local network for an upstream."""
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 from builders import document
 from flask import Flask
-from mirrors import bundle_summary, run_mirror
+from mirrors import bundle_summary, mirror_summary, run_mirror
 from upstreams import FakeUpstream, redirect
 
 # Connections to this address go to the upstream of the test, and those to others nowhere.
@@ -129,3 +129,28 @@ def test_upstream_on_the_local_network_may_refer_to_it(
 ) -> None:
     put_bundle(upstream, f"{internal.url}/secret")
     assert bundle_summary(mirror_app, upstream.url) == "1 fetched, 0 here already, 0 failed."
+
+
+def test_next_address_is_tried_if_one_refuses(
+    mirror_app: Flask, upstream: FakeUpstream, names: dict[str, list[str]]
+) -> None:
+    names["up.example"] = ["198.41.0.5", PUBLIC]
+    upstream.put(document())
+    assert mirror_summary(mirror_app, public_url(upstream)).startswith("1 added, ")
+
+
+def test_all_addresses_of_a_host_share_one_deadline(
+    mirror_app: Flask, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.mirror.upstream.MAX_REQUEST_SECONDS", 0.1)
+    names["many.example"] = ["127.0.0.1"] * 10_000
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = full.getsockname()
+        # The kernel drops connections while the queue of a listening socket is full.
+        for _ in range(3):
+            queued = stack.enter_context(socket.socket())
+            queued.setblocking(False)
+            queued.connect_ex(address)
+        result = run_mirror(mirror_app, f"http://many.example:{address[1]}")
+    assert result.stderr.endswith(": the server does not respond in time.\n")

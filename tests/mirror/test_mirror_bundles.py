@@ -50,24 +50,18 @@ def by_hash(*contents: bytes) -> dict[str, bytes]:
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
-def test_bundles_are_stored_by_their_hashes_and_served(
+def test_bundles_are_stored_by_their_hashes_and_served_only_with_the_option(
     mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
 ) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
+    assert (BUNDLE in upstream.paths(), directory.exists()) == (False, False)
     assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
     assert stored_files(directory) == by_hash(CONTENT, OTHER)
     assert bundle_urls(client)["1.0.0"] == f"http://localhost{HELD_BUNDLE}"
     requests = len(upstream.requests)
     assert held_bundle(client, HELD_BUNDLE) == CONTENT
     assert len(upstream.requests) == requests
-
-
-def test_without_the_option_no_bundle_is_requested(
-    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream, directory: Path
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
-    assert BUNDLE not in upstream.paths()
-    assert not directory.exists()
 
 
 def test_refresh_downloads_only_new_bundles_and_else_changes_nothing(

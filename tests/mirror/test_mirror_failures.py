@@ -88,16 +88,6 @@ def test_invalid_name_is_reported_and_not_requested(
     assert len(result.stderr.splitlines()) == 3
 
 
-def test_failed_refresh_of_a_widget_leaves_the_copy_unchanged(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    mirror_summary(mirror_app, upstream.url)
-    before = exported(mirror_app)
-    upstream.fail(detail("acme/clock"), body(b"{}"))
-    assert run_mirror(mirror_app, upstream.url).exit_code == 1
-    assert exported(mirror_app) == before
-
-
 def fail_details(upstream: FakeUpstream, count: int, working: int, fault: Fault) -> None:
     """Replace the widgets with so many, and have the details of all but the first ones fail."""
     upstream.documents.clear()

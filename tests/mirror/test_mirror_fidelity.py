@@ -1,8 +1,6 @@
 """A mirror responds like its upstream, byte for byte, and so does a mirror of a mirror."""
 
-import json
 import random
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -10,9 +8,15 @@ from urllib.parse import quote, urlencode
 from builders import Json, bundled, document, version
 from conftest import hold, putting
 from flask import Flask
-from flask.testing import FlaskClient
-from mirrors import mirror_summary, serve
-from upstreams import detail
+from mirrors import (
+    bundle_summary,
+    bundle_urls,
+    held_bundle,
+    mirror_summary,
+    serve,
+    stored_rows,
+)
+from upstreams import CHANGES, SEARCH, detail
 
 from app import create_app
 from bench import generate
@@ -56,12 +60,8 @@ def create_catalog(path: Path, documents: Iterable[Json]) -> Flask:
 def responses(app: Flask, paths: Iterable[str]) -> dict[str, tuple[int, bytes]]:
     """Return status and body of each path."""
     client = app.test_client()
-    return {path: read(client, path) for path in paths}
-
-
-def read(client: FlaskClient, path: str) -> tuple[int, bytes]:
-    with client.get(path) as response:
-        return response.status_code, response.data
+    found = ((path, client.get(path)) for path in paths)
+    return {path: (response.status_code, response.data) for path, response in found}
 
 
 def details(documents: Iterable[Json]) -> list[str]:
@@ -93,68 +93,45 @@ def searches(count: int, scopes: list[str]) -> list[str]:
     return paths
 
 
-def test_mirror_responds_with_the_same_bytes_and_a_refresh_transfers_no_widget(
-    mirror_app: Flask, tmp_path: Path
+def test_mirror_of_a_mirror_has_the_same_bytes_and_a_refresh_transfers_and_writes_nothing(
+    tmp_path: Path,
 ) -> None:
     long_history = generate.document(generate.LONG_HISTORY)
     documents = [*generate.documents(GENERATED), long_history, *UNUSUAL]
-    upstream_app = create_catalog(tmp_path / "upstream.db", documents)
+    original = create_catalog(tmp_path / "original.db", documents)
+    mirrors = [create_app({"DATABASE": tmp_path / f"{name}.db"}) for name in ("first", "second")]
     listed = [each for each in documents if each["widget"].get("listed", True)]
-    with serve(upstream_app) as upstream:
-        first = mirror_summary(mirror_app, upstream.url)
-        upstream.responses.clear()
-        second = mirror_summary(mirror_app, upstream.url)
-    assert first == f"{len(listed)} added, 0 changed, 0 unchanged, 0 failed, 0 gone."
-    assert second == f"0 added, 0 changed, {len(listed)} unchanged, 0 failed, 0 gone."
-    # The number of widgets before and after, what changed, and two pages of the list.
-    search = ("/api/v1/widgets/search", 200)
-    changes = ("/api/v1/widgets/changes", 200)
-    assert upstream.responses == [changes, search, search]
     paths = [*details(documents), *registries(documents), *searches(SEARCHES, SCOPES)]
     paths += ["/api/stats", "/api/settings"]
-    expected = responses(upstream_app, paths)
-    actual = responses(mirror_app, paths)
-    assert [path for path in paths if actual[path] != expected[path]] == []
+    expected = responses(original, paths)
+    for upstream_app, mirror in zip([original, *mirrors], mirrors, strict=False):
+        with serve(upstream_app) as upstream:
+            summary = mirror_summary(mirror, upstream.url)
+            assert summary == f"{len(listed)} added, 0 changed, 0 unchanged, 0 failed, 0 gone."
+            upstream.responses.clear()
+            before = stored_rows(mirror)
+            summary = mirror_summary(mirror, upstream.url)
+            assert summary == f"0 added, 0 changed, {len(listed)} unchanged, 0 failed, 0 gone."
+            assert stored_rows(mirror) == before
+        # What changed, and two pages of the list with the counts.
+        assert upstream.responses == [(CHANGES, 200), (SEARCH, 200), (SEARCH, 200)]
+        actual = responses(mirror, paths)
+        assert [path for path in paths if actual[path] != expected[path]] == []
     unlisted = [each for each in documents if each not in listed]
     assert [path for path in details(documents) if expected[path][0] == 404] == details(unlisted)
-    upstream_app.extensions["database"].close()
-
-
-CONTENTS = {f"acme/w{n}": [b"one %d" % n, b"", b"three %d" % (n // 2)] for n in range(20)}
-BUNDLED = [
-    document(path, *(bundled(f"{n}.0.0+b", content) for n, content in enumerate(contents)))
-    for path, contents in CONTENTS.items()
-]
-
-
-def test_mirror_of_a_mirror_responds_the_same_and_serves_the_bundles(tmp_path: Path) -> None:
-    documents = [*BUNDLED, *UNUSUAL]
-    original = create_catalog(tmp_path / "original.db", documents)
-    hold(original, *(content for contents in CONTENTS.values() for content in contents))
-    first = create_app({"DATABASE": tmp_path / "first.db"})
-    second = create_app({"DATABASE": tmp_path / "second.db"})
-    for upstream_app, mirror in ((original, first), (first, second)):
-        with serve(upstream_app) as upstream:
-            # The bundles of the other scopes do not exist.
-            summary = mirror_summary(mirror, upstream.url, "--bundles", "--scope", "acme")
-            assert summary.endswith("Bundles: 31 fetched, 0 here already, 0 failed.")
-            mirror_summary(mirror, upstream.url)
-    paths = [*details(documents), *registries(documents), *searches(50, SCOPES)]
-    expected = responses(original, paths)
-    actual = responses(second, paths)
-    assert without_urls(actual) == without_urls(expected)
-    client = second.test_client()
-    for path, contents in zip(details(BUNDLED), CONTENTS.values(), strict=True):
-        versions = json.loads(actual[path][1])["versions"]
-        urls = {each["version"]: each["bundleUrl"] for each in versions}
-        bundles = {number: read(client, url) for number, url in urls.items()}
-        assert bundles == {f"{n}.0.0+b": (200, content) for n, content in enumerate(contents)}
-    for app in (original, first, second):
+    for app in (original, *mirrors):
         app.extensions["database"].close()
 
 
-def without_urls(responses: dict[str, tuple[int, bytes]]) -> dict[str, tuple[int, bytes]]:
-    return {
-        path: (status, re.sub(rb'"bundleUrl":"[^"]*"', b"", body))
-        for path, (status, body) in responses.items()
-    }
+def test_bundles_of_a_service_are_downloaded_and_served(mirror_app: Flask, tmp_path: Path) -> None:
+    contents = {f"{n}.0.0+b": content for n, content in enumerate((b"one", b"", b"three"))}
+    versions = [bundled(number, content) for number, content in contents.items()]
+    original = create_catalog(tmp_path / "original.db", [document("odd 50%/a?b", *versions)])
+    hold(original, *contents.values())
+    with serve(original) as upstream:
+        summary = bundle_summary(mirror_app, upstream.url)
+    assert summary == "3 fetched, 0 here already, 0 failed."
+    client = mirror_app.test_client()
+    urls = bundle_urls(client, "odd 50%25/a%3Fb")
+    assert {number: held_bundle(client, url) for number, url in urls.items()} == contents
+    original.extensions["database"].close()

@@ -5,9 +5,8 @@ import json
 import socket
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import document
@@ -201,70 +200,33 @@ def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_deadline")
 @pytest.mark.parametrize(
-    ("path", "part"),
-    [*((CLOCK, part) for part in TRICKLES), (SEARCH, "100 Continue"), (BUNDLE, "100 Continue")],
+    ("path", "part", "scheme"),
+    [
+        *((CLOCK, part, "http") for part in TRICKLES),
+        *((path, "100 Continue", "http") for path in (SEARCH, BUNDLE)),
+        *((SEARCH, part, "https") for part in ("100 Continue", "body")),
+    ],
 )
 def test_trickling_response_ends_at_the_deadline(
-    mirror_app: Flask, upstream: FakeUpstream, path: str, part: str
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    part: str,
+    scheme: str,
 ) -> None:
+    if scheme == "https":
+        upstream.encrypt(tmp_path, monkeypatch)
     upstream.fail(path, trickle(*TRICKLES[part]))
     assert TOO_SLOW in failure(mirror_app, upstream.url, "--bundles")
     assert upstream.paths().count(path) <= 1
 
 
 @pytest.mark.usefixtures("short_deadline")
-@pytest.mark.parametrize("part", ["100 Continue", "body"])
-def test_trickling_response_over_tls_ends_at_the_deadline(
-    mirror_app: Flask,
-    upstream: FakeUpstream,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    part: str,
-) -> None:
-    upstream.encrypt(tmp_path, monkeypatch)
-    upstream.fail(SEARCH, trickle(*TRICKLES[part]))
-    assert TOO_SLOW in failure(mirror_app, upstream.url)
-
-
-@pytest.mark.usefixtures("short_deadline")
 def test_tls_handshake_without_a_reply_ends_at_the_deadline(mirror_app: Flask) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert TOO_SLOW in failure(mirror_app, f"https://127.0.0.1:{listener.getsockname()[1]}")
-
-
-def give_addresses(monkeypatch: pytest.MonkeyPatch, name: str, addresses: list[str]) -> None:
-    """Let the resolver find these addresses of a name."""
-    resolve = socket.getaddrinfo
-
-    def getaddrinfo(host: str, *arguments: Any, **keywords: Any) -> list[Any]:
-        found = addresses if host == name else [host]
-        return [each for one in found for each in resolve(one, *arguments, **keywords)]
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-
-
-@pytest.mark.usefixtures("short_deadline")
-def test_all_addresses_of_a_host_share_one_deadline(
-    mirror_app: Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ExitStack() as stack:
-        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        address = full.getsockname()
-        # The kernel drops connections while the queue of a listening socket is full.
-        for _ in range(3):
-            queued = stack.enter_context(socket.socket())
-            queued.setblocking(False)
-            queued.connect_ex(address)
-        give_addresses(monkeypatch, "many.example", ["127.0.0.1"] * 10_000)
-        assert TOO_SLOW in failure(mirror_app, f"http://many.example:{address[1]}")
-
-
-def test_next_address_is_tried_if_one_refuses(
-    mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The server listens on the second one only.
-    give_addresses(monkeypatch, "two.example", ["127.0.0.2", "127.0.0.1"])
-    assert mirror_summary(mirror_app, f"http://two.example:{upstream.port}").startswith("1 added")
 
 
 @pytest.mark.usefixtures("short_deadline")

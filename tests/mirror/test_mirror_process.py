@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Container
 from contextlib import closing
 from pathlib import Path
 
@@ -39,14 +38,13 @@ def start_mirror(url: str, database: Path, *options: str) -> subprocess.Popen[st
     )
 
 
+# The request that kills the process, and how many widgets and bundles it may have stored by then.
 # The last six are requested only after the first batch was written.
 SOME = range(6, WIDGETS)
-NONE, ALL = [0], [WIDGETS]
-# The request that kills the process, and how many widgets and bundles it may have stored by then.
 KILLS = {
-    detail("acme/w00"): (NONE, NONE),
-    detail("acme/w19"): (SOME, NONE),
-    "/bundles/1.0.19.js": (ALL, SOME),
+    detail("acme/w00"): (range(1), range(1)),
+    detail("acme/w19"): (SOME, range(1)),
+    "/bundles/1.0.19.js": (range(WIDGETS, WIDGETS + 1), SOME),
 }
 
 
@@ -56,16 +54,18 @@ def test_killed_mirror_continues_and_ends_like_an_uninterrupted_one(
     for number in range(WIDGETS):
         version = upstream.with_bundle(f"1.0.{number}", b"%d " % number * 3000)
         upstream.put(document(f"acme/w{number:02}", version, downloadCount=number))
-    for path, (widgets, bundles) in KILLS.items():
-        kill_at(path, upstream, tmp_path / "killed.db")
-        check_progress(tmp_path / "killed.db", widgets, bundles)
-    contents = []
-    for name in ("killed.db", "whole.db"):
-        app = create_app({"DATABASE": tmp_path / name})
-        with closing(app.extensions["database"]):
+    killed, whole = (create_app({"DATABASE": tmp_path / name}) for name in ("a.db", "b.db"))
+    with closing(killed.extensions["database"]), closing(whole.extensions["database"]):
+        for path, (widgets, bundles) in KILLS.items():
+            kill_at(path, upstream, tmp_path / "a.db")
+            assert len(exported(killed)) in widgets
+            assert len(served_bundles(killed)) in bundles
+        for app in (killed, whole):
             mirror_summary(app, upstream.url, "--bundles")
-            contents.append(read_mirror(app, upstream.url))
-    assert contents[0] == contents[1]
+        assert exported(killed) == exported(whole)
+        assert served_bundles(killed) == served_bundles(whole)
+    assert stored_files(tmp_path / "a.db-bundles") == stored_files(tmp_path / "b.db-bundles")
+    assert len(stored_files(tmp_path / "b.db-bundles")) == WIDGETS
 
 
 def kill_at(path: str, upstream: FakeUpstream, database: Path) -> None:
@@ -87,23 +87,15 @@ def kill_at(path: str, upstream: FakeUpstream, database: Path) -> None:
     upstream.on_request = lambda requested: None
 
 
-def check_progress(database: Path, widgets: Container[int], bundles: Container[int]) -> None:
-    app = create_app({"DATABASE": database})
-    with closing(app.extensions["database"]):
-        paths = list(exported(app))
-        urls = [url for path in paths for url in bundle_urls(app.test_client(), path).values()]
-    assert len(paths) in widgets
-    assert len([url for url in urls if url.startswith("http://localhost/")]) in bundles
-
-
-def read_mirror(app: Flask, url: str) -> list[object]:
-    """Return the documents, bundles and files of a mirror, and the summary of a refresh."""
+def served_bundles(app: Flask) -> dict[str, bytes | None]:
+    """Return the bundles that are served here, by their URLs."""
     client = app.test_client()
-    urls = {path: bundle_urls(client, path) for path in exported(app)}
-    bundles = [held_bundle(client, each) for own in urls.values() for each in own.values()]
-    directory = Path(f"{app.config['DATABASE']}-bundles")
-    files = {file.name: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
-    return [exported(app), urls, bundles, files, mirror_summary(app, url)]
+    urls = [url for path in exported(app) for url in bundle_urls(client, path).values()]
+    return {url: held_bundle(client, url) for url in urls if url.startswith("http://localhost/")}
+
+
+def stored_files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_interrupt_ends_the_command_without_waiting_for_responses(

@@ -13,7 +13,6 @@ from upstreams import FakeUpstream, body
 
 from catalog.serving.health_client import health
 
-HEALTH, UPDATES = "/api/health", "/api/v1/widgets/updates"
 # A command for the URL of a service, and how it begins the message of an error.
 COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
     "mirror": (lambda app, url, *options: run(app, "mirror", url, *options), "cannot be mirrored"),
@@ -30,54 +29,40 @@ COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
 }
 
 
-@pytest.fixture(params=COMMANDS)
-def ask(request: pytest.FixtureRequest) -> tuple[Callable[..., Result], str]:
-    return COMMANDS[request.param]
-
-
 @pytest.fixture
 def certificate(upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The certificate of the upstream, which nothing trusts yet."""
     upstream.encrypt(tmp_path, monkeypatch)
     monkeypatch.delenv("SSL_CERT_FILE")
     upstream.put(document("acme/clock"))
-    upstream.fail(HEALTH, body(b'{"status": "ok"}'))
-    upstream.fail(UPDATES, body(b'{"updates": []}'))
+    upstream.fail("/api/health", *[body(b'{"status": "ok"}')] * 2)
+    upstream.fail("/api/v1/widgets/updates", *[body(b'{"updates": []}')] * 2)
     return tmp_path / "certificate.pem"
 
 
+@pytest.mark.parametrize(("command", "failure"), COMMANDS.values(), ids=COMMANDS)
 def test_certificate_is_refused_until_it_is_trusted(
     mirror_app: Flask,
     upstream: FakeUpstream,
     certificate: Path,
     monkeypatch: pytest.MonkeyPatch,
-    ask: tuple[Callable[..., Result], str],
+    command: Callable[..., Result],
+    failure: str,
 ) -> None:
-    command, failure = ask
     result = command(mirror_app, upstream.url)
     assert (result.exit_code, result.stderr) == (
         1,
         f"Error: {upstream.url} {failure}: its certificate is not valid: self-signed certificate; "
         "--ca is for a private authority.\n",
     )
-    upstream.fail(HEALTH, body(b'{"status": "ok"}'))
-    upstream.fail(UPDATES, body(b'{"updates": []}'))
     assert command(mirror_app, upstream.url, "--ca", str(certificate)).exit_code == 0
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert command(mirror_app, upstream.url).exit_code == 0
-
-
-def test_file_without_certificates_is_an_error(
-    mirror_app: Flask,
-    upstream: FakeUpstream,
-    certificate: Path,
-    ask: tuple[Callable[..., Result], str],
-) -> None:
     empty = certificate.with_name("empty.pem")
     empty.touch()
-    result = ask[0](mirror_app, upstream.url, "--ca", str(empty))
+    result = command(mirror_app, upstream.url, "--ca", str(empty))
     assert result.exit_code == 2
     assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert command(mirror_app, upstream.url).exit_code == 0
 
 
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..server_option import ca_option
+from ..server_option import CA_OPTION, named_ca
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
@@ -61,7 +61,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
-@ca_option
+@click.option("--ca", **CA_OPTION)
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str | None,
@@ -83,7 +83,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(**remembered_options)
+    options = MirrorOptions(**remembered_options, ca=click.get_current_context().meta.get("ca"))
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
         raise click.UsageError(
@@ -115,7 +115,8 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
     age = lifetime(options.min_age) if options.min_age else None
     limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, options.ca)) as upstream:
+        ca = options.ca or named_ca(click.get_current_context())
+        with closing(Upstream(url, ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
                 run.run()

@@ -11,6 +11,7 @@ from flask import Flask
 from mirrors import exported
 from upstreams import FakeUpstream, body
 
+from catalog.__main__ import cli
 from catalog.serving.health_client import health
 
 HEALTH, UPDATES = "/api/health", "/api/v1/widgets/updates"
@@ -63,8 +64,12 @@ def test_certificate_is_refused_until_it_is_trusted(
     upstream.fail(HEALTH, body(b'{"status": "ok"}'))
     upstream.fail(UPDATES, body(b'{"updates": []}'))
     assert command(mirror_app, upstream.url, "--ca", str(certificate)).exit_code == 0
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert command(mirror_app, upstream.url).exit_code == 0
+    for variable in ("SSL_CERT_FILE", "CATALOG_CA"):
+        with monkeypatch.context() as environment:
+            environment.setenv(variable, str(certificate))
+            upstream.fail(HEALTH, body(b'{"status": "ok"}'))
+            upstream.fail(UPDATES, body(b'{"updates": []}'))
+            assert command(mirror_app, upstream.url).exit_code == 0
 
 
 def test_file_without_certificates_is_an_error(
@@ -78,6 +83,19 @@ def test_file_without_certificates_is_an_error(
     result = ask[0](mirror_app, upstream.url, "--ca", str(empty))
     assert result.exit_code == 2
     assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
+
+
+def test_file_in_the_variable_is_named_if_it_is_missing(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: tuple[Callable[..., Result], str],
+) -> None:
+    monkeypatch.setenv("CATALOG_CA", "/none.pem")
+    result = ask[0](mirror_app, upstream.url)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
 
 
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
@@ -94,4 +112,18 @@ def test_mirror_remembers_the_file(
     upstream.put(document("acme/new"))
     assert run(mirror_app, "mirror").exit_code == 0
     assert list(exported(mirror_app)) == ["acme/clock", "acme/new"]
+    assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout
+    certificate.unlink()
+    assert run(mirror_app, "mirror").stderr == (
+        f"Error: {upstream.url} cannot be mirrored: {certificate} is not a PEM file of "
+        "certificates.\n"
+    )
+
+
+def test_file_may_be_named_before_the_command(
+    mirror_app: Flask, upstream: FakeUpstream, certificate: Path
+) -> None:
+    database = str(mirror_app.config["DATABASE"])
+    options = ["--database", database, "--ca", str(certificate), "mirror", upstream.url]
+    assert CliRunner().invoke(cli, options).exit_code == 0
     assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout

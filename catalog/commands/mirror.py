@@ -23,7 +23,7 @@ from .base import (
 )
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
-from .tokens import lifetime, parse_lifetime
+from .tokens import lifetime, parse_age
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 )
 @click.option(
     "--min-age",
-    type=ValidatedType("age", parse_lifetime),
+    type=ValidatedType("age", parse_age),
     metavar="7d|12h",
     help="Hold new versions back until they are this old.",
 )

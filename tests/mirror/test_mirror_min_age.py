@@ -81,8 +81,8 @@ def test_dry_run_names_what_is_held_back(mirror_app: Flask, upstream: FakeUpstre
     assert [line.split()[0] for line in lines] == ["acme/clock@2.0.0", "acme/new@1.0.0", "Would"]
 
 
-@pytest.mark.parametrize("age", ["7", "0d", "1w", "-1d", ""])
+@pytest.mark.parametrize("age", ["7", "0d", "1w", "-1d", "", "never"])
 def test_invalid_age_is_wrong_usage(mirror_app: Flask, age: str) -> None:
     result = run_mirror(mirror_app, "http://a.example", "--min-age", age)
     assert result.exit_code == 2
-    assert "is not a number of days or hours, such as 90d or 12h" in result.stderr
+    assert "is not a number of days or hours, such as 90d or 12h." in result.stderr

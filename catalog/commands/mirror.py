@@ -91,6 +91,8 @@ def mirror_command(
         )
     if url in (None, STATUS) and not remembered:
         raise CommandError("There is no upstream yet; name its URL.")
+    if url is None and adopt and len(remembered) > 1:
+        raise click.UsageError("--adopt needs a URL, since there are several upstreams.")
     if url == STATUS:
         print_upstreams(remembered)
         return
@@ -170,6 +172,7 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
     print_first(
         [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
     )
+    print_first([f"No copy from {each} is left; it is forgotten." for each in report.forgotten])
     gone = [key for key in report.gone if key.version is None]
     print_status(
         f"{'Would mirror' if run.dry_run else 'Mirrored'} {url}: {report.added} added, "

@@ -1,14 +1,13 @@
 """The options --server and --ca of commands, and the variables that stand for them."""
 
 import os
-import ssl
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
 from .text import quoted
-from .tls import create_context
+from .tls import CertificatesError, create_context
 from .validators import check_base_url
 
 SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
@@ -43,29 +42,23 @@ def store_server(context: click.Context, option: click.Parameter, url: str | Non
         raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
 
 
-def check_certificates(
-    context: click.Context, option: click.Parameter, path: str | None
-) -> str | None:
-    """Return the path of a PEM file; raise BadParameter if it is none."""
-    try:
-        create_context(path)
-    except ssl.SSLError:
-        raise click.BadParameter(f"{path} is not a PEM file of certificates.") from None
-    return path
-
-
-ca_option = click.option(
-    "--ca",
-    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    metavar="FILE",
-    callback=check_certificates,
-    help="Trust the certificates in this PEM file too.",
-)
-
-
 def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        context.meta["ca"] = check_certificates(context, option, path)
+    try:
+        if path is not None:
+            create_context(path)
+            context.meta["ca"] = path
+    except CertificatesError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+# Of --ca.
+CA_OPTION: dict[str, Any] = {
+    "type": click.Path(exists=True, dir_okay=False, resolve_path=True),
+    "metavar": "FILE",
+    "expose_value": False,
+    "callback": _store_ca,
+    "help": f"Trust the certificates in this PEM file too. Default: {CA_VARIABLE}.",
+}
 
 
 def server_options() -> list[click.Parameter]:
@@ -78,14 +71,7 @@ def server_options() -> list[click.Parameter]:
             callback=store_server,
             help=f"Work on the catalog of this service. Default: {SERVER_VARIABLE}.",
         ),
-        click.Option(
-            ["--ca"],
-            type=click.Path(exists=True, dir_okay=False),
-            metavar="FILE",
-            expose_value=False,
-            callback=_store_ca,
-            help=f"Trust the certificates in this PEM file. Default: {CA_VARIABLE}.",
-        ),
+        click.Option(["--ca"], **CA_OPTION),
     ]
 
 

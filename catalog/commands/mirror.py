@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..server_option import ca_option
+from ..server_option import CA_OPTION, named_ca
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
@@ -23,7 +23,7 @@ from .base import (
 )
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
-from .tokens import lifetime, parse_lifetime
+from .tokens import lifetime, parse_age
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 )
 @click.option(
     "--min-age",
-    type=ValidatedType("age", parse_lifetime),
+    type=ValidatedType("age", parse_age),
     metavar="7d|12h",
     help="Hold new versions back until they are this old.",
 )
@@ -61,7 +61,7 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
-@ca_option
+@click.option("--ca", **CA_OPTION)
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
     url: str | None,
@@ -83,7 +83,7 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(**remembered_options)
+    options = MirrorOptions(**remembered_options, ca=click.get_current_context().meta.get("ca"))
     remembered = find_remembered(database())
     if url in (None, STATUS) and options != MirrorOptions():
         raise click.UsageError(
@@ -91,6 +91,8 @@ def mirror_command(
         )
     if url in (None, STATUS) and not remembered:
         raise CommandError("There is no upstream yet; name its URL.")
+    if url is None and adopt and len(remembered) > 1:
+        raise click.UsageError("--adopt needs a URL, since there are several upstreams.")
     if url == STATUS:
         print_upstreams(remembered)
         return
@@ -115,7 +117,8 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
     age = lifetime(options.min_age) if options.min_age else None
     limit = format_timestamp(datetime.now(UTC) - age) if age else None
     try:
-        with closing(Upstream(url, options.ca)) as upstream:
+        ca = options.ca or named_ca(click.get_current_context())
+        with closing(Upstream(url, ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
                 run.run()
@@ -169,6 +172,7 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
     print_first(
         [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
     )
+    print_first([f"No copy from {each} is left; it is forgotten." for each in report.forgotten])
     gone = [key for key in report.gone if key.version is None]
     print_status(
         f"{'Would mirror' if run.dry_run else 'Mirrored'} {url}: {report.added} added, "

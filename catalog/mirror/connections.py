@@ -88,9 +88,7 @@ class Origin(NamedTuple):
             return []
         return [str(address[0]) for *_, address in found]
 
-    def connect(
-        self, address: str, timeout: float, context: ssl.SSLContext | None
-    ) -> HTTPConnection:
+    def connect(self, address: str, timeout: float, context: ssl.SSLContext) -> HTTPConnection:
         """Return a new connection to this address of the host."""
         connection = HTTPConnection(address, self.port, timeout=timeout)
         if self.scheme == "https":
@@ -113,8 +111,8 @@ class Origin(NamedTuple):
 class Connections:
     """Connections that are used again: each thread keeps its last one. Thread-safe."""
 
-    def __init__(self, base_url: str, context: ssl.SSLContext | None) -> None:
-        """Trust the certificates that the context trusts, without one those of the system."""
+    def __init__(self, base_url: str, context: ssl.SSLContext) -> None:
+        """Trust the certificates that the context trusts."""
         self._context = context
         self._upstream = Origin.of(base_url)
         # By the threads that used them.

@@ -75,6 +75,21 @@ def put_remembered(transaction: Transaction, upstream: Remembered) -> None:
     transaction.execute(PUT_REMEMBERED, values)
 
 
+WITHOUT_COPIES = """
+SELECT source FROM upstream
+WHERE source <> :source AND source NOT IN (SELECT source FROM mirrored) ORDER BY source
+"""
+FORGET = "DELETE FROM upstream WHERE source = :source"
+
+
+def forget_without_copies(transaction: Transaction, source: str) -> list[str]:
+    """Forget all other upstreams that have no copies here, and return them."""
+    forgotten = [other for (other,) in transaction.read(WITHOUT_COPIES, {"source": source})]
+    for other in forgotten:
+        transaction.execute(FORGET, {"source": other})
+    return forgotten
+
+
 SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER BY source"
 
 

@@ -39,6 +39,7 @@ from .remembered import (
     Remembered,
     find_remembered,
     find_source,
+    forget_without_copies,
     put_remembered,
 )
 from .upstream import Upstream
@@ -61,6 +62,8 @@ class MirrorReport:
     gone: list[WidgetName] = field(default_factory=list)
     # When versions were published that are too new to be copied.
     held_back: dict[WidgetName, str] = field(default_factory=dict)
+    # Upstreams whose last copies were replaced.
+    forgotten: list[str] = field(default_factory=list)
 
 
 class LocalWidget(NamedTuple):
@@ -147,6 +150,9 @@ class MirrorRun:
         if not self.report.failures:
             # Last: everything before the token must have been written.
             self.remember(changes.token if changes else remembered.token, now())
+        if self.adopt and not self.dry_run:
+            forget = partial(forget_without_copies, source=self.source)
+            self.report.forgotten = self.database.transact(forget)
         return self.report
 
     def remember(self, token: str | None, refreshed_at: str | None) -> None:

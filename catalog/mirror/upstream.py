@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 from .. import __version__
 from ..documents import parse_json
 from ..text import quoted
-from ..tls import create_context
+from ..tls import CertificatesError, create_context
 from ..validators import check_base_url
 from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
 
@@ -60,7 +60,10 @@ class Upstream:
     def __init__(self, base_url: str, ca: str | None = None) -> None:
         """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
-        self._connections = Connections(self.base_url, create_context(ca) if ca else None)
+        try:
+            self._connections = Connections(self.base_url, create_context(ca))
+        except CertificatesError as error:
+            raise UpstreamError(str(error)) from error
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""

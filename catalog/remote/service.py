@@ -18,7 +18,7 @@ from ..documents import Json, parse_json
 from ..rights import NEEDS_SESSION
 from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
-from ..tls import create_context, describe_refusal
+from ..tls import CertificatesError, create_context, describe_refusal
 from ..validators import is_loopback
 from .token_file import VARIABLE, find_token
 
@@ -128,8 +128,8 @@ class Service:
         """Connections to the service."""
         try:
             context = create_context(self._ca)
-        except OSError:
-            raise RemoteError(f"{self._ca} is not a PEM file of certificates.") from None
+        except CertificatesError as error:
+            raise RemoteError(f"{error}.") from None
         return PoolManager(ssl_context=context)
 
     def _check_tool(self) -> None:

@@ -16,7 +16,7 @@ import click
 from ..server_option import named_ca, named_server, server_options
 from ..settings import SettingError, parse_base_url, read_setting
 from ..text import error_reason, escape_unprintable, plural, quoted
-from ..tls import create_context, describe_refusal
+from ..tls import CertificatesError, create_context, describe_refusal
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"
@@ -100,6 +100,8 @@ def check_service(url: str, timeout: float, ca: str | None) -> None:
     except TimeoutError:
         seconds = plural(int(timeout), "second") if timeout == int(timeout) else f"{timeout} s"
         raise click.ClickException(f"{url} did not respond within {seconds}.") from None
+    except CertificatesError as error:
+        raise click.ClickException(f"{error}.") from None
     except ssl.SSLCertVerificationError as error:
         reason = describe_refusal(error)
         raise click.ClickException(f"{url} cannot be reached: {reason}.") from None

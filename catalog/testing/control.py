@@ -123,8 +123,7 @@ class Control:
             row = find_widget(transaction.read, target.scope, target.name)
             ((last,),) = transaction.read(FIND_LAST)
             stored = json.loads(row["json"]) if row else None
-            publication = build_publication(held, stored, next_timestamp(last), fields)
-            document = check_document(publication)
+            document = check_document(build_publication(held, stored, next_timestamp(last), fields))
             if find_published(transaction, document, compare_url=True):
                 raise ConflictError(f"{widget}@{version} exists already.")
             add_version(transaction, document, is_stored=is_stored)

@@ -100,9 +100,10 @@ class TestRequests:
         retryAfter: int | str | None = None,  # noqa: N803
         path: str | None = None,
     ) -> None:
-        """Let the next requests fail with a status."""
+        """Let the next requests fail with a status; raise ValueError if it cannot be sent."""
         if status not in range(400, 600):
             raise ValueError(f"status must be from 400 to 599, not {status}.")
+        failure(status, retryAfter, path or "/")
         self._faults += [Fault(check_path(path), status, retryAfter)] * count
 
     def drop(self, count: int = 1, path: str | None = None) -> None:

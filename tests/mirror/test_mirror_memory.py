@@ -65,6 +65,22 @@ def test_options_of_the_last_run_with_a_url_that_is_no_dry_run_apply(
     )
 
 
+def test_an_upstream_whose_copies_were_all_adopted_is_forgotten(
+    mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    other.put(document("acme/clock"))
+    assert run_mirror(mirror_app, other.url, "--adopt").exit_code == 0
+    refused = refresh(mirror_app, "--adopt")
+    assert (refused.exit_code, "--adopt needs a URL, since there" in refused.stderr) == (2, True)
+    assert [row[0] for row in upstreams(mirror_app)] == sorted([upstream.url, other.url])
+    other.put(document("lab/tide"))
+    result = run_mirror(mirror_app, other.url, "--adopt")
+    assert f"No copy from {upstream.url} is left; it is forgotten.\n" in result.stderr
+    assert [row[0] for row in upstreams(mirror_app)] == [other.url]
+    assert refresh(mirror_app).exit_code == 0
+
+
 def test_all_upstreams_are_refreshed_although_one_fails(
     mirror_app: Flask, upstream: FakeUpstream
 ) -> None:

@@ -73,8 +73,8 @@ def test_version_that_is_here_already_stays(mirror_app: Flask, upstream: FakeUps
     assert numbers(mirror_app) == before
 
 
-@pytest.mark.parametrize("age", ["7", "0d", "1w"])
+@pytest.mark.parametrize("age", ["7", "0d", "1w", "never"])
 def test_invalid_age_is_wrong_usage(mirror_app: Flask, age: str) -> None:
     result = run_mirror(mirror_app, "http://a.example", "--min-age", age)
     assert result.exit_code == 2
-    assert "is not a number of days or hours, such as 90d or 12h" in result.stderr
+    assert "is not a number of days or hours, such as 90d or 12h." in result.stderr

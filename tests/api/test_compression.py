@@ -130,7 +130,9 @@ CONDITIONS = [
     ("gzip", "{plain}", "plain"),
     ("gzip", "{plain}, {gzip}", "gzip"),
     ("gzip", "*", "gzip"),
-    ("gzip", '"other"', None),
+    ("gzip", '"other", W/"more"', None),
+    ("identity", '""', None),
+    ("identity", '"', None),
     ("identity", "{plain}, {gzip}", "plain"),
     ("identity", "*", "plain"),
     # A cache must not send the compressed form to this client.

@@ -5,14 +5,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from conftest import ROOT, Limits, Server, error_message, run
-from flask import Flask
+from conftest import ROOT, Server, error_message, run
 from ports import free_port
 
 from app import create_app
@@ -95,17 +94,6 @@ def test_no_response_in_time_is_an_error() -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         message = error_message(run_health(url, "--timeout", "0.05"))
     assert message == f"{url} did not respond within 0.05 s."
-
-
-def test_a_service_without_its_file_is_unavailable(
-    app_with: Callable[..., Flask], tmp_path: Path, limits: Limits
-) -> None:
-    path = app_with().config["DATABASE"]
-    # Otherwise it would end within a second.
-    with Server(path, **limits.set("serving.event_loop", CHECK_INTERVAL=3600)) as server:
-        path.rename(tmp_path / "moved.db")
-        message = error_message(run_health(server.url))
-    assert message == f"{server.url} is unavailable: The database cannot be read."
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,3 @@ def test_cached_response_ends_with_its_day(
     seconds = (today() + 2) * 86_400
     monkeypatch.setattr("time.time", lambda: seconds)
     assert client.get(f"{INSTALLS}?days=1").json["days"] == []
-
-
-def test_deleted_version_is_not_listed_and_its_day_stays(app: Flask, client: FlaskClient) -> None:
-    client.post(f"{CLOCK}/1.0.0")
-    run(app, "delete", "acme/clock@1.0.0", "--yes")
-    shown = client.get(INSTALLS).json
-    assert (shown["total"], len(shown["days"]), shown["versions"]) == (101, 1, [])

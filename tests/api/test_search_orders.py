@@ -8,8 +8,9 @@ import pytest
 from builders import Json, document, version
 from flask import Flask
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import catalog_for_each_example
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -75,17 +76,9 @@ widgets = st.lists(
     min_size=8,
     max_size=24,
 )
-property_settings = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=6,
-    # No shrinking: it would create catalogs for minutes.
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 
 
-@property_settings
+@catalog_for_each_example(6)
 @given(widgets=widgets)
 def test_compatible_is_the_whole_result_filtered(client_with: ClientWith, widgets: Any) -> None:
     client = client_with(
@@ -229,26 +222,6 @@ def test_page_and_limit_select_the_widgets(
     body = search(client_with(*widgets(5)), page=page, limit=limit)
     assert numbers(body) == expected
     assert (body["total"], body["page"], body["limit"]) == (5, int(page[-9:]), int(limit))
-
-
-@pytest.mark.parametrize(
-    ("filters", "total"),
-    [({}, 41), ({"scope": "a"}, 31), ({"q": "widget"}, 41)],
-    ids=repr,
-)
-def test_pages_together_contain_every_widget_once(
-    client_with: ClientWith, filters: dict[str, str], total: int
-) -> None:
-    client = client_with(
-        *(document(f"{'b' if n < 10 else 'a'}/{n:03}", displayName="0 Widget") for n in range(41))
-    )
-    whole = numbers(search(client, limit=100, **filters))
-    assert len(set(whole)) == total
-    for limit in (1, 7, 20):
-        pages = range(1, total // limit + 2)
-        bodies = [search(client, page=page, limit=limit, **filters) for page in pages]
-        assert {body["total"] for body in bodies} == {total}
-        assert [number for body in bodies for number in numbers(body)] == whole
 
 
 @pytest.mark.parametrize("page", [2, 2**53 - 1])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from builders import Json, document, version
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import catalog_for_each_example
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -154,15 +155,6 @@ def test_order_is_exact_name_then_prefix_then_all_words_then_others(
     assert found_names(client, q="world CLOCK") == expected
 
 
-@pytest.mark.parametrize("name", ["World\tClock", " World  Clock "])
-def test_white_space_is_ignored_in_an_exact_name(client_with: ClientWith, name: str) -> None:
-    client = client_with(
-        *with_rising_counts(("exact", name, None), ("begins", "World Clock Pro", None))
-    )
-    assert found_names(client, q=name) == ["exact", "begins"]
-    assert found_names(client, q="world clock") == ["exact", "begins"]
-
-
 @pytest.mark.parametrize("number", [8, 9, 100])
 def test_any_number_of_words_must_all_occur(client_with: ClientWith, number: int) -> None:
     words = [*(f"wo{place:03}" for place in range(number - 1)), "z"]
@@ -260,17 +252,7 @@ def searches(draw: st.DrawFn) -> tuple[list[Json], list[tuple[str, str, str]]]:
     return widgets, draw(st.lists(st.tuples(q, *filters), min_size=4, max_size=8))
 
 
-property_settings = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=40,
-    # No shrinking: the examples are small, and each one creates a catalog.
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-
-
-@property_settings
+@catalog_for_each_example(40)
 @given(searches(), st.integers(1, 3))
 def test_search_and_its_pages_match_a_plain_implementation(
     client_with: ClientWith, drawn: tuple[list[Json], list[tuple[str, str, str]]], limit: int

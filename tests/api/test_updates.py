@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from builders import Json, document, version
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import catalog_for_each_example
 from semver import Version
 
 from catalog.semver_ranges import satisfies
@@ -80,6 +81,14 @@ def test_incompatible_and_yanked_versions_are_skipped_with_a_reason(
     )
 
 
+def test_reason_does_not_repeat_long_texts(client_with: ClientWith) -> None:
+    ranges = " || ".join(f"^{major}.0.0" for major in range(2, 200))
+    yanked = dated("1.1.0", 2, yanked=True, yankedReason="because " * 1000)
+    versions = dated("1.0.0", 1), yanked, dated("1.2.0", 3, sdkVersion=ranges)
+    item = clock_update(client_with(document("acme/clock", *versions)), "1.0.0")
+    assert len(item["reason"]) < 400
+
+
 CURRENT = {
     "highest": (False, "There is no version above 1.0.0."),
     "yanked": (True, "1.0.0 was yanked; no other version to change to runs on SDK 1.4.0."),
@@ -93,19 +102,6 @@ def test_only_version_is_current(client_with: ClientWith, yanked: bool, reason: 
     assert list(item) == KEYS
     assert (item["status"], item["yanked"], item["update"]) == ("current", yanked, None)
     assert item["reason"] == reason
-
-
-def test_reason_does_not_repeat_long_texts(client_with: ClientWith) -> None:
-    ranges = " || ".join(f"^{major}.0.0" for major in range(2, 200))
-    client = client_with(
-        document(
-            "acme/clock",
-            dated("1.0.0", 1),
-            dated("1.1.0", 2, yanked=True, yankedReason="because " * 1000),
-            dated("1.2.0", 3, sdkVersion=ranges),
-        )
-    )
-    assert len(clock_update(client, "1.0.0")["reason"]) < 400
 
 
 def test_yanked_version_without_update_gets_the_highest_version_below(
@@ -131,33 +127,29 @@ def test_yanked_version_without_update_gets_the_highest_version_below(
     )
 
 
-def test_version_that_the_widget_does_not_have_is_unknown(client_with: ClientWith) -> None:
-    item = clock_update(client_with(document("acme/clock", version("1.1.0"))), "1.0.0")
-    assert item == {
-        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "unknown"},
+UNLISTED = document("acme/clock", version("1.0.0"), listed=False)
+NO_WIDGET = "There is no widget 'acme/clock'."
+NOT_INSTALLABLE = {
+    "no such version": (
+        *([document("acme/clock", version("1.1.0"))], "unknown"),
+        "There is no version 'acme/clock@1.0.0'.",
+    ),
+    "unlisted": ([UNLISTED], "unavailable", NO_WIDGET),
+    "no such widget": ([], "unavailable", NO_WIDGET),
+}
+
+
+@pytest.mark.parametrize(
+    ("documents", "status", "reason"), NOT_INSTALLABLE.values(), ids=NOT_INSTALLABLE
+)
+def test_unlisted_and_missing_widgets_are_unavailable_alike(
+    client_with: ClientWith, documents: list[Json], status: str, reason: str
+) -> None:
+    assert clock_update(client_with(*documents), "1.0.0") == {
+        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": status},
         **dict.fromkeys(KEYS[4:-1]),
-        "reason": "There is no version 'acme/clock@1.0.0'.",
+        "reason": reason,
     }
-
-
-def test_unlisted_and_missing_widgets_are_unavailable_alike(client_with: ClientWith) -> None:
-    unlisted = clock_update(client_with(document("acme/clock", version(), listed=False)), "1.0.0")
-    missing = clock_update(client_with(), "1.0.0")
-    assert unlisted == missing
-    assert missing == {
-        **{"scope": "acme", "name": "clock", "installed": "1.0.0", "status": "unavailable"},
-        **dict.fromkeys(KEYS[4:-1]),
-        "reason": "There is no widget 'acme/clock'.",
-    }
-
-
-def test_items_are_in_the_order_of_the_request(client_with: ClientWith) -> None:
-    client = client_with(
-        *(document(f"acme/{name}", version("1.0.0"), version("1.1.0")) for name in "abc")
-    )
-    installed = ["acme/c@1.0.0", "acme/none@1.0.0", "acme/a@1.1.0", "acme/c@1.1.0", "acme/a@9.0.0"]
-    items = updates(client, *installed)
-    assert ["{scope}/{name}@{installed}".format(**item) for item in items] == installed
 
 
 def test_names_may_contain_at_signs_and_any_script(client_with: ClientWith) -> None:
@@ -233,14 +225,7 @@ histories = st.dictionaries(
 SDKS = ["1.4.0", "2.0.0", "3.0.0-beta.2", "0.1.0"]
 
 
-@settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=12,
-    # No shrinking: it would create catalogs for minutes.
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@catalog_for_each_example(12)
 @given(histories=st.lists(histories, min_size=10, max_size=10))
 def test_updates_are_those_of_the_rule_for_any_history(
     client_with: ClientWith, histories: list[dict[str, tuple[int, bool, str]]]

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from builders import bundled, document, version
-from conftest import Server, create_catalog, hold, run
+from conftest import Server, create_catalog, hold, put, run
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -74,22 +74,12 @@ def bundle_urls(client: FlaskClient, address: str, host: str | None = None) -> s
     return urls
 
 
-def test_bundle_is_served_as_immutable(server: Server) -> None:
-    response, body = server.request("GET", PATH)
-    assert (response.status, body) == (200, CONTENT)
-    assert response.headers["ETag"] == f'"{SHA256}"'
-    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    assert response.headers["Content-Disposition"] == "inline; filename=bundle.js"
-
-
-@pytest.mark.parametrize("range_", ["bytes=0-5", "bytes=28-", "bytes=-3", "bytes=0-5,7-9", "x"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_range_is_ignored(server: Server, method: str, range_: str) -> None:
-    plain, content = server.request(method, PATH)
-    response, body = server.request(method, PATH, Range=range_, If_Range=f'"{SHA256}"')
-    assert (response.status, body) == (200, content)
-    clock = {"Date": "", "Expires": ""}
-    assert {**response.headers, **clock} == {**plain.headers, **clock}
+def test_bundle_is_served_whole_with_its_hash_whatever_the_range(server: Server) -> None:
+    for range_ in ("bytes=0-5", "bytes=28-", "bytes=0-5,7-9"):
+        response, body = server.request("GET", PATH, Range=range_, If_Range=f'"{SHA256}"')
+        assert (response.status, body) == (200, CONTENT)
+        assert response.headers["ETag"] == f'"{SHA256}"'
+        assert response.headers["Content-Disposition"] == "inline; filename=bundle.js"
 
 
 def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None:
@@ -101,80 +91,54 @@ def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None
     assert (response.status, body) == (200, CONTENT)
 
 
-def not_held(app: Flask) -> str:
-    return PATH.replace("1.0.0", "2.0.0")
-
-
-def without_file(app: Flask) -> str:
-    app.extensions["bundles"].remove(SHA256)
-    return PATH
-
-
-def without_directory(app: Flask) -> str:
-    app.extensions["bundles"].remove(SHA256)
-    app.extensions["bundles"].directory.rmdir()
-    return PATH
-
-
-def unlisted(app: Flask) -> str:
-    app.test_cli_runner().invoke(args=["unlist", "acme/clock"])
-    return PATH
-
-
-MISSING = {
-    "not held": not_held,
-    "without its file": without_file,
-    "without the directory": without_directory,
-    "of an unlisted widget": unlisted,
-    "of no version": lambda app: PATH.replace("1.0.0", "3.0.0"),
-    "of no widget": lambda app: PATH.replace("clock", "klock"),
-}
-
-
-@pytest.mark.parametrize("make", MISSING.values(), ids=MISSING)
-def test_missing_bundle_is_404(app: Flask, make: Callable[[Flask], str]) -> None:
-    path = make(app)
+def assert_missing(app: Flask, path: str) -> None:
     response = app.test_client().get(path)
     _, scope, name, number, _ = path.removeprefix("/api/v1").rsplit("/", 4)
     message = f"No bundle of '{scope}/{name}@{number}' is held here."
     assert (response.status_code, response.get_json()) == (404, {"error": message})
-    assert response.headers["Access-Control-Allow-Origin"] == "*"
-    assert "immutable" not in response.headers.get("Cache-Control", "")
+
+
+def test_missing_bundle_is_404(app: Flask) -> None:
+    for number in ("2.0.0", "3.0.0"):
+        assert_missing(app, PATH.replace("1.0.0", number))
+    assert_missing(app, PATH.replace("clock", "klock"))
+    app.extensions["bundles"].remove(SHA256)
+    assert_missing(app, PATH)
+    app.extensions["bundles"].directory.rmdir()
+    assert_missing(app, PATH)
+
+
+def test_bundle_of_an_unlisted_widget_is_404(app: Flask) -> None:
+    assert run(app, "unlist", "acme/clock").exit_code == 0
+    assert_missing(app, PATH)
 
 
 def test_bundle_of_a_yanked_version_is_served(app: Flask) -> None:
-    app.test_cli_runner().invoke(args=["yank", "acme/clock@1.0.0"])
+    run(app, "yank", "acme/clock@1.0.0")
     with app.test_client().get(PATH) as response:
         assert response.data == CONTENT
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
 def test_bundle_url_has_the_host_of_the_request(client: FlaskClient, address: str) -> None:
-    for host in ("a.example", "b.example:8080", "a.example", "b.example:8080"):
+    etags = set()
+    for host in ("a.example", "b.example:8080", "a.example"):
         assert bundle_urls(client, address, host) == {f"http://{host}{PATH}"}
+        etags.add(client.get(address, headers={"Host": host}).headers["ETag"])
+    assert len(etags) == 2
 
 
-@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
-def test_responses_for_two_hosts_have_two_etags(client: FlaskClient, address: str) -> None:
-    etag = client.get(address, headers={"Host": "a.example"}).headers["ETag"]
-    known = {"If-None-Match": etag}
-    assert client.get(address, headers={"Host": "a.example", **known}).status_code == 304
-    assert client.get(address, headers={"Host": "b.example", **known}).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["a b", "u@a.example", '"', "a.example/x", "<script>", "", "ü"])
+@pytest.mark.parametrize("host", ["u@a.example", "a.example/x", "<script>", "", "ü"])
 def test_invalid_host_is_replaced_by_the_address_of_the_listener(
     client: FlaskClient, host: str
 ) -> None:
     assert bundle_urls(client, ADDRESSES["detail"], host) == {f"http://localhost{PATH}"}
-    assert bundle_urls(client, ADDRESSES["detail"], "a.example") == {f"http://a.example{PATH}"}
 
 
-@pytest.mark.parametrize("url", ["https://w.example/catalog", "https://w.example/catalog/"])
-def test_public_url_replaces_the_host(app_with: AppWith, url: str) -> None:
-    app = app_with(CLOCK, PUBLIC_URL=url)
+def test_public_url_replaces_the_host(app_with: AppWith) -> None:
+    app = app_with(CLOCK, PUBLIC_URL="https://w.example/catalog/")
     hold(app, CONTENT)
-    for host in ("a.example", "b.example", "<script>"):
+    for host in ("a.example", "<script>"):
         urls = bundle_urls(app.test_client(), ADDRESSES["detail"], host)
         assert urls == {f"https://w.example/catalog{PATH}"}
 
@@ -189,6 +153,8 @@ def test_bundle_url_behind_a_proxy_has_the_public_address(
     body = app.test_client().get(ADDRESSES["detail"], headers=forwarded)
     by_version = {entry["version"]: entry["bundleUrl"] for entry in body.json["versions"]}
     assert by_version["1.0.0"] == f"https://w.example/catalog{PATH}"
+    # It is not held here.
+    assert by_version["2.0.0"] == "https://cdn.example.com/bundles/2.0.0.js"
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
 
 
@@ -205,32 +171,14 @@ def test_slow_clients_do_not_keep_bundles_in_memory(app_with: AppWith) -> None:
         assert server.megabytes() - before < 32
 
 
-def test_bundle_url_of_a_version_that_is_not_held_stays(client: FlaskClient) -> None:
-    entries = client.get(ADDRESSES["detail"]).get_json()["versions"]
-    by_version = {entry["version"]: entry["bundleUrl"] for entry in entries}
-    assert by_version["2.0.0"] == "https://cdn.example.com/bundles/2.0.0.js"
-
-
-@pytest.mark.parametrize("command", [["export"], ["show", "acme/clock", "--json"]])
-def test_export_and_show_have_the_published_url(app: Flask, command: list[str]) -> None:
-    shown = app.test_cli_runner().invoke(args=command).stdout
-    assert ORIGINAL in shown
-    assert PATH not in shown
-
-
-def test_next_response_shows_held_and_released_bundles(app_with: AppWith) -> None:
+def test_next_response_shows_that_a_bundle_is_held(app_with: AppWith) -> None:
     app = app_with(CLOCK)
-    client = app.test_client()
-    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {ORIGINAL}
     hold(app, CONTENT)
-    assert bundle_urls(client, ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
-    app.extensions["bundles"].remove(SHA256)
-    assert run(app, "gc", "--release").exit_code == 0
-    assert bundle_urls(client, ADDRESSES["detail"]) == {ORIGINAL}
+    assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {f"http://localhost{PATH}"}
 
 
 CHANGES = {
-    "other text": ({"releaseNotes": "New."}, f"http://localhost{PATH}"),
     "other address": ({"bundleUrl": "https://b.example/x.js"}, f"http://localhost{PATH}"),
     "other bytes": ({"sha256Hash": "0" * 64}, ORIGINAL),
     "other size": ({"bundleSize": 5}, ORIGINAL),
@@ -239,12 +187,10 @@ CHANGES = {
 
 @pytest.mark.parametrize(("fields", "url"), CHANGES.values(), ids=CHANGES)
 def test_import_releases_a_bundle_only_if_its_bytes_change(
-    app: Flask, tmp_path: Path, fields: dict[str, object], url: str
+    app: Flask, fields: dict[str, object], url: str
 ) -> None:
     changed = document("acme/clock", {**bundled("1.0.0", CONTENT), **fields})
-    (tmp_path / "changed.jsonl").write_text(json.dumps(changed), encoding="utf-8")
-    result = app.test_cli_runner().invoke(args=["import", str(tmp_path / "changed.jsonl")])
-    assert result.exit_code == 0
+    put(app, changed)
     assert bundle_urls(app.test_client(), ADDRESSES["detail"]) == {url}
 
 

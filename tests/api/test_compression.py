@@ -68,6 +68,8 @@ def test_long_body_is_compressed_for_clients_that_accept_it(demo: FlaskClient, p
     assert len(compressed.data) < len(plain.data) / 2
     assert compressed.headers["Content-Length"] == str(len(compressed.data))
     assert compressed.headers["Content-Type"] == plain.headers["Content-Type"]
+    if path in WITH_ETAG:
+        assert compressed.headers["ETag"] == plain.headers["ETag"][:-1] + '-gzip"'
 
 
 @pytest.mark.parametrize("path", SMALL)
@@ -80,13 +82,11 @@ def test_short_body_is_not_compressed_but_varies(demo: FlaskClient, path: str) -
 
 
 ENCODINGS = {
-    **dict.fromkeys(["gzip", "GZip", "x-gzip", "gzip, deflate, br", "br;q=1.0, gzip;q=0.1"], True),
-    **dict.fromkeys(["*", "*;q=0.1", "deflate, *;q=0.5", "gzip;q=1.000", " ,gzip;Q=0.5"], True),
+    **dict.fromkeys(["GZip", "x-gzip", "br;q=1.0, gzip;q=0.1", "deflate, *;q=0.5"], True),
     **dict.fromkeys(["identity;q=0, gzip", "gzip, *;q=0", "gzip;q=0.5, identity;q=0.5"], True),
-    **dict.fromkeys(["", "identity", "br", "deflate", "gzip;q=0", "gzip;q=0.000"], False),
-    **dict.fromkeys(["*;q=0", "gzip;q=0, *", "identity, gzip;q=0.5", "gzip;q=0.5, *"], False),
-    "gzip" + ", br" * 1000: False,
-    **dict.fromkeys(["gzipped", "gzip;q=x", "gzip;q=-1", "gzip;q=2", "identity;q=0"], False),
+    **dict.fromkeys(["", "br", "gzip;q=0.000", "*;q=0", "gzip;q=0, *"], False),
+    **dict.fromkeys(["identity, gzip;q=0.5", "gzip;q=0.5, *", "identity;q=0"], False),
+    **dict.fromkeys(["gzipped", "gzip;q=x", "gzip;q=2", "gzip" + ", br" * 1000], False),
 }
 
 
@@ -124,22 +124,15 @@ def etags(client: FlaskClient, path: str) -> dict[str, str]:
     return {"plain": plain.headers["ETag"], "gzip": compressed.headers["ETag"]}
 
 
-@pytest.mark.parametrize("path", WITH_ETAG)
-def test_each_form_has_its_own_strong_etag(demo: FlaskClient, path: str) -> None:
-    tags = etags(demo, path)
-    assert tags["gzip"] == tags["plain"][:-1] + '-gzip"'
-    assert tags["plain"].startswith('"')
-
-
 # Accept-Encoding, If-None-Match, and the form that the 304 names; None for a 200.
 CONDITIONS = [
-    ("gzip", "{gzip}", "gzip"),
     ("gzip", "W/{gzip}", "gzip"),
     ("gzip", "{plain}", "plain"),
     ("gzip", "{plain}, {gzip}", "gzip"),
     ("gzip", "*", "gzip"),
-    ("gzip", '"other"', None),
-    ("identity", "{plain}", "plain"),
+    ("gzip", '"other", W/"more"', None),
+    ("identity", '""', None),
+    ("identity", '"', None),
     ("identity", "{plain}, {gzip}", "plain"),
     ("identity", "*", "plain"),
     # A cache must not send the compressed form to this client.
@@ -147,16 +140,13 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(("accepted", "known", "expected"), CONDITIONS)
 @pytest.mark.parametrize("path", WITH_ETAG)
 def test_known_form_is_304_with_its_etag(
-    demo: FlaskClient, path: str, accepted: str, known: str, expected: str | None, method: str
+    demo: FlaskClient, path: str, accepted: str, known: str, expected: str | None
 ) -> None:
     tags = etags(demo, path)
-    response = fetch(
-        demo, path, method, Accept_Encoding=accepted, If_None_Match=known.format(**tags)
-    )
+    response = fetch(demo, path, Accept_Encoding=accepted, If_None_Match=known.format(**tags))
     assert response.headers.getlist("Vary") == ["Accept-Encoding"]
     if expected is None:
         sent = "gzip" if accepted == "gzip" else "plain"
@@ -201,12 +191,8 @@ def test_bundle_is_never_compressed(client: FlaskClient, headers: dict[str, str]
     ("method", "path", "status"),
     [
         ("GET", "/none", 404),
-        ("GET", "/?page=0", 400),
-        ("GET", "/api/v1/widgets/search?q=" + "x" * 1001, 400),
         ("GET", "/api/v1/widgets/acme/" + "x" * 2000, 404),
-        ("GET", "/api/internal", 401),
         ("POST", "/api/v1/widgets/acme/clock", 200),
-        ("OPTIONS", "/api/v1/widgets/acme/clock", 200),
     ],
 )
 def test_errors_and_other_methods_are_not_compressed(
@@ -218,25 +204,17 @@ def test_errors_and_other_methods_are_not_compressed(
     assert not {"Vary", "Content-Encoding"} & set(response.headers.keys())
 
 
-def test_compressed_body_changes_with_the_catalog(client: FlaskClient) -> None:
+def test_compressed_body_changes_with_the_catalog_and_the_host(client: FlaskClient) -> None:
     path = "/api/v1/widgets/acme/clock"
     before = fetch(client, path, **GZIP)
     client.post(path)
-    after = fetch(client, path, **GZIP)
-    assert after.headers["ETag"] != before.headers["ETag"]
-    assert b'"downloadCount":1' in decoded(after)
-
-
-def test_compressed_body_has_the_host_of_its_request(client: FlaskClient) -> None:
-    path = "/api/v1/widgets/acme/clock"
-    tags = set()
+    tags = {before.headers["ETag"]}
     for host in ("a.example", "b.example", "a.example"):
         response = fetch(client, path, **GZIP, Host=host)
-        assert response.headers["Content-Encoding"] == "gzip"
+        assert b'"downloadCount":1' in decoded(response)
         assert f"http://{host}{BUNDLE}".encode() in decoded(response)
-        assert decoded(response) == fetch(client, path, Host=host).data
         tags.add(response.headers["ETag"])
-    assert len(tags) == 2
+    assert len(tags) == 3
 
 
 # About 10 kB that gzip can halve.
@@ -245,16 +223,6 @@ LARGE = [
     document(f"acme/w{number}", version(releaseNotes=HEX))
     for number in range(MAX_COMPRESSED_ON_IO_THREAD // len(HEX) + 2)
 ]
-
-
-def test_large_body_is_compressed_for_the_first_client_that_prefers_it(
-    client_with: Callable[..., FlaskClient],
-) -> None:
-    client = client_with(*LARGE)
-    plain = fetch(client, REGISTRY)
-    compressed = fetch(client, REGISTRY, **GZIP)
-    assert decoded(compressed) == plain.data
-    assert compressed.headers["ETag"] == plain.headers["ETag"][:-1] + '-gzip"'
 
 
 def test_io_thread_does_not_compress_a_large_body_but_sends_it_compressed(
@@ -269,5 +237,6 @@ def test_io_thread_does_not_compress_a_large_body_but_sends_it_compressed(
         fetch(client, REGISTRY, **GZIP)
     database.deadline.on_io_thread = False
     compressed = fetch(client, REGISTRY, **GZIP)
+    assert decoded(compressed) == fetch(client, REGISTRY).data
     database.deadline.on_io_thread = True
     assert fetch(client, REGISTRY, **GZIP).data == compressed.data

@@ -119,9 +119,7 @@ def test_page_and_limit_are_whole_numbers_from_1_to_2_to_the_53(
 # Runs of combining marks that normalization must sort, and characters that decompose into many.
 HOSTILE = {
     "marks": "\u0301\u0323" * 16_000,
-    "marks that decompose": "\u0344\u0323" * 16_000,
     "ligatures": "\ufdfa" * 32_000,
-    "syllables": "각" * 32_000,
 }
 
 
@@ -140,8 +138,10 @@ def test_hostile_q_takes_little_time(
 def test_long_value_takes_little_time(client: FlaskClient, name: str) -> None:
     for value in ("9" * 32_000, "0" * 32_000, "1.2.3-" + "a." * 16_000, "+" * 32_000):
         begun = time.thread_time()
-        assert client.get(f"/api/v1/widgets/search?{name}={value}").status_code == 400
+        response = client.get(f"/api/v1/widgets/search?{name}={value}")
         assert time.thread_time() - begun < 2  # seconds
+        assert response.status_code == 400
+        assert assert_error(response).startswith(f"{name} must be ")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,14 +5,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from conftest import ROOT, Limits, Server, error_message, run
-from flask import Flask
+from conftest import ROOT, Server, error_message, run
 from ports import free_port
 
 from app import create_app
@@ -40,30 +39,18 @@ def responding(listener: socket.socket, response: bytes) -> Iterator[list[bytes]
         thread.join()
 
 
-def message_for(response: bytes) -> str:
-    """Return the message for a service that responds with these bytes; its URL is U."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with responding(listener, response):
-        return error_message(run_health(url)).replace(url, "U")
-
-
 def http_response(status: str, body: object) -> bytes:
-    text = body if isinstance(body, str) else json.dumps(body)
+    text = json.dumps(body)
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
 
 
-def test_a_service_that_works_is_ok(server: Server) -> None:
-    result = run_health(server.url)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "ok\n")
+@pytest.mark.parametrize(("options", "output"), [([], "ok\n"), (["--quiet"], "")])
+def test_a_service_that_works_is_ok(server: Server, options: list[str], output: str) -> None:
+    result = run_health(server.url, *options)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", output)
 
 
-def test_quiet_prints_nothing_for_a_service_that_works(server: Server) -> None:
-    result = run_health(server.url, "--quiet")
-    assert (result.exit_code, result.output) == (0, "")
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])  # noqa: S104
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
 def test_the_default_url_is_that_of_the_settings(
     server: Server, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
@@ -94,14 +81,12 @@ def test_a_unix_socket_is_checked(tmp_path: Path) -> None:
         assert run_health(f"unix:{path}").exit_code == 0
 
 
-def test_nothing_at_the_address_is_an_error() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    assert error_message(run_health(url)) == f"{url} cannot be reached: Connection refused."
-
-
-def test_no_socket_at_the_path_is_an_error(tmp_path: Path) -> None:
-    message = f"unix:{tmp_path}/none cannot be reached: No such file or directory."
-    assert error_message(run_health(f"unix:{tmp_path}/none")) == message
+def test_nothing_at_the_address_is_an_error(tmp_path: Path) -> None:
+    for url, cause in (
+        (f"http://127.0.0.1:{free_port()}", "Connection refused"),
+        (f"unix:{tmp_path}/none", "No such file or directory"),
+    ):
+        assert error_message(run_health(url)) == f"{url} cannot be reached: {cause}."
 
 
 def test_no_response_in_time_is_an_error() -> None:
@@ -109,17 +94,6 @@ def test_no_response_in_time_is_an_error() -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         message = error_message(run_health(url, "--timeout", "0.05"))
     assert message == f"{url} did not respond within 0.05 s."
-
-
-def test_a_service_without_its_file_is_unavailable(
-    app_with: Callable[..., Flask], tmp_path: Path, limits: Limits
-) -> None:
-    path = app_with().config["DATABASE"]
-    # Otherwise it would end within a second.
-    with Server(path, **limits.set("serving.event_loop", CHECK_INTERVAL=3600)) as server:
-        path.rename(tmp_path / "moved.db")
-        message = error_message(run_health(server.url))
-    assert message == f"{server.url} is unavailable: The database cannot be read."
 
 
 @pytest.mark.parametrize(
@@ -132,22 +106,23 @@ def test_a_service_without_its_file_is_unavailable(
             ),
             "U is read-only: The database cannot be written.",
         ),
-        (http_response("404 Not Found", "<p>"), "U responded 404 to /api/health."),
         (http_response("502 Bad Gateway", []), "U responded 502 to /api/health."),
         (
             http_response("503 Service Unavailable", {"status": "a\nb", "error": "\x1b[1m."}),
             "U is a\\nb: \\x1b[1m.",
         ),
         (b"220 mail.example.com\r\n", "U did not respond with HTTP."),
-        (b"", "U cannot be reached: Remote end closed connection without response."),
     ],
-    ids=["read-only", "not found", "proxy", "unprintable", "no HTTP", "closed"],
+    ids=["read-only", "proxy", "unprintable", "no HTTP"],
 )
 def test_any_other_response_is_an_error(response: bytes, message: str) -> None:
-    assert message_for(response) == message
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with responding(listener, response):
+        assert error_message(run_health(url)).replace(url, "U") == message
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://a", "http://a:99999", "http://é", ""])
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://a", "http://a:99999"])
 def test_an_invalid_url_is_wrong_usage(url: str) -> None:
     result = run_health(url)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -8,7 +8,7 @@ from builders import document, version
 from flask import Flask
 from flask.testing import FlaskClient
 
-from catalog.store.connection.sqlite import DeadlineExceeded, WouldBlock
+from catalog.store.connection.sqlite import DeadlineExceeded
 
 SEARCH = "/api/v1/widgets/search"
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -16,8 +16,6 @@ REGISTRY = "/api/widgets/acme/registry.json"
 CACHED = [SEARCH, CLOCK, f"{CLOCK}/1.0.0", "/api/v1/widgets/changes", REGISTRY, "/api/stats"]
 NOTES = "x" * 65_000
 AppWith = Callable[..., Flask]
-
-
 IsCached = Callable[..., bool]
 
 
@@ -118,15 +116,6 @@ def test_deadline_ends_a_revalidation_and_the_final_one_is_503(client: FlaskClie
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     database.set_deadline(60)
     assert client.get(SEARCH).status_code == 200
-
-
-def test_io_thread_that_may_only_send_cached_responses_sends_no_other(client: FlaskClient) -> None:
-    assert client.get(SEARCH).status_code == 200
-    client.application.extensions["database"].deadline.only_cached = True
-    assert client.get(SEARCH).status_code == 200
-    for path in (CLOCK, f"{SEARCH}?q=other", "/", f"{SEARCH}?page=0"):
-        with pytest.raises(WouldBlock):
-            client.get(path)
 
 
 def test_memory_has_a_limit_and_the_least_recently_used_response_is_evicted(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import Json, document
+from builders import Json, document, version
 from flask.testing import FlaskClient
 
 SEARCH = "/api/v1/widgets/search"
@@ -29,70 +29,31 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-FULL_ENTRY = {
+SUMMARY = {
     "scope": "acme",
     "name": "clock",
-    "version": "2.1.0",
-    "bundleUrl": "https://cdn.example.com/bundles/2.1.0.js",
-    "bundleSize": 0,
-    "sha256Hash": "0123456789abcdef" * 4,
-    "publishedAt": "2025-03-04T05:06:07.890Z",
-    "yanked": False,
-    "yankedReason": None,
-    "deprecationMessage": "Use 3.x.",
-    "releaseNotes": "Faster.\nSmaller.",
-    "displayName": "Clock 2",
-    "description": "Shows the time, twice.",
-    "icon": "mdi:clock-2",
-    "minSize": {"w": 2, "h": 1},
-    "maxSize": {"w": 6, "h": 4},
-    "sdkVersion": "^1.0.0",
-    "configVersion": 3,
-    "permissions": ["network", "storage"],
-    "license": "MIT",
+    "displayName": "Clock",
+    "description": "Shows the time.",
+    "icon": "mdi:clock",
+    "isOfficial": True,
+    "downloadCount": 12,
 }
-FULL = document(
-    "acme/clock",
-    FULL_ENTRY,
-    displayName="Clock",
-    description="Shows the time.",
-    icon="mdi:clock",
-    isOfficial=True,
-    downloadCount=12,
-    createdAt="2025-01-02T03:04:05.000Z",
-)
 
 
 def test_response_has_every_field_in_the_order_of_the_specification(
     client_with: ClientWith,
 ) -> None:
-    expected = {
-        "widgets": [
-            {
-                "scope": "acme",
-                "name": "clock",
-                "displayName": "Clock",
-                "description": "Shows the time.",
-                "icon": "mdi:clock",
-                "isOfficial": True,
-                "downloadCount": 12,
-                "latestVersion": FULL_ENTRY,
-            }
-        ],
-        "total": 1,
-        "page": 1,
-        "limit": 20,
-    }
-    assert json_text(search(client_with(FULL))) == json_text(expected)
+    client = client_with({"widget": SUMMARY, "versions": [version(permissions=["network"])]})
+    (entry,) = client.get("/api/v1/widgets/acme/clock").get_json()["versions"]
+    widgets = [{**SUMMARY, "latestVersion": entry}]
+    expected = {"widgets": widgets, "total": 1, "page": 1, "limit": 20}
+    assert json_text(search(client)) == json_text(expected)
 
 
 def test_false_zero_and_empty_text_are_not_null(client_with: ClientWith) -> None:
     fields = {"description": "", "icon": "", "isOfficial": False, "downloadCount": 0}
     (summary,) = search(client_with(document(**fields)))["widgets"]
     assert json_text({key: summary[key] for key in fields}) == json_text(fields)
-
-
-EARLY, LATE = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
 
 
 def test_empty_catalog_gives_an_empty_page(client_with: ClientWith) -> None:
@@ -114,24 +75,15 @@ FILTERED = (
     [
         ({}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
         ({"q": "hidden"}, []),
-        ({"q": "hi"}, []),
         ({"scope": "secret"}, []),
         ({"scope": "acme"}, ["acme/no", "acme/unset", "acme/yes"]),
-        ({"scope": ""}, ["acme/no", "acme/unset", "acme/yes", "beta/yes"]),
-        ({"scope": "acm"}, []),
         ({"scope": "ACME"}, []),
-        ({"scope": "acme "}, []),
-        ({"scope": "%"}, []),
         ({"scope": "acme\0"}, []),
         ({"official": "true"}, ["acme/yes", "beta/yes"]),
         ({"official": "false"}, ["acme/no", "acme/unset"]),
-        ({"scope": "acme", "official": "true"}, ["acme/yes"]),
-        ({"scope": "acme", "official": "false"}, ["acme/no", "acme/unset"]),
-        ({"scope": "beta", "official": "false"}, []),
-        ({"q": "yes", "scope": ""}, ["acme/yes", "beta/yes"]),
+        ({"official": "True"}, ["acme/yes", "beta/yes"]),
+        ({"official": "FALSE"}, ["acme/no", "acme/unset"]),
         ({"q": "yes", "scope": "beta"}, ["beta/yes"]),
-        ({"q": "s", "scope": "beta"}, ["beta/yes"]),
-        ({"q": "yes", "official": "false"}, []),
         ({"q": "s", "scope": "acme", "official": "false"}, ["acme/unset"]),
     ],
     ids=repr,
@@ -142,24 +94,10 @@ def test_filters_restrict_the_results(
     assert found_widgets(client_with(*FILTERED), **parameters) == expected
 
 
-def test_scope_in_any_script_is_found(client_with: ClientWith) -> None:
-    client = client_with(document("météo/a"), document("meteo/b"), document("天気/c"))
-    assert found_widgets(client, scope="météo") == ["météo/a"]
-    assert found_widgets(client, scope="天気") == ["天気/c"]
-
-
-@pytest.mark.parametrize("value", ["True", "TRUE", "tRuE"])
-def test_official_ignores_case(client_with: ClientWith, value: str) -> None:
-    client = client_with(*FILTERED)
-    assert found_widgets(client, official=value) == found_widgets(client, official="true")
-    assert found_widgets(client, official="False") == found_widgets(client, official="false")
-
-
-@pytest.mark.parametrize("value", ["1", "0", "yes", "null", " true", "true\0", "falſe", "ｔｒｕｅ"])
+@pytest.mark.parametrize("value", ["1", "yes", " true", "true\0", "falſe"])
 def test_invalid_official_is_400(demo: FlaskClient, value: str) -> None:
     response = demo.get(SEARCH, query_string={"official": value})
     assert response.status_code == 400
-    assert list(response.get_json()) == ["error"]
     message = response.get_json()["error"]
     assert message.startswith("official must be true or false")
     assert json.dumps(value, ensure_ascii=False)[1:-1] in message
@@ -180,13 +118,7 @@ def test_order_is_by_downloads_then_scope_then_name(
     assert found_widgets(client_with(*reversed(documents)), **parameters) == ORDERED
 
 
-def test_order_in_a_scope_is_by_downloads_then_name(client_with: ClientWith) -> None:
-    counts = {"a/unset": None, "a/zero": 0, "a/y": 2, "a/x": 2, "a/most": 10}
-    client = client_with(*(document(path, downloadCount=n) for path, n in counts.items()))
-    assert found_widgets(client, scope="a") == ["a/most", "a/x", "a/y", "a/zero", "a/unset"]
-
-
 def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:
-    client = client_with(FULL)
+    client = client_with(document())
     others = {"Q": "nothing", "PAGE": "0", "compatsdk": "x", "sort": "name", "": "x"}
     assert search(client, **others) == search(client)

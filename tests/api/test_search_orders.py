@@ -1,4 +1,4 @@
-"""Search with compatible=true, and with sort."""
+"""Search with compatible=true, with sort, and its pages."""
 
 from collections.abc import Callable
 from itertools import product
@@ -8,8 +8,9 @@ import pytest
 from builders import Json, document, version
 from flask import Flask
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import catalog_for_each_example
 
 SEARCH = "/api/v1/widgets/search"
 ClientWith = Callable[..., FlaskClient]
@@ -43,33 +44,24 @@ def test_compatible_keeps_widgets_with_a_version_for_the_sdk(client_with: Client
     assert search(client, compatSdk="1.4.0", compatible="true")["total"] == 2
 
 
-def test_compatible_false_and_empty_keep_all(client_with: ClientWith) -> None:
+def test_compatible_false_keeps_all(client_with: ClientWith) -> None:
     client = client_with(document("a/a", version()), document("a/b"))
-    plain = client.get(SEARCH, query_string={"compatSdk": "1.0.0"}).data
-    for value in ("false", "FALSE", ""):
-        query = {"compatSdk": "1.0.0", "compatible": value}
-        assert client.get(SEARCH, query_string=query).data == plain
+    assert search(client, compatSdk="1.0.0", compatible="FALSE") == search(
+        client, compatSdk="1.0.0"
+    )
     assert names(client, compatible="false") == ["a", "b"]
 
 
-def test_compatible_without_an_sdk_is_400(demo: FlaskClient) -> None:
-    response = demo.get(SEARCH, query_string={"compatible": "true"})
-    assert (response.status_code, response.get_json()) == (
-        400,
-        {"error": "compatible must be used with compatSdk, such as compatSdk=1.4.0."},
-    )
+INVALID = [
+    ("compatible=true", "compatible must be used with compatSdk, such as compatSdk=1.4.0."),
+    ("compatible=yes", "compatible must be true or false, not 'yes'."),
+    ("sort=size", "sort must be installs, updated, created or name, not 'size'."),
+]
 
 
-INVALID = {
-    "compatible": ("yes", "compatible must be true or false, not 'yes'."),
-    "sort": ("size", "sort must be installs, updated, created or name, not 'size'."),
-}
-
-
-@pytest.mark.parametrize("name", INVALID)
-def test_invalid_value_is_400_and_named(demo: FlaskClient, name: str) -> None:
-    value, message = INVALID[name]
-    response = demo.get(SEARCH, query_string={"compatSdk": "1.4.0", name: value})
+@pytest.mark.parametrize(("query", "message"), INVALID)
+def test_invalid_value_is_400_and_named(demo: FlaskClient, query: str, message: str) -> None:
+    response = demo.get(f"{SEARCH}?{query}")
     assert (response.status_code, response.get_json()) == (400, {"error": message})
 
 
@@ -84,17 +76,9 @@ widgets = st.lists(
     min_size=8,
     max_size=24,
 )
-property_settings = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=6,
-    # No shrinking: it would create catalogs for minutes.
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 
 
-@property_settings
+@catalog_for_each_example(6)
 @given(widgets=widgets)
 def test_compatible_is_the_whole_result_filtered(client_with: ClientWith, widgets: Any) -> None:
     client = client_with(
@@ -183,13 +167,6 @@ def test_results_are_sorted_with_ties_by_scope_and_name(client_with: ClientWith,
     assert pages == ORDERS[sort]
 
 
-def test_empty_sort_is_the_default_order(client_with: ClientWith) -> None:
-    client = client_with(*SORTED_WIDGETS)
-    for query in ({}, {"q": "e"}):
-        plain = client.get(SEARCH, query_string=query).data
-        assert client.get(SEARCH, query_string={**query, "sort": ""}).data == plain
-
-
 def test_sort_comes_before_the_rank_of_words(client_with: ClientWith) -> None:
     client = client_with(
         document("a/a", version(publishedAt=on(1)), displayName="Clock"),
@@ -201,14 +178,71 @@ def test_sort_comes_before_the_rank_of_words(client_with: ClientWith) -> None:
     assert names(client, q="cl", sort="name") == ["a", "c", "b"]
 
 
-@pytest.mark.parametrize("sort", ["updated", "created", "name"])
-def test_count_of_an_install_is_shown_in_every_order(client_with: ClientWith, sort: str) -> None:
-    client = client_with(*SORTED_WIDGETS)
-    before = search(client, sort=sort)
-    client.post("/api/v1/widgets/a/two")
-    after = search(client, sort=sort)
-    assert [each["name"] for each in after["widgets"]] == [
-        each["name"] for each in before["widgets"]
-    ]
-    counts = {each["name"]: each["downloadCount"] for each in after["widgets"]}
-    assert counts["two"] == 1
+def numbers(response: Json) -> list[int]:
+    """Return the numbers that widgets() gave to the widgets of the page."""
+    return [int(widget["name"]) for widget in response["widgets"]]
+
+
+def widgets(count: int) -> list[Json]:
+    """Return widgets that search orders by their numbers, and some that are unlisted."""
+    listed = [document(f"a/{n:03}", downloadCount=1000 - n // 3) for n in range(count)]
+    return listed + [document(f"a/hidden-{n}", listed=False) for n in range(3)]
+
+
+def test_default_page_has_20_widgets(client_with: ClientWith) -> None:
+    body = search(client_with(*widgets(21)))
+    assert numbers(body) == list(range(20))
+    assert (body["total"], body["page"], body["limit"]) == (21, 1, 20)
+
+
+def test_limit_over_100_is_100(client_with: ClientWith) -> None:
+    client = client_with(*widgets(102))
+    for limit in ("100", "101", str(2**53 - 1)):
+        body = search(client, limit=limit)
+        assert numbers(body) == list(range(100))
+        assert (body["total"], body["page"], body["limit"]) == (102, 1, 100)
+    assert numbers(search(client, limit="101", page="2")) == [100, 101]
+
+
+@pytest.mark.parametrize(
+    ("page", "limit", "expected"),
+    [
+        ("2", "1", [1]),
+        ("2", "3", [3, 4]),
+        ("2", "5", []),
+        ("1", "100", [0, 1, 2, 3, 4]),
+        ("02", "003", [3, 4]),
+        ("0" * 5000 + "2", "1", [1]),
+    ],
+    ids=lambda value: str(value)[-9:],
+)
+def test_page_and_limit_select_the_widgets(
+    client_with: ClientWith, page: str, limit: str, expected: list[int]
+) -> None:
+    body = search(client_with(*widgets(5)), page=page, limit=limit)
+    assert numbers(body) == expected
+    assert (body["total"], body["page"], body["limit"]) == (5, int(page[-9:]), int(limit))
+
+
+@pytest.mark.parametrize("page", [2, 2**53 - 1])
+def test_page_past_the_end_is_empty_with_the_right_total(
+    client_with: ClientWith, page: int
+) -> None:
+    client = client_with(document("a/000"))
+    expected = {"widgets": [], "total": 1, "page": page, "limit": 20}
+    for filters in ({}, {"scope": "a"}, {"q": "0"}, {"q": "000"}):
+        assert search(client, page=page, **filters) == expected
+
+
+def test_empty_parameters_are_ignored(client_with: ClientWith) -> None:
+    client = client_with(*widgets(3))
+    query = "page=&limit&official=&scope=&q=&sort=&compatible="
+    assert client.get(f"{SEARCH}?{query}").json == search(client)
+
+
+@pytest.mark.parametrize("name", ["page", "limit"])
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "1_000", " 5", "１", "9007199254740992"])
+def test_invalid_page_or_limit_is_400(demo: FlaskClient, name: str, value: str) -> None:
+    response = demo.get(SEARCH, query_string={name: value})
+    message = f"{name} must be a whole number from 1 to 9007199254740991, not {value!r}."
+    assert (response.status_code, response.get_json()) == (400, {"error": message})

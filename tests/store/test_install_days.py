@@ -165,15 +165,13 @@ class Catalog:
             found = find_installs(self.database.reader(), *path.split("/"), days, self.day)
             shown = json.loads(found[1]) if found else None
             assert shown == self.model.expected(path, days, self.day)
-        stored = {(path, day, name): count for path, day, name, count in self.rows()}
+        rows = self.database.fetch(STORED, {})
+        stored = {(path, day, name): count for path, day, name, count in rows}
         assert stored == {
             (path, *key): count
             for path, installs in self.model.installs.items()
             for key, count in installs.items()
         }
-
-    def rows(self) -> list[Any]:
-        return [*self.database.fetch(STORED, {})]
 
 
 def check_sequence(app: Flask, folder: Path, seed: int, steps: int) -> None:
@@ -229,10 +227,7 @@ def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_
     assert run(app, "check").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["UPDATE install SET installs = 5", "DELETE FROM install", "UPDATE widget SET counted = 2"],
-)
+@pytest.mark.parametrize("change", ["DELETE FROM install", "UPDATE widget SET counted = 2"])
 def test_check_compares_the_sums_and_repair_adds_up_again(app_with: Apps, change: str) -> None:
     app = app_with(with_versions("acme/clock"))
     database = app.extensions["database"]

@@ -83,14 +83,6 @@ def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
     assert count(client) == 4
 
 
-def test_reads_go_on_while_the_file_is_missing(
-    client: FlaskClient, path: Path, tmp_path: Path
-) -> None:
-    assert count(client) == 0
-    path.rename(tmp_path / "moved")
-    assert count(client) == 0
-
-
 def test_no_thread_reads_an_older_file_than_another_thread_has_read(
     client: FlaskClient, path: Path, snapshot: Path
 ) -> None:

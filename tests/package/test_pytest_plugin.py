@@ -1,15 +1,13 @@
 """The pytest plugin in another project, which has an app.py and a catalog package of its own."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import ROOT, wait_for_end
+from conftest import ROOT
 
 DASHBOARD = """
 import json
@@ -74,41 +72,29 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def start_pytest(project: Path, code: str, *options: str, **popen: Any) -> subprocess.Popen[str]:
-    """Start the tests of the code, as in an environment where the plugin is installed."""
+def run_pytest(project: Path, code: str, *options: str, **settings: str) -> str:
+    """Return the output of tests, run as in an environment where the plugin is installed."""
     (project / "test_project.py").write_text(code)
     environment = {
         **os.environ,
         "PYTHONPATH": f"{project}{os.pathsep}{ROOT}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_DEBUG_TEMPROOT": str(project.parent),
-        **popen.pop("env", {}),
+        **settings,
     }
-    return subprocess.Popen(
-        [*PYTEST, *options],
-        cwd=project,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **popen,
+    command = [*PYTEST, *options]
+    result = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=120
     )
+    return result.stdout + result.stderr
 
 
-def run_pytest(project: Path, code: str, *options: str, **popen: Any) -> str:
-    """Return the output of the tests of the code."""
-    output, _ = start_pytest(project, code, *options, **popen).communicate(timeout=120)
-    return output
-
-
-def test_a_project_with_modules_of_the_same_names_uses_the_fixtures(project: Path) -> None:
+@pytest.mark.parametrize("options", ["-W error", "-p xdist -n 2"])
+def test_a_project_with_modules_of_the_same_names_uses_the_fixtures(
+    project: Path, options: str
+) -> None:
     settings = {"CATALOG_DATABASE": "/nowhere", "CATALOG_REQUEST_TIMEOUT": "none"}
-    output = run_pytest(project, EXAMPLE, "-W", "error", env=settings)
-    assert "9 passed" in output, output
-
-
-def test_workers_of_xdist_have_servers_of_their_own(project: Path) -> None:
-    output = run_pytest(project, EXAMPLE, "-p", "xdist", "-n", "2")
+    output = run_pytest(project, EXAMPLE, *options.split(), **settings)
     assert "9 passed" in output, output
 
 
@@ -120,43 +106,12 @@ def test_the_example_is_that_of_the_readme() -> None:
     assert [line for line in example.splitlines() if line.strip() not in lines] == []
 
 
-WAITING = """
-import sys
-
-def test_waits(widget_catalog):
-    print("pid", widget_catalog.pid, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_killed_test_run_leaves_no_process(project: Path) -> None:
-    with start_pytest(project, WAITING, "-s", stdin=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        line = next(line for line in process.stdout if "pid " in line)
-        process.kill()
-        wait_for_end(int(line.split()[-1]))
-
-
-FIRST_USE = "def test_first_use(widget_catalog): pass\n"
-
-
-def test_a_service_that_cannot_start_fails_the_test_at_setup_with_its_message(
-    project: Path,
-) -> None:
-    def allow_few_files() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-
-    output = run_pytest(project, FIRST_USE, preexec_fn=allow_few_files)
-    assert "1 error" in output, output
-    assert "CATALOG_MAX_CONNECTIONS 200 needs" in output
-    assert "this system allows 64." in output
-
-
 def test_a_plugin_without_its_service_fails_the_test_at_setup_with_the_reason(
     project: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(ROOT / "pytest_widget_catalog", tmp_path / "lib" / "pytest_widget_catalog")
-    output = run_pytest(project, FIRST_USE, env={"PYTHONPATH": str(tmp_path / "lib")})
+    code = "def test_first_use(widget_catalog): pass\n"
+    output = run_pytest(project, code, PYTHONPATH=str(tmp_path / "lib"))
     assert "1 error" in output, output
     assert (
         "The server of widget-catalog ended with exit code 1: "

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,10 @@ ADVANCE_CLOCK = "UPDATE revision SET content = content + :ns, downloads = downlo
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Three nodes with the demo catalog; a test that stops some of them restarts them."""
     require_rqlite()
-    running = Nodes(tmp_path_factory.mktemp("cluster"), 3)
-    try:
+    with closing(Nodes(tmp_path_factory.mktemp("cluster"), 3)) as running:
         assert run(running.app(running[0]), "init", "--demo").exit_code == 0
         running.wait_until_catalog()
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture
@@ -433,14 +430,11 @@ def test_a_file_that_is_not_that_of_the_nearest_node_is_not_served(nodes: Nodes)
 @slow_if_emulated
 def test_nodes_that_do_not_check_foreign_keys_are_not_served(tmp_path: Path) -> None:
     require_rqlite()
-    nodes = Nodes(tmp_path, 1, "-fk=false")
-    try:
+    with closing(Nodes(tmp_path, 1, "-fk=false")) as nodes:
         app = nodes.app(nodes[0])
         assert error_message(run(app, "serve")) == (
             f"{nodes[0].url} does not check foreign keys. Start rqlite with the option -fk."
         )
-    finally:
-        nodes.close()
 
 
 @pytest.fixture
@@ -453,17 +447,10 @@ def secured(tmp_path: Path) -> Iterator[tuple[Node, dict[str, Any]]]:
     entry = {"username": "catalog", "password": "s:ecret/", "perms": ["all"]}
     users.write_text(json.dumps([entry]))
     options = ["-http-cert", str(certificate), "-http-key", str(key), "-auth", str(users)]
-    nodes = Nodes(tmp_path, 1, *options, user="catalog:s:ecret/")
-    address = nodes[0].url.removeprefix("https://")
-    settings = {
-        **nodes.settings(nodes[0]),
-        "RQLITE": f"https://catalog:s%3Aecret%2F@{address}",
-        "RQLITE_CA": str(certificate),
-    }
-    try:
-        yield nodes[0], settings
-    finally:
-        nodes.close()
+    with closing(Nodes(tmp_path, 1, *options, user="catalog:s:ecret/")) as nodes:
+        address = nodes[0].url.removeprefix("https://")
+        urls = {"RQLITE": f"https://catalog:s%3Aecret%2F@{address}"}
+        yield nodes[0], nodes.settings(nodes[0]) | urls | {"RQLITE_CA": str(certificate)}
 
 
 @slow_if_emulated
@@ -493,8 +480,7 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
     tmp_path: Path,
 ) -> None:
     require_rqlite()
-    nodes = Nodes(tmp_path, 1)
-    try:
+    with closing(Nodes(tmp_path, 1)) as nodes:
         app = nodes.app(nodes[0])
         assert run(app, "init", "--demo").exit_code == 0
         before = exported(app)
@@ -510,8 +496,6 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         assert run(app, "migrate").exit_code == 0
         assert exported(app) == before
         assert run(app, "check").stdout.count("\n") == 1
-    finally:
-        nodes.close()
 
 
 @pytest.mark.torture

@@ -3,14 +3,13 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 from builders import Json, document, version
 from conftest import DEMO, ROOT
-from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -229,16 +228,6 @@ def test_unknown_keys_and_latest_version_are_ignored() -> None:
     plain = document("acme/clock", version())
     extended = document("acme/clock", version(latestVersion=5, x=NAN), latestVersion=[], y={})
     assert check_document({**extended, "latestVersion": "9.9.9", "z": 1}) == check_document(plain)
-
-
-def test_detail_response_is_a_document(client_with: Callable[..., FlaskClient]) -> None:
-    original = document(
-        "acme/clock", version(configVersion=1.5, permissions=["é"]), icon="mdi:clock"
-    )
-    body = client_with(original).get("/api/v1/widgets/acme/clock").json
-    (row,) = check_document(body).versions
-    fallbacks = {"display_name": "Clock", "description": None, "icon": "mdi:clock"}
-    assert row == {**check_document(original).versions[0], **fallbacks}
 
 
 def test_deeply_nested_value_is_refused() -> None:

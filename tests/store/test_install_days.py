@@ -165,15 +165,13 @@ class Catalog:
             found = find_installs(self.database.reader(), *path.split("/"), days, self.day)
             shown = json.loads(found[1]) if found else None
             assert shown == self.model.expected(path, days, self.day)
-        stored = {(path, day, name): count for path, day, name, count in self.rows()}
+        rows = self.database.fetch(STORED, {})
+        stored = {(path, day, name): count for path, day, name, count in rows}
         assert stored == {
             (path, *key): count
             for path, installs in self.model.installs.items()
             for key, count in installs.items()
         }
-
-    def rows(self) -> list[Any]:
-        return [*self.database.fetch(STORED, {})]
 
 
 def check_sequence(app: Flask, folder: Path, seed: int, steps: int) -> None:
@@ -200,20 +198,6 @@ def test_totals_days_and_versions_on_a_cluster_are_those_of_the_model(tmp_path: 
     check_sequence(create_app(load_on_node(path, 0)), tmp_path, 100, 80)
 
 
-def test_every_day_of_years_is_counted_once_it_has_become_a_month(app_with: Apps) -> None:
-    app = app_with(with_versions("acme/clock"))
-    database = app.extensions["database"]
-    for day in range(FIRST_DAY, FIRST_DAY + 1200):
-        assert database.count_install("acme", "clock", day, "1.0.0")
-    rows = [(day, count) for _, day, _, count in database.fetch(STORED + "ORDER BY day", {})]
-    recent = [(day, 1) for day in range(FIRST_DAY + 799, FIRST_DAY + 1200)]
-    assert rows[-401:] == recent
-    # From October 2024 to December 2026.
-    assert len(rows) == 401 + 27
-    assert sum(count for _, count in rows) == 1200
-    assert rows[:2] == [(month(FIRST_DAY), 28), (month(FIRST_DAY + 30), 30)]
-
-
 def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_path: Path) -> None:
     app = app_with(with_versions("acme/clock"), with_versions("acme/notes"))
     database = app.extensions["database"]
@@ -229,10 +213,7 @@ def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_
     assert run(app, "check").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["UPDATE install SET installs = 5", "DELETE FROM install", "UPDATE widget SET counted = 2"],
-)
+@pytest.mark.parametrize("change", ["DELETE FROM install", "UPDATE widget SET counted = 2"])
 def test_check_compares_the_sums_and_repair_adds_up_again(app_with: Apps, change: str) -> None:
     app = app_with(with_versions("acme/clock"))
     database = app.extensions["database"]

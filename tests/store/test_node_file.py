@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +51,11 @@ def client(path: Path, tmp_path: Path) -> Iterator[FlaskClient]:
     app.extensions["database"].close()
 
 
+@pytest.fixture
+def snapshot(path: Path) -> Path:
+    return shutil.copyfile(path, path.with_name("snapshot"))
+
+
 def count(client: FlaskClient) -> int:
     response = client.get(CLOCK)
     assert response.status_code == 200, response.text
@@ -66,10 +70,9 @@ def replace_file(path: Path, snapshot: Path) -> None:
 
 
 def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
-    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("catalog.store.connection.cluster.node_file.CHECK_INTERVAL", 0)
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
     install(path, 3)
     assert count(client) == 3
     replace_file(path, snapshot)
@@ -80,38 +83,9 @@ def test_the_old_file_is_read_until_the_new_one_has_reached_its_revision(
     assert count(client) == 4
 
 
-def test_reads_go_on_while_the_file_is_missing(
-    client: FlaskClient, path: Path, tmp_path: Path
-) -> None:
-    assert count(client) == 0
-    path.rename(tmp_path / "moved")
-    assert count(client) == 0
-
-
-def test_a_thread_that_has_not_read_before_waits_for_the_new_file(
-    client: FlaskClient, path: Path, tmp_path: Path
-) -> None:
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
-    install(path, 3)
-    assert count(client) == 3
-    replace_file(path, snapshot)
-    counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(count(client))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    install(path, 2)
-    install(path, 2)
-    for thread in threads:
-        thread.join()
-    # A thread may open the new file when it has three of its four installs.
-    assert set(counts) <= {3, 4}
-    assert len(counts) == 3
-
-
 def test_no_thread_reads_an_older_file_than_another_thread_has_read(
-    client: FlaskClient, path: Path, tmp_path: Path
+    client: FlaskClient, path: Path, snapshot: Path
 ) -> None:
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
     install(path, 3)
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         assert one.submit(count, client).result() == 3
@@ -124,8 +98,7 @@ def test_no_thread_reads_an_older_file_than_another_thread_has_read(
         assert waiting.result() == 4
 
 
-def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, tmp_path: Path) -> None:
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
+def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, snapshot: Path) -> None:
     database = client.application.extensions["database"]
     with database.read() as connection:
         replace_file(path, snapshot)
@@ -134,9 +107,8 @@ def test_a_read_in_progress_keeps_its_file(client: FlaskClient, path: Path, tmp_
 
 
 def test_after_ten_seconds_the_new_file_is_read_even_if_it_is_older(
-    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
     install(path, 3)
     assert count(client) == 3
     replace_file(path, snapshot)
@@ -178,9 +150,8 @@ def test_a_cluster_needs_a_directory_for_bundles() -> None:
 
 
 def test_a_file_that_was_away_for_a_moment_does_not_shorten_the_next_wait(
-    client: FlaskClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, path: Path, tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = shutil.copyfile(path, tmp_path / "snapshot")
     install(path, 3)
     assert count(client) == 3
     moved = path.rename(tmp_path / "moved")

@@ -63,12 +63,9 @@ def test_every_case_has_the_result_of_node():
     assert differing == []
 
 
-def test_every_range_of_the_grid_is_valid_if_node_says_so():
-    assert [text for text, valid, _ in GRID_RANGES if is_range(text) is not valid] == []
-
-
 def test_every_range_of_the_grid_admits_the_versions_that_node_admits():
-    for text, _, admitted in GRID_RANGES:
+    for text, valid, admitted in GRID_RANGES:
+        assert is_range(text) is valid, text
         versions = [v for v, bit in zip(GRID_VERSIONS, admitted, strict=True) if bit == "1"]
         assert [v for v in GRID_VERSIONS if satisfies(v, text)] == versions, text
 
@@ -95,39 +92,24 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         (">+b 1.2.3", "1.2.4", "1.2.3"),
         ("= 1.2.3 <\ufeff2", "1.2.3", "1.2.4"),
         # Prefixes of partial and of whole versions
-        ("== v1", "", ""),
-        ("v= 1", "", ""),
-        ("~> = 1", "", ""),
-        ("> = 1.2.3", "", ""),
         (">vv1.2", "1.3.0", "1.2.9"),
-        (">vv1.2.3", "", ""),
         ("~vv1.2.3", "1.2.9", "1.3.0"),
         # Hyphen ranges
         ("1.2 - v = 2", "2.9.9", "3.0.0"),
-        ("1 - v=2.0.0", "", ""),
         ("1 - v=2.0.0-b", "2.0.0-a", "2.0.0"),
-        ("=1.2.3 - 2", "", ""),
         ("1 - +b 2.0.0", "2.0.0", "2.0.1"),
         ("+a +b 1.2.3 - 2 +c", "2.9.9", "1.2.2"),
-        ("1 +b - 2", "", ""),
         ("1.x.99999999999999999999 - 2", "1.0.0", "3.0.0"),
         # Numbers after an x
         ("~1.x.3", "1.0.0", "2.0.0"),
         ("^x.99999999999999999999", "0.0.1", "0.0.1-a"),
-        (">=1.x.3", "", ""),
-        ("x.1", "", ""),
-        ("1.2.x-01", "", ""),
         # Stray stars and builds
         ("*1.2.3", "1.2.3", "1.2.4"),
         ("1.2>=*.3", "1.2.3", "1.2.4"),
         ("1.2.3-v= *", "1.2.3-v", "1.2.3"),
         ("1.2.3+*b", "1.2.3", "1.2.4"),
-        ("~*1.2.3", "", ""),
-        ("1.2*", "", ""),
-        ("+*b", "", ""),
         ("+b", "0.0.1", "0.0.1-a"),
         ("1.2.3+b+c", "1.2.3", "1.2.4"),
-        ("1|+b|2", "", ""),
         # What counts as "*" hides the other alternatives, the rest does not
         (">=0 || 1.2.3-b", "1.2.3", "1.2.3-b"),
         ("0.0.0 - x || 1.2.3-b", "1.2.3", "1.2.3-b"),
@@ -140,24 +122,52 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         ("<=1 <=2.0.0-b", "1.9.0", "2.0.0-a"),
         # Numbers near the limit
         ("<9007199254740991", "9007199254740990.0.0", "9007199254740991.0.0"),
-        (">9007199254740991", "", ""),
-        ("~1.9007199254740991.0", "", ""),
         ("=1.2.3-9007199254740993", "1.2.3-9007199254740992", "1.2.3-9007199254740994"),
         ("<=1.2.3-9007199254740992", "1.2.3-9007199254740993.1", "1.2.3-9007199254740992.1"),
+        # Over 256 characters, with the longest numbers, identifiers and versions
+        (" || ".join(f"^{n}.{n + 1}.0" for n in range(300)), "299.300.0", "2.0.0"),
+        ("".join(f">{n} " for n in range(800)), "900.0.0", "299.300.0"),
+        ("1||" * 1365, "2.0.0", "1.2.3-a"),
+        (">0 " * 1365, "1.2.3", "0.0.1"),
+        ("1.2.3".ljust(4096), "1.2.3", "1.2.4"),
+        (f"^1.2.3+{'b' * 4000}", "1.9.9", "2.0.0"),
+        (f"^1.2.3+{'b.' * 2000}b", "1.9.9", "2.0.0"),
+        (f"1.x.x-{'a.' * 2000}a", "1.9.9", "2.0.0"),
+        (f"1.x.x-{'a' * 251}.b", "1.9.9", "2.0.0"),
+        (f"1.x.x-{'1' * 256}{'a' * 251}", "1.9.9", "2.0.0"),
+        (f"1.x.x-{'1' * 257}", "1.9.9", "2.0.0"),
+        (f"~x.{'1' * 257}", "1.9.9", "1.9.9-a"),
+        (f"1.x.{'9' * 257} - 2", "2.9.9", "3.0.0"),
+        (f"1 || 1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
+        (f"1 || >=v1.2.3-{'a' * 249}", "2.0.0", "0.0.1"),
+        (f"1 || ~v1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", "2.0.0"),
+        (f"v1.2.3-{'a' * 249} - 2", "2.0.0", "0.0.1"),
+        (f"1 - v1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}", "1.2.3"),
+        (f"*v1.2.3-{'a' * 249}", f"1.2.3-{'a' * 249}", f"1.2.3-{'a' * 250}"),
+        (f"*1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
     ],
 )
 def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
-    assert_like_node(text, admits, refuses)
+    assert is_range(text)
+    assert satisfies(admits, text)
+    assert not satisfies(refuses, text)
 
 
-def assert_like_node(text, admits, refuses):
-    """Assert that a range admits one version and refuses another; no version if it is invalid."""
-    assert is_range(text) is bool(admits)
-    if admits:
-        assert satisfies(admits, text)
-        assert not satisfies(refuses, text)
-    else:
-        assert not any(satisfies(version, text) for version in GRID_VERSIONS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("== v1", "v= 1", "~> = 1", "> = 1.2.3", ">vv1.2.3", "1 - v=2.0.0", "=1.2.3 - 2"),
+        *("1 +b - 2", ">=1.x.3", "x.1", "1.2.x-01", "~*1.2.3", "1.2*", "+*b", "1|+b|2"),
+        *(">9007199254740991", "~1.9007199254740991.0"),
+        *(f"1.x.x-{'a' * 252}.b", f"1.x.x-{'1' * 257}{'a' * 251}", f"1.x.x-{'1' * 258}"),
+        *(f"~x.{'1' * 258}", f"1.x.{'9' * 258} - 2", f"{'9' * 4000}"),
+        *(f"1 || 1.2.3-{'a' * 251}", f"1 || >=v1.2.3-{'a' * 250}", f"1 || ~1.2.3-{'a' * 251}"),
+        *(f"v1.2.3-{'a' * 250} - 2", f"*v1.2.3-{'a' * 250}"),
+    ],
+)
+def test_ranges_that_node_refuses_admit_no_version(text):
+    assert not is_range(text)
+    assert not any(satisfies(version, text) for version in GRID_VERSIONS)
 
 
 # Versions and their order
@@ -187,11 +197,6 @@ def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release,
 @given(versions, builds)
 def test_build_metadata_does_not_change_precedence(version, build):
     assert precedence(f"{without_build(version)}+{build}") == precedence(version)
-
-
-def test_precedence_of_an_invalid_version_is_an_error():
-    with pytest.raises(ValueError, match=r"'1\.2\\n' is not a semantic version"):
-        precedence("1.2\n")
 
 
 # Ranges
@@ -252,11 +257,6 @@ def test_results_for_any_text_are_consistent(text):
     assert satisfies(text, text) is (is_version(text) and is_range(text))
     assert satisfies("1.2.3", text) <= is_range(text)
     assert not satisfies(text, "*") or is_version(text)
-
-
-@property_settings
-@given(range_like)
-def test_spaces_around_a_range_change_nothing(text):
     assert is_range(f"\t {text}\u00a0\n") is is_range(text)
 
 
@@ -272,61 +272,14 @@ def test_digits_are_ascii(digit):
 # Long texts
 
 
-def test_a_version_has_at_most_256_characters():
+def test_versions_and_ranges_have_a_limit():
     longest = f"1.2.3-{'a' * 250}"
-    assert is_version(longest)
     assert satisfies(longest, longest)
     assert not is_version(f"{longest}a")
     assert not satisfies(f"{longest}a", f">={longest}")
-
-
-def test_a_range_has_at_most_4096_characters():
-    assert is_range(" " * 4096)
     assert satisfies("1.2.3", "*".ljust(4096))
     assert not is_range(" " * 4097)
     assert not satisfies("1.2.3", "*".ljust(4097))
-
-
-# Results of node 7.8.6 for ranges over 256 characters, and for the longest numbers, identifiers and
-# versions in them.
-@pytest.mark.parametrize(
-    ("text", "admits", "refuses"),
-    [
-        (" || ".join(f"^{n}.{n + 1}.0" for n in range(300)), "299.300.0", "2.0.0"),
-        ("".join(f">{n} " for n in range(800)), "900.0.0", "299.300.0"),
-        ("1||" * 1365, "2.0.0", "1.2.3-a"),
-        (">0 " * 1365, "1.2.3", "0.0.1"),
-        ("1.2.3".ljust(4096), "1.2.3", "1.2.4"),
-        (f"^1.2.3+{'b' * 4000}", "1.9.9", "2.0.0"),
-        (f"^1.2.3+{'b.' * 2000}b", "1.9.9", "2.0.0"),
-        (f"1.x.x-{'a.' * 2000}a", "1.9.9", "2.0.0"),
-        (f"1.x.x-{'a' * 251}.b", "1.9.9", "2.0.0"),
-        (f"1.x.x-{'a' * 252}.b", "", ""),
-        (f"1.x.x-{'1' * 256}{'a' * 251}", "1.9.9", "2.0.0"),
-        (f"1.x.x-{'1' * 257}{'a' * 251}", "", ""),
-        (f"1.x.x-{'1' * 257}", "1.9.9", "2.0.0"),
-        (f"1.x.x-{'1' * 258}", "", ""),
-        (f"~x.{'1' * 257}", "1.9.9", "1.9.9-a"),
-        (f"~x.{'1' * 258}", "", ""),
-        (f"1.x.{'9' * 257} - 2", "2.9.9", "3.0.0"),
-        (f"1.x.{'9' * 258} - 2", "", ""),
-        (f"{'9' * 4000}", "", ""),
-        (f"1 || 1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
-        (f"1 || 1.2.3-{'a' * 251}", "", ""),
-        (f"1 || >=v1.2.3-{'a' * 249}", "2.0.0", "0.0.1"),
-        (f"1 || >=v1.2.3-{'a' * 250}", "", ""),
-        (f"1 || ~v1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", "2.0.0"),
-        (f"1 || ~1.2.3-{'a' * 251}", "", ""),
-        (f"v1.2.3-{'a' * 249} - 2", "2.0.0", "0.0.1"),
-        (f"v1.2.3-{'a' * 250} - 2", "", ""),
-        (f"1 - v1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}", "1.2.3"),
-        (f"*v1.2.3-{'a' * 249}", f"1.2.3-{'a' * 249}", f"1.2.3-{'a' * 250}"),
-        (f"*v1.2.3-{'a' * 250}", "", ""),
-        (f"*1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
-    ],
-)
-def test_long_ranges_are_parsed_like_node_does(text, admits, refuses):
-    assert_like_node(text, admits, refuses)
 
 
 STARTS = ("", "~", "^", ">", "1.2.3-", "1.2.3+", "1.2.3 - ", "=v", "1.x.x-", "<v", " 1")
@@ -349,21 +302,23 @@ PRERELEASE = f"1.2.3-{'0.' * 124}99"
 def test_repetitive_texts_take_little_time(piece):
     for start in STARTS:
         text = (start + piece * MAX_RANGE_LENGTH)[: MAX_RANGE_LENGTH - 1]
-        begun = time.thread_time()
-        is_range(text)
-        is_version(text)
-        satisfies(PRERELEASE, text)
+        assert_takes_little_time(text)
         assert not is_range(f"{text}!")
         assert not is_version(f"{text}!")
-        assert time.thread_time() - begun < 3  # seconds
 
 
 @pytest.mark.parametrize("words", WORDS)
 def test_many_words_take_little_time(words):
-    text = WORDS[words][:MAX_RANGE_LENGTH].rstrip("|")
+    assert_takes_little_time(WORDS[words][:MAX_RANGE_LENGTH].rstrip("|"))
+
+
+def assert_takes_little_time(text):
     begun = time.thread_time()
-    satisfies("1.2.3", text)
-    satisfies(PRERELEASE, text)
+    for check in (is_range, is_version):
+        check(text)
+        check(f"{text}!")
+    for version in ("1.2.3", PRERELEASE):
+        satisfies(version, text)
     assert time.thread_time() - begun < 3  # seconds
 
 

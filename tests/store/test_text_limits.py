@@ -81,14 +81,6 @@ def test_document_has_at_most_16_mib() -> None:
     )
 
 
-def test_largest_texts_of_a_version_are_below_the_limit_of_a_document() -> None:
-    """So few versions are not measured."""
-    texts = dict.fromkeys(VERSION_TEXTS, "\x01" * 10_000)
-    texts["releaseNotes"] = "\x01" * 65_536
-    largest = versions(16, **texts, permissions=["\x01" * 100] * 100)
-    assert len(json.dumps(document("acme/clock", *largest))) < 16 * 1024 * 1024
-
-
 LONG = "x" * 10_001
 CLOCK = "/api/widgets/acme/clock"
 

@@ -38,13 +38,8 @@ SDK = "1.4.0"
 ADMITS = {"^1.0.0": True, ">=1.2.0 <3": True, "*": True, "^2.0.0": False, "1.5.x": False}
 STEPS = 36
 SUMMARY_KEYS = (
-    "scope",
-    "name",
-    "displayName",
-    "description",
-    "icon",
-    "isOfficial",
-    "downloadCount",
+    *("scope", "name", "displayName", "description", "icon"),
+    *("isOfficial", "downloadCount"),
 )
 
 

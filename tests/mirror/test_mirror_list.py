@@ -10,15 +10,6 @@ from upstreams import SEARCH, FakeUpstream, Fault, body, numbered
 UNSTABLE = "The list: changed while it was read, or repeats itself."
 
 
-def test_list_of_several_pages_is_read_completely(
-    mirror_app: Flask, upstream: FakeUpstream
-) -> None:
-    upstream.put(*numbered(201))
-    assert mirror_summary(mirror_app, upstream.url).startswith("201 added, ")
-    pages = [path for path, _ in upstream.requests if "limit=100" in path and "page" in path]
-    assert pages == [f"{SEARCH}?page={number}&limit=100" for number in (1, 2, 3)]
-
-
 def test_widget_that_moves_to_a_page_already_read_is_copied_by_the_next_run(
     mirror_app: Flask, upstream: FakeUpstream
 ) -> None:

@@ -38,16 +38,6 @@ def section(title: str) -> str:
 
 
 @NEEDS_CURL
-def test_the_readme_leads_from_a_search_to_a_published_widget_and_a_mirror(tmp_path: Path) -> None:
-    sections = ("Search, and count an install", "Publish", "Mirror")
-    *pairs, last = console_lines("".join(map(section, sections)))
-    with Server(create_demo(tmp_path / "catalog.db")) as server:
-        assert_outputs(pairs, checkout(tmp_path), server.url)
-    assert len(pairs) >= 9
-    assert_serves_mirror(tmp_path, 34, last)
-
-
-@NEEDS_CURL
 @pytest.mark.parametrize(
     ("name", "lines", "served"),
     [
@@ -65,20 +55,26 @@ def test_every_line_of_the_page_gives_the_output_shown(
     assert len(pairs) >= lines
 
 
-def test_every_line_of_the_mirror_page_gives_the_output_shown(tmp_path: Path) -> None:
-    *pairs, last = console_lines(page("docs/mirror.md"))
+GUIDE = "".join(map(section, ("Search, and count an install", "Publish", "Mirror")))
+
+
+@NEEDS_CURL
+@pytest.mark.parametrize(
+    ("text", "lines", "widgets"),
+    [(GUIDE, 9, 34), (page("docs/mirror.md"), 3, 33)],
+    ids=["README", "mirror"],
+)
+def test_every_line_that_leads_to_a_mirror_gives_the_output_shown(
+    tmp_path: Path, text: str, lines: int, widgets: int
+) -> None:
+    *pairs, (last, output) = console_lines(text)
     with Server(create_demo(tmp_path / "catalog.db")) as server:
         assert_outputs(pairs, checkout(tmp_path), server.url)
-    assert len(pairs) >= 3
-    assert_serves_mirror(tmp_path, 33, last)
-
-
-def assert_serves_mirror(directory: Path, widgets: int, last: tuple[str, str]) -> None:
-    """The last line starts the mirror: compare it, and start the mirror on a free port."""
-    line, output = last
-    assert line.endswith("widget-catalog serve")
+    assert len(pairs) >= lines
+    # The last line starts the mirror; here it has a free port.
+    assert last.endswith("widget-catalog serve")
     assert output == "Serving mirror.db on http://127.0.0.1:8081\n"
-    with Server(directory / "mirror.db") as mirror:
+    with Server(tmp_path / "mirror.db") as mirror:
         _, stats = mirror.request("GET", "/api/stats")
     assert json.loads(stats)["widgets"] == widgets
 

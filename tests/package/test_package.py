@@ -8,7 +8,6 @@ import sysconfig
 import urllib.request
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,15 +59,6 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The dependencies are those of the tests; files such as .pth are not read there.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return environment / "bin"
-
-
-@pytest.fixture
-def without_schema(programs: Path) -> Iterator[None]:
-    """Moves a data file of the installation away."""
-    (path,) = programs.parent.glob("lib/python*/site-packages/widget_catalog/schema.sql")
-    path.rename(path.with_suffix(".moved"))
-    yield
-    path.with_suffix(".moved").rename(path)
 
 
 def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
@@ -133,10 +123,11 @@ def test_the_installed_plugin_starts_the_installed_service(programs: Path, tmp_p
     assert "1 passed" in result.stdout, result.stdout
 
 
-def test_an_incomplete_installation_is_one_sentence(
-    programs: Path, tmp_path: Path, without_schema: None
-) -> None:
+def test_an_incomplete_installation_is_one_sentence(programs: Path, tmp_path: Path) -> None:
+    (path,) = programs.parent.glob("lib/python*/site-packages/widget_catalog/schema.sql")
+    moved = path.rename(path.with_suffix(".moved"))
     result = run_in(tmp_path, programs / "widget-catalog", "init")
+    moved.rename(path)
     message = "This installation of the widget catalog is incomplete: schema.sql is missing."
     assert (result.returncode, result.stderr) == (1, f"Error: {message} Reinstall it.\n")
     assert list(tmp_path.iterdir()) == []

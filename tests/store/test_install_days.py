@@ -198,6 +198,17 @@ def test_totals_days_and_versions_on_a_cluster_are_those_of_the_model(tmp_path: 
     check_sequence(create_app(load_on_node(path, 0)), tmp_path, 100, 80)
 
 
+def test_every_day_of_years_is_counted_once_it_has_become_a_month(app_with: Apps) -> None:
+    database = app_with(with_versions("acme/clock")).extensions["database"]
+    for day in range(FIRST_DAY, FIRST_DAY + 1200):
+        assert database.count_install("acme", "clock", day, "1.0.0")
+    rows = [(day, count) for _, day, _, count in database.fetch(STORED + "ORDER BY day", {})]
+    assert rows[-401:] == [(day, 1) for day in range(FIRST_DAY + 799, FIRST_DAY + 1200)]
+    # And the months from October 2024 to December 2026.
+    assert len(rows) == 401 + 27
+    assert sum(count for _, count in rows) == 1200
+
+
 def test_unpack_keeps_the_days_of_widgets_that_the_pack_has(app_with: Apps, tmp_path: Path) -> None:
     app = app_with(with_versions("acme/clock"), with_versions("acme/notes"))
     database = app.extensions["database"]

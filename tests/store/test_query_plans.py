@@ -100,14 +100,10 @@ def test_search_scans_at_most_the_listing(
     if not words:
         assert not is_sorted(steps)
         assert "scope" not in filters or scanned(steps) == set()
-
-
-@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
-def test_revalidation_of_a_search_scans_no_table(app: Flask, filters: dict[str, str]) -> None:
-    query = {"q": "clock", **filters}
-    app.test_client().get(SEARCH, query_string=query)
-    app.extensions["database"].transact(INVISIBLE_WRITE)
-    assert scanned(plan_of_get(app, SEARCH, **query)) == set()
+    if words == "clock":
+        # The cached response is revalidated.
+        app.extensions["database"].transact(INVISIBLE_WRITE)
+        assert scanned(plan_of_get(app, SEARCH, q=words, **filters, **sdk)) == set()
 
 
 @pytest.mark.parametrize("sort", ["installs", "updated", "created", "name"])

@@ -96,8 +96,7 @@ class WidgetCatalog:
             fields["bundleBase64"] = base64.b64encode(bundle).decode()
         elif bundle is not None:
             fields["bundle"] = bundle
-        fields = {"sdkVersion": sdk, **fields}
-        self._control("publish", widget=name, version=version, **fields)
+        self._control("publish", widget=name, version=version, **{"sdkVersion": sdk, **fields})
 
     def yank(self, version: str, reason: str | None = None) -> None:
         """Withdraw a version."""
@@ -169,15 +168,14 @@ class WidgetCatalog:
 
     def _control(self, action: str, **arguments: Any) -> Any:
         """Send a control request and return its result."""
-        connection = http.client.HTTPConnection(self.url.partition("://")[2], timeout=60)
+        server = http.client.HTTPConnection(self.url.partition("://")[2], timeout=60)
         try:
-            connection.request("POST", f"/_testing/{action}", json.dumps(arguments))
-            response = connection.getresponse()
-            result = json.load(response)
+            with closing(server) as connection:
+                connection.request("POST", f"/_testing/{action}", json.dumps(arguments))
+                response = connection.getresponse()
+                result = json.load(response)
         except (ConnectionError, http.client.HTTPException):
             raise self._end_error() from None
-        finally:
-            connection.close()
         if response.status != http.HTTPStatus.OK:
             raise WidgetCatalogError(result["error"])
         return result

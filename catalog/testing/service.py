@@ -1,5 +1,6 @@
 """serve --testing: its settings, its catalog, and its end with the process that started it."""
 
+import logging
 import os
 import select
 import shutil
@@ -59,7 +60,7 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
 def end_with_parent(directory: Path) -> NoReturn:
     """Remove the directory and end the process when its parent ends or closes standard input.
 
-    A pipe also ends with the process that has started a shell or a launcher in between.
+    A pipe also ends with the starter of a shell or a launcher. No missing file is logged then.
     """
     parent, kind = os.getppid(), stat.S_IFMT(os.fstat(0).st_mode) if sys.stdin else 0
     inputs = [0] if kind in (stat.S_IFIFO, stat.S_IFSOCK) else []
@@ -67,5 +68,6 @@ def end_with_parent(directory: Path) -> NoReturn:
         readable, _, _ = select.select(inputs, [], [], 1)
         if readable and not os.read(0, 4096):
             break
+    logging.disable()
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)

@@ -317,6 +317,8 @@ def test_the_service_ends_with_its_parent_and_leaves_no_file(tmp_path: Path, lin
             # Otherwise it is a launcher, which stays until the service has noticed the closed pipe.
             shell.kill()
         wait_for_end(service["pid"])
+        assert shell.stderr is not None
+        assert shell.stderr.read() == b""
     assert list(tmp_path.iterdir()) == []
 
 

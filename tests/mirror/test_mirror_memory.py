@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,12 @@ def two_widgets(upstream: FakeUpstream) -> None:
         document("acme/clock", upstream.with_bundle("1.0.0", b"one")),
         document("lab/tide", upstream.with_bundle("2.0.0", b"two")),
     )
+
+
+@pytest.fixture
+def other() -> Iterator[FakeUpstream]:
+    with closing(FakeUpstream(document("other/clock"))) as running:
+        yield running
 
 
 def refresh(app: Flask, *options: str) -> Result:
@@ -82,14 +89,13 @@ def test_an_upstream_whose_copies_were_all_adopted_is_forgotten(
 
 
 def test_all_upstreams_are_refreshed_although_one_fails(
-    mirror_app: Flask, upstream: FakeUpstream
+    mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
 ) -> None:
-    with closing(FakeUpstream(document("other/clock"))) as other:
-        for each in (upstream, other):
-            mirror_summary(mirror_app, each.url)
-            each.put(document(f"new/at-{each.port}"))
-        upstream.fail("/api/v1/widgets/search", status(404))
-        result = refresh(mirror_app)
+    for each in (upstream, other):
+        mirror_summary(mirror_app, each.url)
+        each.put(document(f"new/at-{each.port}"))
+    upstream.fail("/api/v1/widgets/search", status(404))
+    result = refresh(mirror_app)
     failure = f"Error: {upstream.url} cannot be mirrored: the response status is 404, not 200.\n"
     assert (result.exit_code, result.stderr) == (
         1,

@@ -133,7 +133,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -23,7 +23,7 @@ from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import suggest_widgets
 from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
-from ..validators import check_base_url, check_identifier, check_text
+from ..validators import check_identifier, check_text
 from .terminal import replace_unprintable
 
 if TYPE_CHECKING:
@@ -290,5 +290,4 @@ TEXT = ValidatedType("text", check_text)
 WIDGET = WidgetNameType("scope/name", with_version=False)
 VERSION = WidgetNameType("scope/name@version", with_version=True)
 WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
-SERVICE_URL = ValidatedType("url", check_base_url)
 SDK = ValidatedType("version", parse_sdk)

@@ -28,6 +28,7 @@ from conftest import (
     run,
     run_line,
     running,
+    wait_for_end,
 )
 from document_lines import assert_outputs, checkout, console_lines, page
 from flask import Flask
@@ -511,6 +512,8 @@ def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: P
     program.write_text(f'#!/bin/sh\nexec {shlex.join(RQLITED)} "$@"\n')
     program.chmod(0o755)
     assert_outputs(pairs, directory)
+    start, *_ = (directory / "service.log").read_text().splitlines()
+    wait_for_end(json.loads(start)["pid"])
     assert len(pairs) >= 15
 
 

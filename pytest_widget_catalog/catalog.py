@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 PACKAGES = Path(__file__).absolute().parent.parent
@@ -82,21 +82,22 @@ class WidgetCatalog:
         name: str,
         version: str,
         *,
-        sdk: str = "^1.0.0",
+        sdk: str | None = None,
         bundle: str | bytes | None = None,
         **fields: Any,
     ) -> None:
         """Publish a version; the first one creates the widget.
 
-        Fields have the names of the API, such as displayName, license, publishedAt or isOfficial.
-        Those not given have valid values. Each version is published a second after the last one.
+        Fields have the names of the API, such as displayName, license, publishedAt or isOfficial;
+        sdk is short for sdkVersion. Those not given have valid values. Each version is published a
+        second after the last one.
         The bundle is stored and served, unless a bundleUrl is given.
         """
         if isinstance(bundle, bytes):
             fields["bundleBase64"] = base64.b64encode(bundle).decode()
         elif bundle is not None:
             fields["bundle"] = bundle
-        self._control("publish", widget=name, version=version, **{"sdkVersion": sdk, **fields})
+        self._control("publish", widget=name, version=version, sdk=sdk, **fields)
 
     def yank(self, version: str, reason: str | None = None) -> None:
         """Withdraw a version."""
@@ -144,13 +145,49 @@ class WidgetCatalog:
         status: int = 503,
         retry_after: int | str | None = None,
         path: str | None = None,
+        method: str | None = None,
+        until: Literal["reset"] | None = None,
     ) -> None:
-        """Let the next n requests fail with this status; retry_after is the header Retry-After."""
-        self._control("fail", count=n, status=status, retryAfter=retry_after, path=path)
+        """Let the next n requests fail with this status; retry_after is the header Retry-After.
 
-    def drop_connection(self, n: int = 1, path: str | None = None) -> None:
+        Here and in the next three, path and method choose which requests; until="reset" means all
+        of them until the test ends or resets the catalog.
+        """
+        which = {"path": path, "method": method, "until": until}
+        self._control("fail", count=n, status=status, retryAfter=retry_after, **which)
+
+    def drop_connection(
+        self,
+        n: int = 1,
+        *,
+        path: str | None = None,
+        method: str | None = None,
+        until: Literal["reset"] | None = None,
+    ) -> None:
         """Close the connection of each of the next n requests without a response."""
-        self._control("drop", count=n, path=path)
+        self._control("drop", count=n, path=path, method=method, until=until)
+
+    def cut_off(
+        self,
+        n: int = 1,
+        *,
+        path: str | None = None,
+        method: str | None = None,
+        until: Literal["reset"] | None = None,
+    ) -> None:
+        """Close the connection of each of the next n requests after half of the body."""
+        self._control("cut", count=n, path=path, method=method, until=until)
+
+    def damage(
+        self,
+        n: int = 1,
+        *,
+        path: str | None = None,
+        method: str | None = None,
+        until: Literal["reset"] | None = None,
+    ) -> None:
+        """Change a byte of each of the next n responses, so that a bundle has another hash."""
+        self._control("damage", count=n, path=path, method=method, until=until)
 
     def delay(self, seconds: float, path: str | None = None) -> None:
         """Delay each response from now on; 0 ends it."""
@@ -171,7 +208,8 @@ class WidgetCatalog:
         server = http.client.HTTPConnection(self.url.partition("://")[2], timeout=60)
         try:
             with closing(server) as connection:
-                connection.request("POST", f"/_testing/{action}", json.dumps(arguments))
+                headers = {"Content-Type": "application/json"}
+                connection.request("POST", f"/_testing/{action}", json.dumps(arguments), headers)
                 response = connection.getresponse()
                 result = json.load(response)
         except (ConnectionError, http.client.HTTPException):

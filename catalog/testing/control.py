@@ -47,7 +47,10 @@ class Control:
         self.reset()
 
     def reset(
-        self, start: str | None = None, file: str | None = None, documents: Any = None
+        self,
+        start: str | None = None,
+        file: str | None = None,
+        documents: list[Any] | None = None,
     ) -> None:
         """Replace the catalog by its start state, or by one of these.
 
@@ -105,16 +108,22 @@ class Control:
         self,
         widget: str,
         version: str,
+        sdk: str | None = None,
         bundle: str | None = None,
         bundleBase64: str | None = None,  # noqa: N803
         **fields: Any,
     ) -> None:
         """Add a version and, unless it has a bundleUrl, store its bundle."""
+        if sdk is not None and fields.setdefault("sdkVersion", sdk) != sdk:
+            raise ValueError("sdk and sdkVersion are the same field: use one of them.")
         target = parse_name(widget, with_version=False)
         default = f'export default "{widget}@{version}";\n'
         content = (default if bundle is None else bundle).encode()
         if bundleBase64 is not None:
-            content = base64.b64decode(bundleBase64, validate=True)
+            try:
+                content = base64.b64decode(bundleBase64, validate=True)
+            except ValueError:
+                raise ValueError("bundleBase64 must be base64.") from None
         sha256 = hashlib.sha256(content).hexdigest()
         held = HeldBundle(target.scope, target.name, version, sha256, len(content))
         is_stored = "bundleUrl" not in fields

@@ -1,13 +1,16 @@
-"""The requests of a test: WSGI middleware that records them, and delays, fails or drops them."""
+"""The requests of a test: WSGI middleware that records them, delays them and lets them fail."""
 
+import io
 import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import Event, Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response
+from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
 
 from .. import V1_PREFIX
@@ -15,25 +18,44 @@ from ..documents import Json
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, WouldBlock
 from ..store.write.lookup import ChangeError
-from ..text import quoted
+from ..text import error_reason, quoted
+from .arguments import find_refusal, parse_arguments
 from .control import Control
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 CONTROL_PREFIX = "/_testing/"
-# What is wrong with a control request; the last three if an argument is missing, unknown or wrong.
-CATALOG_ERRORS = (ChangeError, DatabaseError, OSError, sqlite3.Error)
-EXPECTED_ERRORS = (*CATALOG_ERRORS, AttributeError, TypeError, ValueError)
+MAX_COUNT = 1_000_000
+MAX_DELAY = 86_400  # seconds
+# What an action refuses.
+REFUSALS = (ChangeError, DatabaseError, sqlite3.Error, ValueError)
 
 
-class Fault(NamedTuple):
-    """What the next request for a path, or for any path, gets in place of its response."""
+@dataclass(eq=False)
+class Fault:
+    """What the next requests get, those with this method and path if it has them."""
 
+    method: str | None
     path: str | None
-    # None if the connection is closed without a response.
-    status: int | None
+    # How many requests are left; infinite until the next reset.
+    left: float
+    # The status in place of the response, or what happens to it: drop, cut or damage.
+    effect: int | str
     retry_after: int | str | None = None
+
+
+class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
+    """The first half of a body with the length of the whole: the server closes the connection."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(io.BytesIO(body[: len(body) // 2]))
+        self._length = len(body)
+
+    def prepare(self, size: int | None = None) -> int:
+        """Pretend that the file has the length of the whole body."""
+        self.remain = self._length
+        return self._length
 
 
 class TestRequests:
@@ -65,33 +87,48 @@ class TestRequests:
     ) -> Iterable[bytes]:
         path = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace")
         if path.startswith(CONTROL_PREFIX):
-            status, result = self._run(environ, path.removeprefix(CONTROL_PREFIX))
-            return json_response(status, result)(environ, start_response)
+            return self._control_response(environ, path)(environ, start_response)
         self._wait(path)
-        fault = self._next_fault(path)
+        fault = self._next_fault(environ["REQUEST_METHOD"], path)
         if fault is None:
             return self._respond(environ, start_response, path)
-        self._record(environ, path, fault.status)
-        if fault.status is None:
+        if isinstance(fault.effect, int):
+            self._record(environ, path, fault.effect)
+            return failure(fault.effect, fault.retry_after, path)(environ, start_response)
+        if fault.effect == "drop":
+            self._record(environ, path, None)
             # The server closes the connection.
             raise ClientDisconnected
-        return failure(fault.status, fault.retry_after, path)(environ, start_response)
+        # A complete body, whatever the client has already or prefers.
+        complete = {"HTTP_ACCEPT_ENCODING": "", "HTTP_IF_NONE_MATCH": ""}
+        body = b"".join(self._respond({**environ, **complete}, start_response, path))
+        if fault.effect == "cut":
+            return CutBody(body)
+        # The last bit of the last byte is another one.
+        return [body[:-1], bytes(byte ^ 1 for byte in body[-1:])]
 
-    def _run(self, environ: "WSGIEnvironment", name: str) -> tuple[int, Json]:
-        """Run an action; return the status and the JSON object of its response."""
+    def _control_response(self, environ: "WSGIEnvironment", path: str) -> Response:
+        """Run an action and return its response."""
+        if refusal := find_refusal(environ):
+            response = json_response(refusal[0], {"error": refusal[1]})
+            response.headers["Allow"] = "POST"
+            return response
+        name = path.removeprefix(CONTROL_PREFIX)
         owners = [each for each in (self, self._control) if hasattr(each, name)]
         if name.startswith("_") or not owners:
-            return 404, {"error": f"There is no action {quoted(name)}; see docs/testing.md."}
+            return json_response(404, {"error": f"There is no action {quoted(name)}."})
         # It is finished on this thread.
         self._database.set_deadline(math.inf)
+        action = getattr(owners[0], name)
         try:
-            arguments = json.loads(environ["wsgi.input"].read() or b"{}")
-            result = getattr(owners[0], name)(**arguments) or {}
-        except EXPECTED_ERRORS as error:
-            return 400, {"error": str(error)}
+            result = action(**parse_arguments(action, environ["wsgi.input"].read())) or {}
+        except OSError as error:
+            return json_response(400, {"error": f"{error.filename}: {error_reason(error)}."})
+        except REFUSALS as error:
+            return json_response(400, {"error": str(error)})
         if name == "reset":
             self._begin_test()
-        return 200, result
+        return json_response(200, result)
 
     def fail(
         self,
@@ -99,22 +136,70 @@ class TestRequests:
         status: int = 503,
         retryAfter: int | str | None = None,  # noqa: N803
         path: str | None = None,
+        method: str | None = None,
+        until: str | None = None,
     ) -> None:
-        """Let the next requests fail with a status; raise ValueError if it cannot be sent."""
+        """Let the next requests fail with a status."""
         if status not in range(400, 600):
             raise ValueError(f"status must be from 400 to 599, not {status}.")
-        failure(status, retryAfter, path or "/")
-        self._faults += [Fault(check_path(path), status, retryAfter)] * count
+        if not (str(retryAfter).isascii() and str(retryAfter).isprintable()):
+            raise ValueError("retryAfter must be a number of seconds or an HTTP date.")
+        self._add_fault(status, count, path, method, until, retryAfter)
 
-    def drop(self, count: int = 1, path: str | None = None) -> None:
+    def drop(
+        self,
+        count: int = 1,
+        path: str | None = None,
+        method: str | None = None,
+        until: str | None = None,
+    ) -> None:
         """Close the connections of the next requests without a response."""
-        self._faults += [Fault(check_path(path), status=None)] * count
+        self._add_fault("drop", count, path, method, until)
+
+    def cut(
+        self,
+        count: int = 1,
+        path: str | None = None,
+        method: str | None = None,
+        until: str | None = None,
+    ) -> None:
+        """Close the connections of the next requests after half of the body of the response."""
+        self._add_fault("cut", count, path, method, until)
+
+    def damage(
+        self,
+        count: int = 1,
+        path: str | None = None,
+        method: str | None = None,
+        until: str | None = None,
+    ) -> None:
+        """Change the last byte of the next responses, so that a bundle has another hash."""
+        self._add_fault("damage", count, path, method, until)
+
+    def _add_fault(
+        self,
+        effect: int | str,
+        count: int,
+        path: str | None,
+        method: str | None,
+        until: str | None,
+        retry_after: int | str | None = None,
+    ) -> None:
+        if not 1 <= count <= MAX_COUNT:
+            raise ValueError(f"count must be from 1 to {MAX_COUNT}, not {count}.")
+        if until not in (None, "reset"):
+            raise ValueError(f"until must be reset, not {quoted(until)}.")
+        left = math.inf if until else count
+        method = method.upper() if method else None
+        self._faults.append(Fault(method, check_path(path), left, effect, retry_after))
 
     def delay(self, seconds: float, path: str | None = None) -> None:
         """Delay each response from now on; 0 ends it, without a path for every path."""
+        if not 0 <= seconds <= MAX_DELAY:
+            raise ValueError(f"seconds must be from 0 to {MAX_DELAY}, not {seconds}.")
         if not (seconds or path):
             self._delays = {}
-        self._delays[check_path(path)] = float(seconds)
+        self._delays[check_path(path)] = seconds
 
     def requests(self) -> Json:
         """Return the requests in the order of their responses, and the paths of delayed ones."""
@@ -141,13 +226,19 @@ class TestRequests:
         # The delay counted against the deadline of the request.
         self._database.set_deadline(math.inf)
 
-    def _next_fault(self, path: str) -> Fault | None:
-        """Use up and return the first fault for this path, if there is one."""
+    def _next_fault(self, method: str, path: str) -> Fault | None:
+        """Use up and return the first fault for this request, if there is one."""
+        if self._faults and self._database.deadline.on_io_thread:
+            # A response that takes too long there runs again: it would use up two.
+            raise WouldBlock
         with self._lock:
-            fault = next((each for each in self._faults if each.path in (None, path)), None)
-            if fault:
-                self._faults.remove(fault)
-        return fault
+            for fault in self._faults:
+                if fault.method in (None, method) and fault.path in (None, path):
+                    fault.left -= 1
+                    if not fault.left:
+                        self._faults.remove(fault)
+                    return fault
+        return None
 
     def _respond(
         self, environ: "WSGIEnvironment", start_response: "StartResponse", path: str
@@ -177,7 +268,9 @@ class TestRequests:
 def check_path(path: str | None) -> str | None:
     """Return the path; raise ValueError if it cannot be that of a request."""
     if path is not None and not path.startswith("/"):
-        raise ValueError(f"path must begin with /, not be {path}.")
+        raise ValueError(f"path must begin with /, not be {quoted(path)}.")
+    if path and "?" in path:
+        raise ValueError(f"path has no query: use {quoted(path.partition('?')[0])}.")
     return path
 
 

@@ -53,6 +53,9 @@ def prepare(app: Flask, directory: Path, start: str) -> None:
     if app.config["HOST"] not in ("127.0.0.1", "::1", "localhost"):
         # Whoever can connect can change the catalog.
         raise click.UsageError("With --testing, --host must be 127.0.0.1, ::1 or localhost.")
+    if os.environ.get("LISTEN_PID") == str(os.getpid()):
+        # They may be open to other machines.
+        raise click.UsageError("--testing takes no sockets from systemd.")
     app.wsgi_app = TestRequests(app, start)  # type: ignore[method-assign]
     threading.Thread(target=end_with_parent, args=(directory,), daemon=True).start()
 

@@ -50,6 +50,13 @@ def send(
         return response, response.read()
 
 
+def control(catalog: WidgetCatalog, action: str, body: bytes = b"", **headers: str) -> Any:
+    """Return the status of a control request and its result."""
+    sent = {"Content-Type": "application/json", **headers}
+    response, content = send(catalog, f"/_testing/{action}", "POST", body, **sent)
+    return response.status, json.loads(content)
+
+
 def status_of(catalog: WidgetCatalog, path: str, method: str = "GET") -> int:
     return send(catalog, path, method)[0].status
 
@@ -103,6 +110,8 @@ def test_fields_and_the_bundle_can_be_given(catalog: WidgetCatalog) -> None:
         ({"minSize": 3}, "minSize must be"),
         ({"version": "1.0.0"}, "acme/clock@1.0.0 exists already"),
         ({"name": "clock"}, "'clock' is not of the form scope/name"),
+        ({"sdk": "^1.0.0", "sdkVersion": "^2.0.0"}, "sdk and sdkVersion are the same field"),
+        ({"bundleBase64": "%"}, "bundleBase64 must be base64"),
     ],
 )
 def test_an_invalid_publication_is_refused(
@@ -146,7 +155,7 @@ def test_requests_are_recorded_with_query_headers_and_status(catalog: WidgetCata
     assert (install.method, install.path) == ("POST", "/api/v1/widgets/acme/clöck")
     assert [each.status for each in (search, install, failed)] == [200, 200, 404]
     catalog.clear_requests()
-    assert detail(catalog, "/_testing/requests") == {"requests": [], "waiting": []}
+    assert control(catalog, "requests") == (200, {"requests": [], "waiting": []})
 
 
 def test_requests_fail_as_often_as_requested_and_are_not_counted(catalog: WidgetCatalog) -> None:
@@ -169,6 +178,32 @@ def test_requests_fail_as_often_as_requested_and_are_not_counted(catalog: Widget
     assert statuses == [502, 200, 503, 503, 200, None, 200]
 
 
+def test_a_fault_can_be_for_one_method_until_the_reset(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    catalog.fail_next(status=500, method="post", path=CLOCK, until="reset")
+    catalog.drop_connection(method="DELETE")
+    posts = [status_of(catalog, CLOCK, "POST") for _ in range(3)]
+    assert (posts, status_of(catalog, CLOCK)) == ([500] * 3, 200)
+    catalog.reset()
+    assert status_of(catalog, CLOCK, "POST") == 404
+
+
+def test_a_bundle_can_be_cut_off_or_damaged(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0", bundle="export default 1;\n" * 1000)
+    path = f"{CLOCK}/1.0.0/bundle.js"
+    response, whole = send(catalog, path)
+    catalog.cut_off(path=path)
+    catalog.damage(path=path)
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        send(catalog, path)
+    assert cut.value.partial == whole[: len(whole) // 2]
+    headers = {"If-None-Match": response.headers["ETag"], "Accept-Encoding": "gzip"}
+    damaged, body = send(catalog, path, **headers)
+    assert (damaged.status, body[:-1], len(body)) == (200, whole[:-1], len(whole))
+    assert body != whole
+    assert send(catalog, path)[1] == whole
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     catalog: WidgetCatalog, method: str
@@ -185,7 +220,7 @@ def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     host, port = catalog.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as delayed:
         delayed.sendall(f"{method} {CLOCK} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        while detail(catalog, "/_testing/requests")["waiting"] != [CLOCK]:
+        while control(catalog, "requests")[1]["waiting"] != [CLOCK]:
             assert total(catalog) == 1
         catalog.reset()
         catalog.publish("acme/clock", "1.0.0")
@@ -253,27 +288,82 @@ def test_a_file_that_is_no_catalog_is_refused(
 @pytest.mark.parametrize(
     ("action", "body", "status", "error"),
     [
-        ("nothing", b"", 404, "There is no action 'nothing'; see docs/testing.md."),
-        ("_record", b"{}", 404, "There is no action '_record'; see docs/testing.md."),
-        ("fail", b"{", 400, "Expecting property name"),
+        ("nothing", b"", 404, "There is no action 'nothing'."),
+        ("_record", b"{}", 404, "There is no action '_record'."),
+        ("fail", b"{", 400, "The body of a control request must be a JSON object."),
+        ("fail", b"[1]", 400, "The body of a control request must be a JSON object."),
+        ("fail", b"[" * 100_000, 400, "The body of a control request must be a JSON object."),
         ("fail", b'{"status": 200}', 400, "status must be from 400 to 599, not 200."),
-        ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be api/health."),
-        ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "must not contain newline"),
-        ("yank", b"{}", 400, "missing 1 required positional argument: 'target'"),
+        ("fail", b'{"status": true}', 400, "status must be a whole number, not true."),
+        ("fail", b'{"count": 1e10}', 400, "count must be a whole number, not 10000000000.0."),
+        ("drop", b'{"count": 10000000000}', 400, "count must be from 1 to 1000000, not 1000000"),
+        ("cut", b'{"until": "noon"}', 400, "until must be reset, not 'noon'."),
+        ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be 'api/health'."),
+        ("damage", b'{"path": "/x?y=1"}', 400, "path has no query: use '/x'."),
+        ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),
+        ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "retryAfter must be a number of seconds"),
+        ("fail", b'{"code": 503}', 400, "fail has the keys count, status, retryAfter, path, "),
+        ("clear", b'{"all": 1}', 400, "clear has no keys, not 'all'."),
+        ("delay", b'{"seconds": 1e400}', 400, "seconds must be from 0 to 86400, not inf."),
+        ("delay", b'{"seconds": "1"}', 400, "seconds must be a number, not '1'."),
+        ("yank", b"{}", 400, "yank needs the key target."),
         ("reset", b'{"start": "full"}', 400, "start must be empty or demo, not full."),
+        ("reset", b'{"documents": {}}', 400, "documents must be an array or null, not {}."),
         ("reset", b'{"documents": [{}]}', 400, "documents line 1: must be an object"),
+        ("reset", b'{"file": "/nowhere"}', 400, "/nowhere: No such file or directory."),
     ],
 )
 def test_an_invalid_control_request_says_what_is_wrong(
     catalog: WidgetCatalog, action: str, body: bytes, status: int, error: str
 ) -> None:
-    response, content = send(catalog, f"/_testing/{action}", "POST", body)
-    assert (response.status, error in json.loads(content)["error"]) == (status, True), content
+    received, result = control(catalog, action, body)
+    assert (received, error in result["error"]) == (status, True), result
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {}, 405),
+        ("POST", {"Content-Type": "text/plain"}, 415),
+        ("POST", {"Host": "rebound.example:8080"}, 403),
+        ("POST", {"Origin": "https://dashboards.example"}, 403),
+        ("POST", {"Origin": "null"}, 403),
+    ],
+)
+def test_a_web_page_cannot_send_control_requests(
+    catalog: WidgetCatalog, method: str, headers: dict[str, str], status: int
+) -> None:
+    catalog.publish("acme/clock", "1.0.0")
+    sent = {"Content-Type": "application/json", **headers}
+    response, body = send(catalog, "/_testing/reset", method, b"{}", **sent)
+    assert (response.status, set(json.loads(body))) == (status, {"error"})
+    assert "Access-Control-Allow-Origin" not in response.headers
+    assert total(catalog) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost:80", "localhost", "127.0.0.1:1", "[::1]:8080"])
+def test_a_control_request_names_the_loopback_interface(catalog: WidgetCatalog, host: str) -> None:
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert control(catalog, "clear", b"{}", **headers) == (200, {})
 
 
 def test_control_requests_exist_only_with_testing(server: Server) -> None:
     response, _ = server.request("POST", "/_testing/reset")
     assert response.status == 404
+
+
+def test_testing_takes_no_sockets_from_systemd(tmp_path: Path) -> None:
+    # sh replaces itself by the service, which has its process id.
+    shell = 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$@" 3< /dev/null'
+    result = subprocess.run(
+        ["sh", "-c", shell, "sh", *SERVE],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (result.returncode, "takes no sockets" in result.stderr) == (2, True), result.stderr
 
 
 @pytest.mark.parametrize(

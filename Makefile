@@ -14,13 +14,14 @@ help:  ## List the targets
 run: .venv/run  ## Serve the catalog; create it from the demo catalog if there is none
 	@exec $(BIN)/widget-catalog serve --demo
 
-# Temporary files are in memory if possible: the tests would mostly wait for fsync. Bytecode is written even
+# Temporary files are in memory if there is room: the tests would mostly wait for fsync. Bytecode is written even
 # if the environment disables it: the tests start hundreds of processes, and each would compile catalog/.
 # There is one worker more than there are CPUs, since tests wait for the processes that they start. A worker
 # runs all tests of a file, so that the servers, proxies and nodes of the file start once.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
-	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
+	@test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -ge 1000000 2> /dev/null && TMPDIR=/dev/shm; \
+	TMPDIR=$$(mktemp -d); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
 	        --dist loadscope --no-loadscope-reorder
 

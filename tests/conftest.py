@@ -9,6 +9,7 @@ import pty
 import select
 import shlex
 import shutil
+import signal
 import sqlite3
 import struct
 import subprocess
@@ -58,6 +59,8 @@ DISABLED_FEATURES = (
     *("PaintHolding", "PreconnectToSearch", "ThirdPartyStoragePartitioning"),
     *("WebUIOmniboxAimPopup", "WebUIOmniboxPopup"),
 )
+# The fixture figures of the torture tests.
+pytest_plugins = ["torture.figures"]
 NEW_HISTORY = "UPDATE revision SET history = lower(hex(randomblob(8)))"
 
 
@@ -95,8 +98,11 @@ def share_rule(rule: str, methods: set[str], **options: Any) -> SharedRule:
 def pytest_configure(config: pytest.Config) -> None:
     """Let all apps share what takes long: compiled routes, and compiled templates."""
     Flask.url_rule_class = staticmethod(share_rule)  # type: ignore[assignment]
-    templates = config.cache.mkdir("templates")  # type: ignore[union-attr]
-    Flask.jinja_options["bytecode_cache"] = FileSystemBytecodeCache(str(templates))
+    if cache := getattr(config, "cache", None):
+        templates = cache.mkdir("templates")
+        Flask.jinja_options["bytecode_cache"] = FileSystemBytecodeCache(str(templates))
+    # The processes of the tests inherit it: nohup would let them ignore the end of a terminal.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @cache

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tests.conftest import Server
+from conftest import Server
 
 # A little under the limit of a head.
 RUN = 16_000  # bytes

@@ -4,21 +4,23 @@ They are below the range from which the system chooses ports: otherwise a connec
 server of the tests could get the port before the program listens on it.
 """
 
-import itertools
-import os
 import socket
-from contextlib import suppress
 
 RANGE = range(10_000, 30_000)
-# Processes of tests that run at the same time begin at different ports.
-_first = os.getpid() * 100 % len(RANGE)
-_candidates = itertools.cycle([*RANGE[_first:], *RANGE[:_first]])
+# A socket with a name for each port that this process has: no other process of the tests gets it.
+_reservations: list[socket.socket] = []
 
 
 def free_port() -> int:
     """Return a port of loopback on which no process listens; each call returns another one."""
-    while True:
-        port = next(_candidates)
-        with suppress(OSError):
+    for port in RANGE:
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0widget-catalog-tests-{port}")
             socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            reservation.close()
+        else:
+            _reservations.append(reservation)
             return port
+    raise OSError("All ports for the programs of the tests are in use.")

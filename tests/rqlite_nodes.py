@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 import urllib3
+from conftest import ROOT, Server
 from flask import Flask
+from ports import free_port
 
 from app import create_app
 from catalog.store.connection.cluster.cluster import Cluster
 from catalog.store.connection.sqlite import connect
 from catalog.store.schema.migrations import set_new_revision
 from catalog.store.schema.schema import APPLICATION_ID
-from tests.conftest import ROOT, Server
-from tests.ports import free_port
 
 # The program is for x86-64. To try the emulator there, run the tests by `linux32`.
 EMULATOR = [] if platform.machine() == "x86_64" else ["qemu-x86_64-static"]

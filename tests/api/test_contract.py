@@ -457,7 +457,7 @@ def test_unusual_host_and_upgrade_change_nothing(client: Client, host: str) -> N
 @pytest.mark.parametrize("path", ["//api/health", "///api/v1/widgets/search"])
 def test_leading_slashes_are_not_redirected(client: Client, path: str) -> None:
     response, _ = client.server.request("GET", path)
-    assert (response.status in (200, 404), response.headers["Location"]) == (True, None)
+    assert (response.status, response.headers["Location"]) == (200, None)
 
 
 def test_body_that_is_refused_by_its_announced_length_is_an_error_like_others(

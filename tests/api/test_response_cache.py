@@ -42,11 +42,13 @@ def client(statements: list[str], app_with: AppWith) -> FlaskClient:
 def test_cached_response_is_the_response_of_the_view(
     client: FlaskClient, is_cached: IsCached, path: str, method: str
 ) -> None:
-    first = client.open(path, method=method)
+    # The cache takes no request with a body.
+    rendered = client.open(path, method=method, data=b"x")
+    client.open(path, method=method)
     assert is_cached(client, path, method=method)
-    second = client.open(path, method=method)
-    assert (second.status, second.data) == (first.status, first.data)
-    assert sorted(second.headers) == sorted(first.headers)
+    cached = client.open(path, method=method)
+    assert (cached.status, cached.data) == (rendered.status, rendered.data)
+    assert sorted(cached.headers) == sorted(rendered.headers)
 
 
 @pytest.mark.parametrize("path", CACHED[:-1])

@@ -120,5 +120,5 @@ def test_order_is_by_downloads_then_scope_then_name(
 
 def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:
     client = client_with(document())
-    others = {"Q": "nothing", "PAGE": "0", "compatsdk": "x", "sort": "name", "": "x"}
+    others = {"Q": "nothing", "PAGE": "0", "compatsdk": "x", "order": "x", "": "x"}
     assert search(client, **others) == search(client)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 from conftest import ROOT
-
-from tests.torture.conftest import BEGIN, END, table
+from torture.figures import BEGIN, END, table
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 FIGURES = json.loads((ROOT / "docs" / "reliability.json").read_text(encoding="utf-8"))

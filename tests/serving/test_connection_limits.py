@@ -164,7 +164,7 @@ def test_without_a_file_descriptor_the_service_waits_and_does_not_spin(catalog: 
         waiting = send("/api/health")
         before = server.cpu_seconds()
         assert not select.select([waiting], [], [], 1)[0]
-        assert server.cpu_seconds() - before < 0.1
+        assert server.cpu_seconds() - before < 0.5
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         assert status(waiting) == 200
 

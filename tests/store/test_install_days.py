@@ -191,7 +191,6 @@ def test_totals_days_and_versions_are_those_of_the_model(
     check_sequence(app_with(*map(with_versions, PATHS)), tmp_path, seed, 80)
 
 
-@pytest.mark.xdist_group("cluster")
 def test_totals_days_and_versions_on_a_cluster_are_those_of_the_model(tmp_path: Path) -> None:
     require_rqlite()
     path = create_catalog(tmp_path / "catalog.db", *map(with_versions, PATHS))

@@ -10,9 +10,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import Server, create_demo
-from tests.torture.clients import (
+from conftest import Server, create_demo
+from torture.clients import (
     POST,
     READS,
     Response,

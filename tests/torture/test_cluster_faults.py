@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import urllib3
-
-from tests.conftest import run
-from tests.rqlite_nodes import Nodes, require_rqlite, wait_until
-from tests.torture.clients import (
+from conftest import run
+from rqlite_nodes import Nodes, require_rqlite, wait_until
+from torture.clients import (
     CLOCK,
     POST,
     Client,

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import document, version
+from conftest import Server, putting
+from publishers import create_token
+from torture.clients import count_status, median, p99, running_clients, wait_for_responses
 
 from catalog.documents import check_document
 from catalog.store.connection.database import Database
-from tests.builders import document, version
-from tests.conftest import Server, putting
-from tests.publishers import create_token
-from tests.torture.clients import count_status, median, p99, running_clients, wait_for_responses
 
 WIDGETS = 20_000
 CONNECTIONS = 40

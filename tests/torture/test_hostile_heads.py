@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from builders import bundled, document
+from conftest import Server, hold, putting
+from hostile_heads import exchange, hostile_requests
+
 from app import create_app
 from catalog.documents import check_document
-from tests.builders import bundled, document
-from tests.conftest import Server, hold, putting
-from tests.hostile_heads import exchange, hostile_requests
 
 CONTENT = b"export default () => 'tick'\n"
 CPU_LIMIT = 0.5  # seconds

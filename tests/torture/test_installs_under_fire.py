@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import Server, create_demo
-from tests.torture.clients import (
+from conftest import Server, create_demo
+from torture.clients import (
     POST,
     POST_VERSION,
     Client,

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import Server, create_demo
+from conftest import Server, create_demo
 
 SLOW = 500
 REQUESTS = 300

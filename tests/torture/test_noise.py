@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.conftest import Server, create_demo
+from conftest import Server, create_demo
 
 FRAGMENTS = [
     *(b"GET ", b"POST ", b"/api/v1/widgets/search?q=", b"/api/health", b" HTTP/1.1", b"\r\n"),

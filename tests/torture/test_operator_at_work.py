@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.generate import document
-from tests.conftest import Server, create_demo, flask
-from tests.torture.clients import (
+from conftest import Server, create_demo, flask
+from torture.clients import (
     POST,
     READS,
     count_status,
@@ -17,6 +16,8 @@ from tests.torture.clients import (
     running_clients,
     wait_for_responses,
 )
+
+from bench.generate import document
 
 WIDGETS = 10_000
 CLIENTS = [READS, READS, READS, READS, READS, READS, [POST], [POST]]

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import Limits, Server, create_demo
-from tests.torture.clients import (
+from conftest import Limits, Server, create_demo
+from torture.clients import (
     CLOCK,
     POST,
     count_status,

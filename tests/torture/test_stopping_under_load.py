@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.activation import start_with
-from tests.conftest import Server, create_demo
-from tests.torture.clients import CLOCK, installs
+from activation import start_with
+from conftest import Server, create_demo
+from torture.clients import CLOCK, installs
 
 ROUNDS = 20
 CLIENTS = 8

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from builders import bundled, document, version
+from conftest import Server, hold, putting
+
 from app import create_app
 from catalog.documents import check_document
-from tests.builders import bundled, document, version
-from tests.conftest import Server, hold, putting
 
 CLIENTS = [f"127.0.1.{number}" for number in range(1, 5)]
 OTHER = "127.0.2.1"

@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench bench-quick screenshots lint http-lint audit format dist clean
+.PHONY: help run test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: .venv/dev  ## Measure, compare with a constant response and write bench/R
 
 bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute
 	@exec $(BIN)/python -m bench --quick
+
+bench-peers: .venv/dev  ## Compare with stock Flask and Verdaccio, and write bench/PEERS.md
+	@exec $(BIN)/python -m bench.peers
 
 screenshots: .venv/dev .venv/browser  ## Update the pictures in docs/
 	@exec $(BIN)/python docs/screenshots.py

@@ -45,6 +45,18 @@ def measure(
     return Sample(cpu / len(requests) * 1e6, len(requests) / seconds)
 
 
+def measure_latencies(
+    server: Server, requests: Sequence[Request], connections: int
+) -> tuple[float, list[float]]:
+    """Send each request once; return the seconds of all together and of each."""
+    queue = iter(list(_encoded(requests, {})))
+    opened = [Connection(server.url, queue) for _ in range(connections)]
+    started = time.perf_counter()
+    _exchange(opened, opened)
+    seconds = time.perf_counter() - started
+    return seconds, [latency for each in opened for latency in each.latencies]
+
+
 def measure_under_flood(
     server: Server, requests: Sequence[Request], flood: Iterable[Request], connections: int
 ) -> list[float]:

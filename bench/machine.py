@@ -19,13 +19,13 @@ def commit() -> str:
 
 
 def describe() -> str:
-    """Processor, cores, memory, system and versions."""
+    """Processor, cores, memory, system, disk and versions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = " ".join(f"{name} {version(name)}," for name in ("flask", "waitress", "werkzeug"))
     return (
         f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "
-        f"{platform.platform(terse=True)}, Python {platform.python_version()}, {packages} "
-        f"SQLite {sqlite3.sqlite_version}"
+        f"{platform.platform(terse=True)}, {_file_system()}, Python {platform.python_version()}, "
+        f"{packages} SQLite {sqlite3.sqlite_version}"
     )
 
 
@@ -37,6 +37,12 @@ def find_doubts(commit: str, load: float) -> list[str]:
     if load > IDLE_LOAD:
         doubts.append(f"**The machine was busy**: load average {load:.2f} at the start.")
     return doubts
+
+
+def _file_system() -> str:
+    """The file system of the databases, and the disk that it is on."""
+    columns = ["--noheadings", "--output=FSTYPE,SOURCE", f"--target={ROOT}"]
+    return " on ".join(_output(["findmnt", *columns]).split())
 
 
 def _processor() -> str:

@@ -82,16 +82,16 @@ def rows(widgets: int) -> list[Row]:
         Row("cold", "search, q, cold", searches(words), 0.30, cold=True),
         Row("compatible", "search, q + compatSdk, cold", compatible, 0.22, cold=True),
         Row("two-letters", "search, two letters, cold", searches(two_letters()), cold=True),
-        Row("detail", "detail, random", repeated(details), 0.43),
+        Row("detail", "detail, random", repeated(details), 0.5),
         Row("detail-hot", "detail, 60 versions, hot", repeated([history]), 1.4),
         Row("registry", "registry, 200 widgets, hot", repeated(registry), 1.2, **large),
         Row("gzip", "registry, 200 widgets, hot, gzip", repeated(registry), headers=gzip, **large),
         Row("304", "registry, 304", repeated(registry), 1.4, revalidates=True),
-        Row("updates", "updates of 20 widgets, cold", updates_of(widgets), cold=True, min_rate=500),
+        Row("updates", "updates of 20 widgets, cold", updates_of(widgets), cold=True, min_rate=400),
         Row("post", "POST, durable", repeated(installs), 0.30),
         Row("mix", "97 % reads, 3 % installs", mix(hot, details, installs), 0.8),
-        Row("browse", "browse page, 24 cards", browse_pages(), max_milliseconds=25),
-        Row("page", "page of a widget, 60 versions", pages, max_milliseconds=40),
+        Row("browse", "browse page, 24 cards", browse_pages(), max_milliseconds=15),
+        Row("page", "page of a widget, 60 versions", pages, max_milliseconds=20),
     ]
 
 

@@ -4,14 +4,17 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..server_option import CA_OPTION, named_ca
+from ..store.write.audit import local_actor
 from ..text import plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
+    WIDGET,
     CommandError,
     ValidatedType,
     bundles,
@@ -34,16 +37,29 @@ if TYPE_CHECKING:
 
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130
-# In place of a URL, which it is not.
-STATUS = "status"
+# In place of a URL, which they are not.
+STATUS, FORGET = "status", "forget"
 
-
-URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else check_base_url(text))
+URL = ValidatedType("url", check_base_url)
 
 
 @command("mirror")
-@click.argument("url", metavar="[URL | status]", type=URL_OR_STATUS, required=False)
+@click.argument("words", metavar="[URL | status | forget URL]", nargs=-1)
 @selection_options
+@click.option(
+    "--exclude",
+    "excludes",
+    type=WIDGET,
+    multiple=True,
+    callback=lambda _, option, widgets: tuple(map(str, widgets)),
+    help="Not this widget; may be repeated.",
+)
+@click.option(
+    "--newest",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the newest N versions of a widget, of those for each --sdk.",
+)
 @click.option("--bundles", is_flag=True, help="Download the bundles too, to serve them.")
 @click.option(
     "--keep-removed",
@@ -56,16 +72,16 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
     metavar="7d|12h",
     help="Hold new versions back until they are this old.",
 )
-# What it did is the default now.
-@click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )
+@click.option("--delete", is_flag=True, help="With forget: also delete its copies.")
 @click.option("--ca", **CA_OPTION)
 @click.option("--dry-run", is_flag=True, help="Only print which widgets would change.")
 def mirror_command(
-    url: str | None,
+    words: Sequence[str],
     adopt: bool,
+    delete: bool,
     dry_run: bool,
     **remembered_options: Any,
 ) -> None:
@@ -73,7 +89,8 @@ def mirror_command(
 
     URL is the address of its service, such as https://widgets.example.com. It is remembered with
     the options that select what is copied: without a URL, all upstreams are refreshed as the last
-    time. `mirror status` shows them.
+    time. `mirror status` shows them. `mirror forget URL` removes one; its copies become widgets of
+    this catalog.
 
     Only what changed since the last run is transferred. Widgets that the upstream has unlisted or
     deleted are unlisted here, and deleted versions removed. Installs counted here are added to
@@ -83,27 +100,61 @@ def mirror_command(
 
     if database().exists():
         database().check()
-    options = MirrorOptions(**remembered_options, ca=click.get_current_context().meta.get("ca"))
+    context = click.get_current_context()
+    options = MirrorOptions(**remembered_options, ca=context.meta.get("ca"))
     remembered = find_remembered(database())
-    if url in (None, STATUS) and options != MirrorOptions():
+    action = words[0] if words and words[0] in (STATUS, FORGET) else None
+    urls = [URL.convert(word, None, context) for word in (words[1:] if action else words)]
+    if len(urls) > 1 or (action == STATUS and urls) or (action == FORGET and not urls):
+        raise click.UsageError("Name one URL, status, or forget with one URL.")
+    if (action or not urls) and options != MirrorOptions():
         raise click.UsageError(
             f"{' '.join(options.arguments())} needs a URL; without one, the last options apply."
         )
-    if url in (None, STATUS) and not remembered:
+    if (action and adopt) or (action == STATUS and dry_run) or (action != FORGET and delete):
+        raise click.UsageError("--adopt and --dry-run are for a refresh, --delete is for forget.")
+    if not remembered and (action or not urls):
         raise CommandError("There is no upstream yet; name its URL.")
-    if url is None and adopt and len(remembered) > 1:
+    if not urls and adopt and len(remembered) > 1:
         raise click.UsageError("--adopt needs a URL, since there are several upstreams.")
-    if url == STATUS:
+    if action == STATUS:
         print_upstreams(remembered)
-        return
+    elif action == FORGET:
+        forget_upstream(urls[0], [each.source for each in remembered], delete, dry_run)
+    else:
+        refresh_all(
+            [(urls[0], options)] if urls else [each[:2] for each in remembered], adopt, dry_run
+        )
+
+
+def refresh_all(
+    upstreams: "Sequence[tuple[str, MirrorOptions]]", adopt: bool, dry_run: bool
+) -> None:
+    """Mirror all upstreams; raise CommandError at the end if anything failed."""
     errors = []
-    for source, known, *_ in [(url, options)] if url else remembered:
+    for source, options in upstreams:
         try:
-            refresh(source, known, adopt, dry_run)
+            refresh(source, options, adopt, dry_run)
         except CommandError as error:
             errors.append(error.message)
     if errors:
         raise CommandError("\n".join(errors))
+
+
+def forget_upstream(url: str, known: Sequence[str], delete: bool, dry_run: bool) -> None:
+    """Forget an upstream, and print what becomes of its copies."""
+    from ..mirror.remembered import find_source, forget
+
+    source = find_source(database(), url)
+    if source not in known:
+        raise CommandError(f"{url} is not an upstream; the upstreams are {', '.join(known)}.")
+    count = database().transact(
+        partial(forget, source=source, delete=delete), local_actor(), dry_run=dry_run
+    )
+    fate = "are deleted" if delete else "stay here, as widgets of this catalog"
+    print_status(
+        f"{'Would forget' if dry_run else 'Forgot'} {source}; copies that {fate}: {count}."
+    )
 
 
 def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> None:
@@ -165,6 +216,12 @@ def format_age(time: str | None) -> str:
 def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None") -> None:
     """Print the results; raise CommandError if anything failed."""
     report = run.report
+    if report.former_options:
+        former, new = (each.arguments() for each in (report.former_options, run.options))
+        print_status(
+            f"Remembered options changed from {' '.join(former) or 'none'} to "
+            f"{' '.join(new) or 'none'}."
+        )
     warn_of_unmatched(run.options, report.listed)
     print_failures(report.failures)
     print_first([describe_gone(key, run) for key in report.gone])
@@ -172,6 +229,13 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
     print_first(
         [f"{key} was published at {time}; {reason}." for key, time in report.held_back.items()]
     )
+    print_first(
+        [
+            f"{key} has other bytes at the upstream now; with --min-age it stays as it is here."
+            for key in report.replaced
+        ]
+    )
+    print_first([describe_outdated(key, run) for key in report.outdated])
     print_first([f"No copy from {each} is left; it is forgotten." for each in report.forgotten])
     gone = [key for key in report.gone if key.version is None]
     print_status(
@@ -198,6 +262,14 @@ def describe_gone(key: "WidgetName", run: "MirrorRun") -> str:
     if run.options.keep_removed:
         effect = "stays"
     return f"{key} was {cause} at the upstream; it {effect} here."
+
+
+def describe_outdated(key: "WidgetName", run: "MirrorRun") -> str:
+    """Return what happens here to a version that is no longer among the newest ones."""
+    effect = "would be removed" if run.dry_run else "is removed"
+    if run.options.keep_removed:
+        effect = "stays"
+    return f"{key} is not among the newest {run.options.newest or ''} to copy; it {effect} here."
 
 
 def print_failures(failures: Mapping[str, str]) -> None:

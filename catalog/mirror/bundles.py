@@ -41,11 +41,11 @@ class BundleReport:
 
 
 def download_bundles(run: MirrorRun, bundles: Bundles, on_progress: OnProgress) -> BundleReport:
-    """Download the bundles of all mirrored versions, and have those versions loaded from here."""
+    """Download the bundles of all that is refreshed, and have its versions loaded from here."""
     groups: dict[str, Group] = {}
     for row in run.database.reader().execute(MIRRORED_VERSIONS, {"source": run.source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if run.options.names(version.bundle.scope, version.bundle.name):
+        if f"{version.bundle.scope}/{version.bundle.name}" not in run.options.excludes:
             groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]

@@ -10,7 +10,6 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property
 from http.client import HTTPException
 from threading import Timer, get_ident
 from time import monotonic
@@ -111,10 +110,11 @@ class Origin(NamedTuple):
 class Connections:
     """Connections that are used again: each thread keeps its last one. Thread-safe."""
 
-    def __init__(self, base_url: str, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext) -> None:
         """Trust the certificates that the context trusts."""
         self._context = context
-        self._upstream = Origin.of(base_url)
+        # Whether the upstream itself is on the local network, by all of its addresses.
+        self._is_local: bool | None = None
         # By the threads that used them.
         self._idle: dict[int, tuple[Origin, HTTPConnection]] = {}
         # When a connection to a host failed first.
@@ -193,6 +193,9 @@ class Connections:
         connection is made to an address that was checked: a name could have another one later.
         """
         addresses = origin.resolve()
+        if self._is_local is None and addresses:
+            # The first connection is to the upstream itself. A second lookup could differ.
+            self._is_local = not any(map(_is_public, addresses))
         if self._is_local:
             return addresses
         allowed = [address for address in addresses if _is_public(address)]
@@ -203,22 +206,23 @@ class Connections:
             )
         return allowed
 
-    @cached_property
-    def _is_local(self) -> bool:
-        """Whether the upstream itself is on the local network, by all of its addresses."""
-        addresses = self._upstream.resolve()
-        return bool(addresses) and not any(map(_is_public, addresses))
 
-
-# Prefixes that wrap an IPv4 address, which may be a local one: NAT64 and 6to4.
-WRAPPED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16")]
+# Networks that are not those of one machine on the Internet, although some versions of Python call
+# them global: of local use, or around an IPv4 address that may be a local one (NAT64, 6to4).
+NOT_PUBLIC = [
+    ipaddress.ip_network(text)
+    for text in (
+        *("192.0.0.0/24", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "3fff::/20"),
+        *("5f00::/16", "fec0::/10"),
+    )
+]
 
 
 def _is_public(address: str) -> bool:
     """Return whether the address is one of the Internet, and of one machine."""
     parsed = ipaddress.ip_address(address)
-    is_wrapped = any(parsed in network for network in WRAPPED)
-    return parsed.is_global and not parsed.is_multicast and not is_wrapped
+    is_excepted = any(parsed in network for network in NOT_PUBLIC)
+    return parsed.is_global and not parsed.is_multicast and not is_excepted
 
 
 def _shut_down(sock: socket.socket) -> None:

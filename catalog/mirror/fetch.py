@@ -1,7 +1,7 @@
 """Reads an upstream: the list of its widgets, its changes, and widgets, ahead of their use."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import product
@@ -15,6 +15,7 @@ from ..store.read.selection import Selection
 from ..store.write.lookup import WidgetName
 from ..text import quoted
 from ..validators import (
+    MAX_IDENTIFIER_LENGTH,
     check_boolean,
     check_identifier,
     check_nonempty_text,
@@ -25,6 +26,8 @@ from .connections import UpstreamError
 from .upstream import Upstream
 
 MAX_WIDGETS = 1_000_000
+# Of all scopes and names in a list.
+MAX_NAMES_LENGTH = 100_000_000
 # Requests at the same time.
 WORKERS = 4
 # Results in one transaction: enough that fsync costs little, few enough to lose in a crash.
@@ -61,11 +64,11 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
     """Return the widgets on all pages of one list, and whether they are as many as it states."""
     counts: Counts = {}
     seen: set[WidgetName] = set()
-    page, received, has_more = 0, 0, True
+    page, received, length, has_more = 0, 0, 0, True
     while has_more:
         page += 1
         parameters = urlencode({"page": page, "limit": MAX_LIMIT, **query})
-        result = upstream.get(f"{V1_PREFIX}search?{parameters}").json()
+        result = upstream.get_page(f"{V1_PREFIX}search?{parameters}").json()
         with _format_errors("the search response is not that of a widget catalog"):
             total = check_whole_number(result["total"])
             entries = {_check_key(each): each for each in result["widgets"]}
@@ -77,6 +80,7 @@ def _read_list(upstream: Upstream, query: dict[str, str]) -> tuple[Counts, bool]
         if total > MAX_WIDGETS:
             raise UpstreamError(f"it lists {total} widgets, more than {MAX_WIDGETS}")
         received += len(entries)
+        length = _add_length(length, entries)
         has_new = not entries.keys() <= seen
         seen |= entries.keys()
         # A server may cap the limit, but not below the default of the API.
@@ -93,7 +97,19 @@ def _format_errors(message: str) -> Iterator[None]:
 
 
 def _check_key(entry: Any) -> WidgetName:
-    return WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
+    """Return the widget of an entry; fetch_widget() refuses names that are not too long."""
+    key = WidgetName(check_text(entry["scope"]), check_text(entry["name"]))
+    if len(key.scope) + len(key.name) > 2 * MAX_IDENTIFIER_LENGTH:
+        raise ValueError
+    return key
+
+
+def _add_length(length: int, keys: Iterable[WidgetName]) -> int:
+    """Return the length of all names of a list so far, which are held in memory until its end."""
+    length += sum(len(key.scope) + len(key.name) for key in keys)
+    if length > MAX_NAMES_LENGTH:
+        raise UpstreamError(f"its names have more than {MAX_NAMES_LENGTH} characters")
+    return length
 
 
 class UpstreamChanges(NamedTuple):
@@ -132,17 +148,19 @@ def read_changes(upstream: Upstream, token: str | None) -> UpstreamChanges | Non
 
 def _read_all_changes(upstream: Upstream, token: str | None) -> UpstreamChanges:
     etags: dict[WidgetName, str | None] = {}
-    received, has_more = 0, True
+    received, length, has_more = 0, 0, True
     while has_more:
         query = {"limit": MAX_LIMIT} | ({} if token is None else {"since": token})
-        response = upstream.get(f"{V1_PREFIX}changes?{urlencode(query)}")
+        response = upstream.get_page(f"{V1_PREFIX}changes?{urlencode(query)}")
         if response.status == 410 and token is not None:
             return _read_all_changes(upstream, None)
         page = response.json()
         with _format_errors("the response is not a list of changes"):
             # Of two changes of a widget the later one counts.
-            etags |= {_check_key(entry): _check_etag(entry) for entry in page["changes"]}
+            entries = {_check_key(entry): _check_etag(entry) for entry in page["changes"]}
             token, has_more = check_nonempty_text(page["next"]), check_boolean(page["more"])
+        etags |= entries
+        length = _add_length(length, entries)
         received += len(page["changes"])
         if has_more and (len(page["changes"]) < DEFAULT_LIMIT or received > MAX_WIDGETS):
             raise UpstreamError("the list of its changes does not end")

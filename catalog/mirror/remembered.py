@@ -1,12 +1,14 @@
 """What a mirror remembers of its upstreams, so that the next refresh needs no options."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
 from ..store.read.selection import Selection
+from ..store.write.mirrored import release_copies
 from ..validators import is_loopback
 from .connections import Origin
 
@@ -15,12 +17,25 @@ from .connections import Origin
 class MirrorOptions(Selection):
     """What is copied; what was copied before is refreshed whether or not it is selected."""
 
+    # As scope/name: neither copied nor refreshed.
+    excludes: Sequence[str] = ()
+    # How many versions of a widget are copied, for each SDK if there are any; all if not given.
+    newest: int | None = None
     bundles: bool = False
     keep_removed: bool = False
     # In hours or days, such as 7d.
     min_age: str | None = None
     # The path of a PEM file.
     ca: str | None = None
+
+    def names(self, scope: str, name: str) -> bool:
+        """Return whether the widget is one of the named ones."""
+        return f"{scope}/{name}" not in self.excludes and super().names(scope, name)
+
+    def has_versions_of(self, other: "MirrorOptions") -> bool:
+        """Return whether the same versions of each widget are copied."""
+        same_sdks = [*self.sdks] == [*other.sdks]
+        return self.newest == other.newest and (not self.newest or same_sdks)
 
     def json(self) -> str:
         """Return the options as they are stored."""
@@ -88,6 +103,14 @@ def forget_without_copies(transaction: Transaction, source: str) -> list[str]:
     for other in forgotten:
         transaction.execute(FORGET, {"source": other})
     return forgotten
+
+
+def forget(transaction: Transaction, source: str, *, delete: bool) -> int:
+    """Forget an upstream, and delete its copies or keep them; return how many they are."""
+    count = release_copies(transaction, source, delete=delete)
+    transaction.execute(FORGET, {"source": source})
+    transaction.record("mirror", after={"forgotten": source, "widgets": count, "deleted": delete})
+    return count
 
 
 SOURCES = "SELECT source FROM upstream UNION SELECT source FROM mirrored ORDER BY source"

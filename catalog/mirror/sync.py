@@ -1,23 +1,23 @@
 """Copies the widgets of an upstream catalog through its public API, and refreshes the copies.
 
-MirrorRun.run() reads the changes of the upstream since the last run, if it lists them, and the list
-of its widgets. A copy that did not change gets its download count from the list; every other widget
-is fetched, a copy with its ETag. All of it is written in batches. Copies that are gone from the
-upstream are unlisted. Bundles come afterwards: see bundles.download_bundles().
+MirrorRun.run() makes a plan from the changes of the upstream since the last run, if it lists them,
+and the list of its widgets. A copy that did not change gets its download count from the list; every
+other widget is fetched, a copy with its ETag. All of it is written in batches. Copies that are gone
+from the upstream are unlisted. Bundles come afterwards: see bundles.download_bundles().
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from ..documents import Document
+from ..documents import Document, Row
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction, now
 from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from ..store.write.lookup import WidgetName, find_versions
+from ..store.write.lookup import WidgetName
 from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream_counts,
@@ -26,8 +26,10 @@ from ..store.write.mirrored import (
 )
 from .connections import UpstreamError
 from .fetch import (
+    Counts,
     FetchResult,
     OnProgress,
+    UpstreamChanges,
     batched,
     fetch_widget,
     list_widgets,
@@ -43,6 +45,7 @@ from .remembered import (
     put_remembered,
 )
 from .upstream import Upstream
+from .version_choice import choose_newest, hold_back_new
 
 MAX_FAILURES_IN_A_ROW = 25
 
@@ -62,6 +65,12 @@ class MirrorReport:
     gone: list[WidgetName] = field(default_factory=list)
     # When versions were published that are too new to be copied.
     held_back: dict[WidgetName, str] = field(default_factory=dict)
+    # Versions that have other bytes at the upstream now, and stay as they are here.
+    replaced: list[WidgetName] = field(default_factory=list)
+    # Versions that are no longer among the newest ones that are copied.
+    outdated: list[WidgetName] = field(default_factory=list)
+    # The options of the last run, if they were others.
+    former_options: MirrorOptions | None = None
     # Upstreams whose last copies were replaced.
     forgotten: list[str] = field(default_factory=list)
 
@@ -88,6 +97,21 @@ def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
     return {WidgetName(*row[:2]): LocalWidget(*row[2:]) for row in rows}
 
 
+class Plan(NamedTuple):
+    """What a run has to do."""
+
+    # Of the upstream, how far it was read by the last run, and since then.
+    remembered: Remembered
+    changes: UpstreamChanges | None
+    # All selected widgets in the list, and whether no other one can be missing.
+    listed: Counts
+    is_complete: bool
+    # The listed copies, those of them that are current, and all widgets that are fetched.
+    copies: Sequence[WidgetName]
+    current: Counts
+    fetched: Sequence[WidgetName]
+
+
 @dataclass
 class MirrorRun:
     """One refresh of the copies of an upstream.
@@ -106,15 +130,26 @@ class MirrorRun:
     # The URL by which the copies are known.
     source: str = field(init=False)
     local: dict[WidgetName, LocalWidget] = field(default_factory=dict)
+    # Whether every copy is compared, even with the ETag of the last run.
+    compares_all: bool = False
     not_found: list[WidgetName] = field(default_factory=list)
     report: MirrorReport = field(default_factory=MirrorReport)
 
     def run(self) -> MirrorReport:
         """Copy every selected widget of the upstream, and unlist copies that are gone there."""
+        plan = self.plan()
+        self.write_counts(plan.current)
+        self.fetch_and_write(plan.fetched, len(plan.current))
+        self.finish(plan)
+        return self.report
+
+    def plan(self) -> Plan:
+        """Read the changes and the list of the upstream; create the catalog if there is none."""
         options = self.options
         self.source = find_source(self.database, self.upstream.base_url)
         known = [each for each in find_remembered(self.database) if each.source == self.source]
         remembered = known[0] if known else Remembered(self.source, options)
+        self.upstream.limit_lists()
         changes = read_changes(self.upstream, remembered.token)
         # This fails if there is no catalog at the URL, before an empty database is created.
         listed, is_complete = list_widgets(self.upstream, options)
@@ -123,37 +158,39 @@ class MirrorRun:
         if not known or options.json() != remembered.options.json():
             # Already now, so that an interrupted run can be continued without options.
             self.remember(remembered.token, remembered.refreshed_at)
+            if known and not self.dry_run:
+                self.report.former_options = remembered.options
+            self.compares_all = not options.has_versions_of(remembered.options)
         self.local = find_local(self.database)
         copies = [
-            key for key, each in self.local.items() if each.listed and each.source == self.source
+            key
+            for key, each in self.local.items()
+            if each.listed and each.source == self.source and str(key) not in options.excludes
         ]
         if copies and not listed and not options.keep_removed:
-            everything, _ = list_widgets(self.upstream, Selection())
-            if not everything:
-                reason = "it lists no widget, so all copies would be unlisted"
-                raise UpstreamError(f"{reason}; --keep-removed keeps them")
-        counts = {
+            self.check_lists_any()
+        current = {
             key: listed[key]
             for key in copies
             if changes and key in listed and changes.has_current(key, self.local[key].etag)
         }
-        self.write_counts(counts)
+        if self.compares_all:
+            current = {}
         # The changes name what the list misses, but not if it is official, or for an SDK.
-        is_covered = changes and not options.official and not options.sdks
+        is_covered = bool(changes and not options.official and not options.sdks)
         changed = changes.changed if changes and is_covered else []
         named = (key for key in changed if options.names(key.scope, key.name))
         keys = dict.fromkeys([*copies, *named, *listed])
-        self.fetch_and_write([key for key in keys if key not in counts], len(counts))
-        self.finish({*copies}, listed)
-        if not is_covered and not is_complete:
-            self.report.failures["The list"] = "changed while it was read, or repeats itself"
-        if not self.report.failures:
-            # Last: everything before the token must have been written.
-            self.remember(changes.token if changes else remembered.token, now())
-        if self.adopt and not self.dry_run:
-            forget = partial(forget_without_copies, source=self.source)
-            self.report.forgotten = self.database.transact(forget)
-        return self.report
+        fetched = [key for key in keys if key not in current]
+        is_complete = is_covered or is_complete
+        return Plan(remembered, changes, listed, is_complete, copies, current, fetched)
+
+    def check_lists_any(self) -> None:
+        """Raise UpstreamError if the upstream lists nothing: that is more often a fault."""
+        everything, _ = list_widgets(self.upstream, Selection())
+        if not everything:
+            reason = "it lists no widget, so all copies would be unlisted"
+            raise UpstreamError(f"{reason}; --keep-removed keeps them")
 
     def remember(self, token: str | None, refreshed_at: str | None) -> None:
         """Store the options, how far the changes were read, and the time."""
@@ -202,19 +239,21 @@ class MirrorRun:
         etag = None
         if local and local.source == self.source:
             # An unlisted copy is listed again by writing it, so it must not get a 304.
-            etag = local.etag if local.listed else None
+            etag = local.etag if local.listed and not self.compares_all else None
         elif local and not self.adopt:
             origin = (
                 f"is a copy from {local.source}"
                 if local.source
                 else "was published or imported here"
             )
-            return FetchResult(key, failure=f"{origin}; --adopt replaces it")
+            return FetchResult(key, failure=f"{origin}; --adopt replaces it, --exclude leaves it")
         return fetch_widget(self.upstream, key, etag)
 
     def write_batch(self, results: list[FetchResult]) -> None:
         """Write the results in one transaction, and count them in the report."""
         widgets: list[tuple[Document, MirroredWidget]] = []
+        # All versions at the upstream.
+        shown: set[WidgetName] = set()
         for key, document, etag, is_not_found, failure, _ in results:
             if failure is not None:
                 self.report.failures[str(key)] = failure
@@ -222,12 +261,16 @@ class MirrorRun:
                 self.not_found.append(key)
             elif document is None:
                 self.report.unchanged += 1
-            elif rest := self.hold_back(key, document):
+            else:
+                rows, is_final = self.choose_versions(key, document)
+                if document.versions and not rows and key not in self.local:
+                    continue
                 # Without an ETag, the next run compares the versions again.
-                etag = etag if rest is document else None
+                etag = etag if is_final else None
                 upstream_count = document.widget["download_count"]
                 mirrored = MirroredWidget(*key[:2], self.source, etag, upstream_count)
-                widgets.append((rest, mirrored))
+                widgets.append((document._replace(versions=rows), mirrored))
+                shown |= {key._replace(version=row["version"]) for row in document.versions}
 
         def put(transaction: Transaction) -> PutResult:
             removes_versions = not self.options.keep_removed
@@ -249,35 +292,42 @@ class MirrorRun:
         self.report.added += added
         self.report.changed += changed
         self.report.unchanged += len(widgets) - added - changed
-        self.report.gone += result.others
+        self.report.gone += [each for each in result.others if each not in shown]
+        self.report.outdated += [each for each in result.others if each in shown]
 
-    def hold_back(self, key: WidgetName, document: Document) -> Document | None:
-        """Return the document without versions that are too new; None for a widget with no other.
+    def choose_versions(self, key: WidgetName, document: Document) -> tuple[list[Row], bool]:
+        """Return the versions to copy, and whether only a change at the upstream adds others."""
+        rows, is_final = document.versions, True
+        if self.published_before is not None:
+            rows, held_back, replaced = hold_back_new(
+                self.database, key, rows, self.published_before
+            )
+            self.report.held_back |= held_back
+            self.report.replaced += replaced
+            is_final = not held_back and not replaced
+        if self.options.newest:
+            rows = choose_newest(rows, self.options.sdks, self.options.newest)
+        return rows, is_final
 
-        What is here already stays.
-        """
-        limit = self.published_before
-        new = {row["version"]: row["published_at"] for row in document.versions}
-        new = {number: time for number, time in new.items() if limit and time > limit}
-        if new and self.database.exists():
-            for row in find_versions(self.database.fetch, key):
-                new.pop(row["version"], None)
-        if not new:
-            return document
-        self.report.held_back |= {key._replace(version=each): time for each, time in new.items()}
-        rest = [row for row in document.versions if row["version"] not in new]
-        return document._replace(versions=rest) if rest or key in self.local else None
-
-    def finish(self, copies: Collection[WidgetName], listed: Collection[WidgetName]) -> None:
-        """Unlist the copies that are gone, and optimize the search."""
-        gone = [key for key in self.not_found if key in copies and key not in listed]
+    def finish(self, plan: Plan) -> None:
+        """Unlist the copies that are gone, optimize the search, and remember this run."""
+        gone = [key for key in self.not_found if key in plan.copies and key not in plan.listed]
         self.report.gone += gone
-        self.report.listed = {str(key) for key in listed}
-        for key in {*self.not_found} & {*listed}:
+        self.report.listed = {str(key) for key in plan.listed}
+        for key in {*self.not_found} & {*plan.listed}:
             self.report.failures[str(key)] = "is listed, but its detail is not found"
+        if not plan.is_complete:
+            self.report.failures["The list"] = "changed while it was read, or repeats itself"
         if self.dry_run:
             return
         if gone and not self.options.keep_removed:
             self.database.transact(partial(unlist_gone, widgets=gone), local_actor())
         if self.report.added + self.report.changed >= OPTIMIZE_AFTER:
             self.database.transact(lambda transaction: transaction.execute(OPTIMIZE_SEARCH_INDEX))
+        if not self.report.failures:
+            # Last: everything before the token must have been written.
+            token = plan.changes.token if plan.changes else plan.remembered.token
+            self.remember(token, now())
+        if self.adopt:
+            forget = partial(forget_without_copies, source=self.source)
+            self.report.forgotten = self.database.transact(forget)

@@ -1,5 +1,6 @@
 """HTTP client for an upstream: responses are bounded in size and time, passing faults retried."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +24,8 @@ MAX_REDIRECTS = 5
 RETRIED_STATUSES = (429, 500, 502, 503, 504)
 # Before each retry.
 RETRY_WAITS = (0, 1, 2, 4)  # seconds
+# For the list of an upstream and its changes together.
+MAX_LIST_SECONDS = 1800
 # A Retry-After above this fails the request.
 MAX_RETRY_AFTER = 60  # seconds
 # A widget with ten thousand versions takes a third of this.
@@ -60,8 +63,9 @@ class Upstream:
     def __init__(self, base_url: str, ca: str | None = None) -> None:
         """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
+        self._lists_end = math.inf
         try:
-            self._connections = Connections(self.base_url, create_context(ca))
+            self._connections = Connections(create_context(ca))
         except CertificatesError as error:
             raise UpstreamError(str(error)) from error
 
@@ -71,6 +75,16 @@ class Upstream:
         if etag is not None:
             headers["If-None-Match"] = etag
         return self._request(self.base_url + path, headers, _read_response)
+
+    def limit_lists(self) -> None:
+        """Give the lists of this upstream MAX_LIST_SECONDS from now on."""
+        self._lists_end = time.monotonic() + MAX_LIST_SECONDS
+
+    def get_page(self, path: str) -> UpstreamResponse:
+        """Return a page of a list; raise UpstreamError if the lists take too long."""
+        if time.monotonic() > self._lists_end:
+            raise UpstreamError(f"its lists take longer than {MAX_LIST_SECONDS // 60} minutes")
+        return self.get(path)
 
     def download(self, url: str, size: int, store: Callable[[Iterator[bytes]], None]) -> None:
         """Pass the content at the URL, of at most that size, to store() in chunks.

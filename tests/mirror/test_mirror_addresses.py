@@ -79,8 +79,9 @@ def test_bundle_of_an_upstream_on_the_internet_is_downloaded(
     [
         *(["127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["::1"]),
         *(["10.0.0.1"], ["192.168.1.1"], ["fd00::1"], ["169.254.169.254"], ["224.0.0.1"]),
-        # Both contain 127.0.0.1.
-        *(["64:ff9b::7f00:1"], ["2002:7f00:1::"]),
+        # They contain 127.0.0.1.
+        *(["64:ff9b::7f00:1"], ["2002:7f00:1::"], ["::127.0.0.1"], ["64:ff9b:1::7f00:1"]),
+        *(["fec0::1"], ["192.0.0.1"]),
     ],
     ids=str,
 )
@@ -119,6 +120,21 @@ def test_name_that_gets_another_address_is_checked_again(
 
     def rebind(path: str) -> None:
         names["cdn.example"] = ["127.0.0.1"]
+
+    upstream.on_request = rebind
+    assert_refused(mirror_app, upstream, internal, "127.0.0.1")
+
+
+def test_upstream_that_gets_a_local_address_later_does_not_count_as_local(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+) -> None:
+    put_bundle(upstream, f"{internal.url}/secret")
+
+    def rebind(path: str) -> None:
+        names["up.example"] = ["127.0.0.1"]
 
     upstream.on_request = rebind
     assert_refused(mirror_app, upstream, internal, "127.0.0.1")

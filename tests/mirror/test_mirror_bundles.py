@@ -124,15 +124,19 @@ def test_stored_bundle_that_no_version_uses_yet_is_served_without_a_download(
     assert BUNDLE not in upstream.paths()
 
 
-def test_only_bundles_of_selected_and_listed_widgets_are_downloaded(
+def test_bundles_of_all_listed_copies_are_downloaded_also_outside_the_selection(
     mirror_app: Flask, upstream: FakeUpstream, directory: Path
 ) -> None:
     upstream.put(document("lab/tide", upstream.with_bundle("8.0.0", b"tide")))
     upstream.put(document("lab/gone", upstream.with_bundle("9.0.0", b"gone")))
     mirror_summary(mirror_app, upstream.url)
     del upstream.documents["lab/gone"]
-    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "lab")
-    assert stored_files(directory) == by_hash(b"tide")
+    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "lab", "--exclude", "lab/tide")
+    assert by_hash(b"tide").items() & stored_files(directory).items() == set()
+    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "ops")
+    stored = stored_files(directory)
+    assert stored.items() >= by_hash(b"tide").items()
+    assert len(stored) == 3
 
 
 def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: FakeUpstream) -> None:

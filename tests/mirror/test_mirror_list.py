@@ -1,11 +1,15 @@
 """mirror reads the upstream's list, reports if it changes, and never reads forever."""
 
 import json
+import time
+from contextlib import closing
 
 import pytest
+from builders import document
+from conftest import run
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
-from upstreams import SEARCH, FakeUpstream, Fault, body, numbered
+from upstreams import CHANGES, SEARCH, FakeUpstream, Fault, body, numbered
 
 UNSTABLE = "The list: changed while it was read, or repeats itself."
 
@@ -54,3 +58,44 @@ def test_reading_of_an_endless_list_ends(
     assert result.exit_code == 1
     assert UNSTABLE in result.stderr
     assert upstream.faults[SEARCH], "all pages were read"
+
+
+@pytest.mark.parametrize("path", [SEARCH, CHANGES])
+def test_lists_that_take_too_long_do_not_hold_up_the_next_upstream(
+    mirror_app: Flask, upstream: FakeUpstream, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(FakeUpstream(document("other/clock"))) as other:
+        for url in sorted([upstream.url, other.url]):
+            mirror_summary(mirror_app, url)
+        upstream.put(*numbered(120))
+        other.put(document("other/new"))
+        # The clock of the client jumps with the first page.
+        monkeypatch.setattr("catalog.mirror.upstream.time", clock := Clock())
+        upstream.on_request = lambda target: clock.jump(target, path)
+        result = run(mirror_app, "mirror")
+    message = f"{upstream.url} cannot be mirrored: its lists take longer than 30 minutes."
+    assert (result.exit_code, message in result.stderr) == (1, True), result.stderr
+    assert "other/new" in exported(mirror_app)
+
+
+class Clock:
+    """The module time, an hour later after the first request for a path."""
+
+    sleep, hours = staticmethod(time.sleep), 0
+
+    def jump(self, target: str, path: str) -> None:
+        self.hours += target.startswith(path)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + 3600 * self.hours
+
+
+def test_names_in_a_list_are_limited_in_length_and_number(
+    mirror_app: Flask, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream.fail(SEARCH, page("acme/" + "n" * 1000, total=1))
+    assert "is not that of a widget catalog" in run_mirror(mirror_app, upstream.url).stderr
+    monkeypatch.setattr("catalog.mirror.fetch.MAX_NAMES_LENGTH", 1000)
+    upstream.put(*numbered(120))
+    result = run_mirror(mirror_app, upstream.url)
+    assert "its names have more than 1000 characters" in result.stderr

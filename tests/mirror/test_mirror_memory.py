@@ -153,3 +153,63 @@ def test_status_shows_age_and_counts(mirror_app: Flask, upstream: FakeUpstream) 
         assert refreshed.startswith(words)
         assert refreshed.endswith(" ago")
     assert (shown, counts) == ("--bundles", ["1", "1", "1", "1"])
+
+
+@pytest.mark.parametrize(
+    ("option", "fate", "left"),
+    [
+        ("--dry-run", "stay here, as widgets of this catalog", ["acme/clock", "lab/tide"]),
+        (None, "stay here, as widgets of this catalog", ["acme/clock", "lab/tide"]),
+        ("--delete", "are deleted", []),
+    ],
+)
+def test_upstream_is_forgotten_and_its_copies_are_kept_or_deleted(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    other: FakeUpstream,
+    option: str | None,
+    fate: str,
+    left: list[str],
+) -> None:
+    for url in (upstream.url, other.url):
+        mirror_summary(mirror_app, url)
+    url = upstream.url.replace("127.0.0.1", "localhost")
+    result = refresh(mirror_app, "forget", url, *([option] if option else []))
+    verb = "Would forget" if option == "--dry-run" else "Forgot"
+    expected = f"{verb} {upstream.url}; copies that {fate}: 2.\n"
+    assert (result.exit_code, result.stderr) == (0, expected)
+    assert list(exported(mirror_app)) == [*left, "other/clock"]
+    is_known = upstream.url in [row[0] for row in upstreams(mirror_app)]
+    assert is_known == (option == "--dry-run")
+    # What stays is no copy any more.
+    mirrored = run_mirror(mirror_app, upstream.url)
+    is_own = "acme/clock: was published or imported here" in mirrored.stderr
+    assert is_own == (option is None)
+
+
+def test_only_an_upstream_can_be_forgotten(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    message = f"http://a.example is not an upstream; the upstreams are {upstream.url}."
+    assert error_message(refresh(mirror_app, "forget", "http://a.example")) == message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("forget", "status http://a.example", "http://a.example http://b.example"),
+        *("status --adopt", "status --dry-run", "--delete", "forget http://a.example --adopt"),
+    ],
+)
+def test_words_and_options_without_effect_are_wrong_usage(
+    mirror_app: Flask, upstream: FakeUpstream, arguments: str
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    assert refresh(mirror_app, *arguments.split()).exit_code == 2
+
+
+def test_changed_options_are_named(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    mirror_summary(mirror_app, upstream.url, "--scope", "acme")
+    result = refresh(mirror_app, upstream.url, "--bundles")
+    changed = "Remembered options changed from --scope acme to --bundles."
+    assert result.stderr.splitlines()[0] == changed
+    assert "Remembered" not in refresh(mirror_app).stderr

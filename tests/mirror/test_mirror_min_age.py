@@ -69,8 +69,37 @@ def test_version_that_is_here_already_stays(mirror_app: Flask, upstream: FakeUps
     newest = aged("3.0.0", hours=1)
     upstream.documents["acme/clock"]["versions"].insert(0, newest)
     result = run_mirror(mirror_app, upstream.url, "--min-age", "7d")
-    assert result.stderr.startswith("acme/clock@3.0.0 was published at ")
+    changed, held_back, _ = result.stderr.splitlines()
+    assert changed == "Remembered options changed from none to --min-age 7d."
+    assert held_back.startswith("acme/clock@3.0.0 was published at ")
     assert numbers(mirror_app) == before
+
+
+def test_version_with_other_bytes_stays_as_it_is_and_is_named(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    before = exported(mirror_app)["acme/clock"]["versions"]
+    newest, oldest = upstream.documents["acme/clock"]["versions"]
+    # The upstream may state any time for the new bytes.
+    newest |= {"sha256Hash": "1" * 64, "releaseNotes": "Replaced."}
+    oldest |= {"sha256Hash": "2" * 64, "publishedAt": aged("1.0.0", hours=1)["publishedAt"]}
+    for _ in range(2):
+        lines = run_mirror(mirror_app, upstream.url, "--min-age", "5d").stderr.splitlines()
+        reason = "has other bytes at the upstream now; with --min-age it stays as it is here."
+        named = [line for line in lines if line.startswith("acme/clock")]
+        assert named == [f"acme/clock@{number} {reason}" for number in ("2.0.0", "1.0.0")]
+        assert exported(mirror_app)["acme/clock"]["versions"] == before
+
+
+def test_version_with_other_bytes_is_copied_once_its_new_time_is_old_enough(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    _, oldest = upstream.documents["acme/clock"]["versions"]
+    oldest |= {"sha256Hash": "2" * 64, "publishedAt": aged("1.0.0", days=7.5)["publishedAt"]}
+    assert " 1 changed, " in mirror_summary(mirror_app, upstream.url, "--min-age", "7d")
+    assert exported(mirror_app)["acme/clock"]["versions"][1]["sha256Hash"] == "2" * 64
 
 
 @pytest.mark.parametrize("age", ["7", "0d", "1w", "never"])

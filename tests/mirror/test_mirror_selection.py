@@ -1,10 +1,12 @@
 """widget-catalog mirror: --scope, --widget, --official and --sdk select what is copied."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from builders import Json, document, version
+from conftest import run
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
 from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
@@ -104,3 +106,46 @@ def test_invalid_selection_is_wrong_usage(
     result = run_mirror(mirror_app, "http://a.example", option, value)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_excluded_widget_is_left_alone_by_every_run(
+    app_with: Callable[..., Flask], upstream: FakeUpstream
+) -> None:
+    app = app_with(document("acme/clock", displayName="Our own"))
+    failed = run_mirror(app, upstream.url)
+    assert "acme/clock: was published or imported here; --adopt replaces it" in failed.stderr
+    mirror_summary(app, upstream.url, "--exclude", "acme/clock", "--exclude", "ops/load")
+    del upstream.documents["ops/load"]
+    # They are remembered: neither the own widget nor the copy is touched.
+    assert run(app, "mirror").stderr == (
+        f"Mirrored {upstream.url}: 0 added, 0 changed, 2 unchanged, 0 failed, 0 gone.\n"
+    )
+    assert exported(app)["acme/clock"]["widget"]["displayName"] == "Our own"
+    assert exported(app)["ops/load"]["widget"]["listed"] is True
+    assert "--exclude acme/clock --exclude ops/load" in run(app, "mirror", "status").stdout
+
+
+def test_only_the_newest_versions_for_each_sdk_are_copied(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    def numbers() -> list[str]:
+        return [each["version"] for each in exported(mirror_app)["acme/clock"]["versions"]]
+
+    rows = [("1.0.0", "^1.0.0"), ("1.1.0", "^1.2.0"), ("1.2.0", "^1.2.0"), ("2.0.0", "^2.0.0")]
+    versions = [
+        version(number, sdkVersion=sdk, publishedAt=f"2025-01-0{day}T00:00:00Z")
+        for day, (number, sdk) in enumerate(rows, start=1)
+    ]
+    upstream.put(document("acme/clock", *versions, createdAt=CREATED))
+    only = ["--widget", "acme/clock", "--newest"]
+    mirror_summary(mirror_app, upstream.url, *only, "1", "--sdk", "1.4", "--sdk", "2.0")
+    assert numbers() == ["2.0.0", "1.2.0"]
+    # More are copied although nothing has changed there.
+    mirror_summary(mirror_app, upstream.url, *only, "2", "--sdk", "1.4")
+    assert numbers() == ["1.2.0", "1.1.0"]
+    versions[2]["yanked"] = True
+    lines = run(mirror_app, "mirror").stderr.splitlines()
+    removed = "acme/clock@1.2.0 is not among the newest 2 to copy; it is removed here."
+    assert (lines[0], numbers()) == (removed, ["1.1.0", "1.0.0"])
+    mirror_summary(mirror_app, upstream.url)
+    assert numbers() == ["2.0.0", "1.2.0", "1.1.0", "1.0.0"]

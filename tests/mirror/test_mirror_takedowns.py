@@ -70,7 +70,7 @@ def test_archive_keeps_what_is_gone_and_any_later_run_without_the_option_removes
     dry_run = run_mirror(mirror_app, upstream.url, "--dry-run").stderr
     assert dry_run.startswith(message.format("would be removed"))
     assert (numbers(mirror_app), "acme/notes" in listed(mirror_app)) == (["2.0.0", "1.0.0"], True)
-    assert run_mirror(mirror_app, upstream.url).stderr.startswith(message.format("is removed"))
+    assert message.format("is removed") in run_mirror(mirror_app, upstream.url).stderr
     assert (numbers(mirror_app), "acme/notes" in listed(mirror_app)) == (["1.0.0"], False)
 
 
@@ -147,7 +147,3 @@ def test_takedown_of_the_only_selected_widget_arrives(
     del upstream.documents["lab/tide"]
     assert "1 gone." in mirror_summary(mirror_app, upstream.url, "--scope", "lab")
     assert listed(mirror_app) == []
-
-
-def test_former_option_prune_has_no_effect(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    assert mirror_summary(mirror_app, upstream.url, "--prune").startswith("3 added")

@@ -40,7 +40,7 @@ class Selection:
                 # The name of a field is plural.
                 arguments += [shlex.join([option[:-1], each]) for each in value]
             elif value:
-                arguments.append(option if value is True else shlex.join([option, value]))
+                arguments.append(option if value is True else shlex.join([option, str(value)]))
         return arguments
 
     def unmatched(self, paths: Collection[str]) -> list[str]:

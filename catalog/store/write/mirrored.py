@@ -128,16 +128,28 @@ def unlist_gone(transaction: Transaction, widgets: Sequence[WidgetName]) -> None
         record_listing(transaction, "mirror", widget, False)
 
 
-GONE_WIDGETS = """
+COPIES = """
 SELECT id, scope, name, listed, download_count,
     (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
-FROM widget JOIN mirrored ON widget_id = id WHERE gone AND NOT listed
+FROM widget JOIN mirrored ON widget_id = id
 """
+GONE_COPIES = f"{COPIES} WHERE gone AND NOT listed"
+COPIES_FROM = f"{COPIES} WHERE source = :source"
+RELEASE = "DELETE FROM mirrored WHERE source = :source"
 
 
 def remove_gone(transaction: Transaction) -> int:
     """Delete the copies that unlist_gone() has unlisted, and return their number."""
-    rows = transaction.read(GONE_WIDGETS)
+    rows = transaction.read(GONE_COPIES)
     if rows:
         remove_widgets(transaction, "gc", rows)
+    return len(rows)
+
+
+def release_copies(transaction: Transaction, source: str, *, delete: bool) -> int:
+    """Delete the copies from an upstream, or make them widgets of this catalog; return how many."""
+    rows = transaction.read(COPIES_FROM, {"source": source})
+    if delete and rows:
+        remove_widgets(transaction, "mirror", rows)
+    transaction.execute(RELEASE, {"source": source})
     return len(rows)

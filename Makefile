@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
+.PHONY: help run test mutants torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,11 @@ test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 	TMPDIR=$$(mktemp -d); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
 	        --dist loadscope --no-loadscope-reorder
+
+# One error of tests/mutants/mutations.toml at a time, in a copy of the tree. AREAS="search import" runs a part.
+mutants: .venv/dev .venv/rqlite  ## Report small errors in the code that no test notices; about ten minutes
+	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
+	    $(BIN)/python tests/mutants/run.py $(AREAS)
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes

@@ -35,7 +35,8 @@ MAX_ALL_FAILURES = 1000
 class FailedAttempts:
     """The failed attempts of the current minute, by address and in total."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
         self._total = 0
@@ -43,7 +44,7 @@ class FailedAttempts:
 
     def add(self, address: str) -> float:
         """Count a failure; return for how many seconds there were too many, 0 if there were not."""
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             if now >= self._window_end:
                 self._counts.clear()

@@ -5,13 +5,14 @@ import shlex
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import create_catalog, run
+from conftest import create_catalog, run, running
 from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import given, settings
@@ -22,7 +23,9 @@ from catalog.store.connection.sqlite import today
 
 PATHS = [
     "/api/v1/widgets/search",
+    "/api/v1/widgets/search?limit=1",
     "/api/v1/widgets/search?limit=1&page=2",
+    "/api/v1/widgets/search?official=true",
     "/api/v1/widgets/search?official=false&limit=1",
     "/api/v1/widgets/search?q=clock",
     "/api/v1/widgets/search?scope=acme&compatSdk=1.4.0&official=true",
@@ -77,10 +80,22 @@ def install(name: str, times: int = 1, version: str = "") -> Write:
     return write
 
 
+def install_one_then_another_many_times(app: Flask) -> None:
+    """Install a widget, and another one more often than the table of recent installs has rows."""
+    install("clock")(app)
+    install("timer", 110)(app)
+
+
 def count_elsewhere(app: Flask) -> None:
     """Count an install as another program may, which knows nothing of days."""
     with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
         connection.execute("UPDATE widget SET download_count = coalesce(download_count, 0) + 1")
+
+
+def recount_elsewhere(app: Flask) -> None:
+    """Lower a count as another program may, so that its widget moves back in the results."""
+    with closing(sqlite3.connect(app.config["DATABASE"])) as connection, connection:
+        connection.execute("UPDATE widget SET download_count = 0 WHERE name = 'timer'")
 
 
 DESCRIBE = "describe acme/clock --display-name 'World Clock' --description Ticks. --icon mdi:clock"
@@ -89,7 +104,9 @@ WRITES: dict[str, Write] = {
     "install": install("clock"),
     "install version": install("clock", version="1.0.0"),
     "install many": install("timer", 120),
+    "install one, then another many times": install_one_then_another_many_times,
     "count elsewhere": count_elsewhere,
+    "recount elsewhere": recount_elsewhere,
     "recount": import_(document("acme/clock", version("1.0.0"), downloadCount=0)),
     "publish": import_(document("acme/clock", version("2.0.0"))),
     "new widget": import_(document("acme/sundial", version("0.1.0"), displayName="Clock")),
@@ -123,15 +140,15 @@ class Service:
         self.client: FlaskClient = self.app.test_client()
         self.other = create_app({"DATABASE": path})
 
-    def responses(self) -> list[ResponseParts]:
-        """Return status, body and ETag of every path."""
-        return [self._get(path, self.client) for path in PATHS]
+    def responses(self, paths: Sequence[str] = PATHS) -> list[ResponseParts]:
+        """Return status, body and ETag of the paths."""
+        return [self._get(path, self.client) for path in paths]
 
-    def uncached_responses(self) -> list[ResponseParts]:
+    def uncached_responses(self, paths: Sequence[str] = PATHS) -> list[ResponseParts]:
         """Return what a service with an empty cache responds."""
         app = create_app({"DATABASE": self.path})
         try:
-            return [self._get(path, app.test_client()) for path in PATHS]
+            return [self._get(path, app.test_client()) for path in paths]
         finally:
             app.extensions["database"].close()
 
@@ -200,6 +217,49 @@ def test_restored_backup_is_not_mixed_with_cached_responses(
     assert service.responses() == service.uncached_responses()
     clock = service.client.get("/api/v1/widgets/acme/clock").json["widget"]
     assert clock["displayName"] == "Sundial"
+
+
+CHANGE_ALL = """
+UPDATE widget SET display_name = display_name || '!', download_count = download_count + 1
+"""
+CHANGE_NOTHING = "UPDATE revision SET id = id"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_response_is_right_after_commits_while_it_was_validated_or_rendered(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    other, connect = service.other.extensions["database"], sqlite3.connect
+    # The statements of a request before which the other process commits, by their places.
+    races: Sequence[int] = ()
+    statements = commits = 0
+
+    def commit_first(sql: str) -> None:
+        nonlocal statements, commits
+        if statements in races:
+            other.transact(running(CHANGE_ALL))
+            commits += 1
+        statements += 1
+
+    def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **keywords)
+        # SQLite calls it before a statement begins to read.
+        connection.set_trace_callback(commit_first)
+        return connection
+
+    # This opens the connection of the other process, which is not traced.
+    other.transact(running(CHANGE_ALL))
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    for places in (range(20), [0], [1], [2]):
+        service.responses([path])
+        # The cached response must be validated, and is still current.
+        with closing(connect(service.path)) as connection, connection:
+            connection.execute(CHANGE_NOTHING)
+        races, statements = places, 0
+        service.responses([path])
+        races = ()
+        assert service.responses([path]) == service.uncached_responses([path])
+    assert commits > 2
 
 
 def test_confirmed_install_is_in_every_later_response(service: Service) -> None:

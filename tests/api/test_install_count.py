@@ -18,6 +18,8 @@ Catalog = Callable[..., FlaskClient]
 Apps = Callable[..., Flask]
 
 CLOCK = "/api/v1/widgets/acme/clock"
+# The greatest whole number that every JSON parser reads exactly.
+GREATEST = 2**53 - 1
 MAX_BODY_BYTES = int(DEFAULTS["MAX_BODY_BYTES"])
 STORED_COUNTS = "SELECT scope || '/' || name, download_count FROM widget"
 
@@ -33,7 +35,9 @@ def stored_counts(app: Flask) -> dict[str, int | None]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize(("before", "after"), [(None, 1), (0, 1), (41, 42)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, 1), (0, 1), (41, 42), (GREATEST - 1, GREATEST)]
+)
 def test_install_adds_exactly_one(
     app_with: Apps, before: int | None, after: int, listed: bool
 ) -> None:
@@ -41,6 +45,12 @@ def test_install_adds_exactly_one(
     response = app.test_client().post(CLOCK)
     assert (response.status_code, response.json) == (200, {"success": True})
     assert stored_counts(app) == {"acme/clock": after}
+
+
+def test_count_does_not_exceed_the_greatest_number(app_with: Apps) -> None:
+    app = app_with(document(downloadCount=GREATEST))
+    assert app.test_client().post(CLOCK).status_code == 200
+    assert stored_counts(app) == {"acme/clock": GREATEST}
 
 
 @pytest.mark.parametrize("path", ["acme/other", "other/clock", "ACME/clock", "acme/clock%00"])

@@ -1,5 +1,6 @@
 """POST …/{version} counts an install of a version; GET …/installs has them by day and version."""
 
+import time
 from collections.abc import Callable
 from datetime import date
 
@@ -102,6 +103,18 @@ def test_days_limits_the_days_and_not_the_versions(
     assert [(days[-1] - day).days + 5 for day in days] == days_ago
     assert [each["installs"] for each in shown["days"]] == [1] * (len(days) - 1) + [2]
     assert (shown["total"], shown["versions"]) == (107, [{"version": "1.0.0", "installs": 1}])
+
+
+def test_days_begin_with_the_first_of_so_many_and_end_today(
+    app: Flask, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No midnight is between the installs and the request.
+    seconds = time.time()
+    monkeypatch.setattr("time.time", lambda: seconds)
+    count_days_ago(app, 0, 29, 30)
+    shown = client.get(f"{INSTALLS}?days=30").json["days"]
+    first, last = (date.fromisoformat(each["day"]) for each in shown)
+    assert (last - first).days == 29
 
 
 @pytest.mark.parametrize("days", ["0", "x", "1.5", "９", "9007199254740992"])

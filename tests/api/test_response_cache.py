@@ -1,6 +1,7 @@
 """The response cache: what it answers without a statement, and its limits of memory."""
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -136,3 +137,29 @@ def test_memory_has_a_limit_and_the_least_recently_used_response_is_evicted(
         client.get(path)
     kept = [is_cached(client, path) for path in (REGISTRY, details[0], details[1], details[16])]
     assert kept == [True, True, False, True]
+
+
+def test_memory_of_long_addresses_has_a_limit(client: FlaskClient, is_cached: IsCached) -> None:
+    # The bodies of all of them have less than a megabyte.
+    addresses = [f"{SEARCH}?x{number}={'x' * 15_000}" for number in range(200)]
+    for address in addresses:
+        client.get(address)
+    assert [is_cached(client, addresses[place]) for place in (0, -1)] == [False, True]
+
+
+def test_memory_of_compressed_bodies_has_a_limit(app_with: AppWith, is_cached: IsCached) -> None:
+    # The detail of each widget has a megabyte, and compressed over half of one.
+    notes = [
+        "".join(sha256(f"{number}-{part}".encode()).hexdigest() for part in range(1000))
+        for number in range(16)
+    ]
+    versions = [version(f"1.{number}.0", releaseNotes=text) for number, text in enumerate(notes)]
+    client = app_with(
+        *(document(f"acme/w{number}", *versions) for number in range(15))
+    ).test_client()
+    details = [f"/api/v1/widgets/acme/w{number}" for number in range(15)]
+    for path in details:
+        client.get(path)
+    for path in details[-4:]:
+        client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert [is_cached(client, details[place]) for place in (0, -1)] == [False, True]

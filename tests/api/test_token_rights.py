@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
-from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES
+from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES, WINDOW, FailedAttempts
 from catalog.validators import format_timestamp
 
 AppWith = Callable[..., Flask]
@@ -313,6 +313,18 @@ def test_wrong_tokens_are_limited_in_total(app: Flask) -> None:
     statuses = statuses_of_failures(client, MAX_ALL_FAILURES + 1, "2001:db8:{}::1")
     assert statuses == [401] * MAX_ALL_FAILURES + [429]
     assert client.get("/api/session", headers=good).status_code == 200
+
+
+def test_wrong_tokens_are_no_longer_limited_when_the_minute_has_passed(app: Flask) -> None:
+    seconds = 1000.0
+    app.extensions["failed_attempts"] = FailedAttempts(lambda: seconds)
+    client, _ = app.test_client(), create_token(app)
+    assert statuses_of_failures(client, MAX_FAILURES + 1, "127.0.0.1")[-1] == 429
+    seconds += WINDOW - 0.1
+    assert statuses_of_failures(client, 1, "127.0.0.1") == [429]
+    seconds += 0.1
+    statuses = statuses_of_failures(client, MAX_FAILURES + 1, "127.0.0.1")
+    assert statuses == [401] * MAX_FAILURES + [429]
 
 
 def test_without_any_token_nothing_is_limited(app: Flask) -> None:

@@ -97,6 +97,15 @@ def test_invalid_file_changes_nothing_and_reports_every_place(
     assert documents(app) == before
 
 
+def test_invalid_line_after_several_parts_changes_nothing(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version()))
+    before = documents(app)
+    app.extensions["database"].part_size = 2
+    valid = [document(path) for path in ("acme/clock", "acme/a", "acme/b", "acme/c")]
+    result = import_(app, lines(*valid) + b"{}\n")
+    assert (result.exit_code, documents(app)) == (1, before)
+
+
 @pytest.mark.parametrize("bad", [20, 5000])
 def test_twenty_problems_are_reported_at_most(app_with: AppWith, bad: int) -> None:
     result = import_(app_with(), b"{}\n" * bad)

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import DEMO, ROOT, error_message, exported, run
+from conftest import DEMO, ROOT, Limits, error_message, exported, run, start_command
 from flask import Flask
+
+from catalog.store.connection.database import Database
 
 AppWith = Callable[..., Flask]
 
@@ -140,6 +142,14 @@ def test_prune_keeps_the_widgets_of_all_files(app_with: AppWith, tmp_path: Path)
     assert list(versions_by_widget(app)) == ["acme/clock", "acme/notes"]
 
 
+def test_prune_that_only_removes_widgets_is_recorded_as_an_import(app_with: AppWith) -> None:
+    app = app_with(CLOCK, NOTES)
+    import_(app, CLOCK, "--prune")
+    entries = json.loads(run(app, "log", "--json").stdout)
+    summaries = [each for each in entries if each["action"] == "import" and not each["scope"]]
+    assert [each["after"] for each in summaries] == [{"widgets": 1, "versions": 2}]
+
+
 def test_prune_with_an_empty_file_is_an_error(app_with: AppWith) -> None:
     app = app_with(CLOCK, NOTES)
     before = exported(app)
@@ -215,6 +225,32 @@ def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
     assert import_(app, CLOCK) == [
         "Imported 1 widget and 2 versions: 0 added, 0 changed, 1 unchanged."
     ]
+
+
+def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
+    app_with: AppWith, limits: Limits
+) -> None:
+    app = app_with(CLOCK)
+    before = exported(app)
+    app.extensions["database"].close()
+    parts_of_two = f"from {Database.__module__} import Database\nDatabase.part_size = 2\n"
+    # The warning of the third part is printed before that one is written.
+    warned = document("acme/w4", version(sdkVersion="any, please"))
+    many = [*(document(f"acme/w{n}") for n in range(4)), warned, document("acme/w5")]
+    process = start_command(
+        app.config["DATABASE"],
+        *("import", "-"),
+        settings=limits.run(parts_of_two),
+        stdin=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    with process:
+        process.stdin.write("".join(json.dumps(each) + "\n" for each in many))
+        process.stdin.flush()
+        assert process.stderr.readline().startswith("Warning: acme/w4: ")
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert exported(app) == before
 
 
 @pytest.mark.parametrize("max_file_bytes", [0, 4096, 100_000])

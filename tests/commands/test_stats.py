@@ -1,6 +1,7 @@
 """The command stats, and the installs that show prints."""
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,21 @@ def test_largest_change_is_first(app: Flask) -> None:
         "acme/radar  2         2       +0",
     ]
     assert result.stderr == "6 installs in the last 7 days, 7 in the 7 days before.\n"
+
+
+def test_a_day_belongs_to_one_of_the_two_weeks_or_to_none(
+    app_with: AppWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No midnight is between the installs and the command.
+    seconds = time.time()
+    monkeypatch.setattr("time.time", lambda: seconds)
+    app = app_with(document("acme/clock", version()))
+    # So many days ago, and so many installs.
+    for ago, installs in {0: 1, 6: 2, 7: 4, 13: 8, 14: 16}.items():
+        for _ in range(installs):
+            assert app.extensions["database"].count_install("acme", "clock", today() - ago)
+    (shown,) = json.loads(run(app, "stats", "--json").stdout)
+    assert (shown["recent"], shown["before"]) == (1 + 2, 4 + 8)
 
 
 def test_days_and_limit(app: Flask) -> None:

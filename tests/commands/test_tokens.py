@@ -99,6 +99,7 @@ def test_a_rotated_token_has_another_secret_and_the_same_rights(app: Flask) -> N
     assert [session(app, text) for text in (old, new)] == [401, 200]
     (shown,) = listed(app)
     assert (shown["scopes"], shown["permissions"]) == (["acme"], ["describe"])
+    assert moment(shown["expiresAt"]) - moment(shown["createdAt"]) == timedelta(days=1)
 
 
 def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flask) -> None:

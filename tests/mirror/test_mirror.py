@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
+from conftest import put
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror, stored_rows
 from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
@@ -77,6 +78,16 @@ def test_download_count_is_the_sum_of_upstream_and_local_installs(
     assert download_count(mirror_app) == expected
     mirror_summary(mirror_app, upstream.url)
     assert download_count(mirror_app) == expected
+
+
+def test_download_count_is_never_below_that_of_the_upstream(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    put(mirror_app, document("acme/clock", downloadCount=3))
+    upstream.put(document("acme/clock", downloadCount=9))
+    mirror_summary(mirror_app, upstream.url)
+    assert download_count(mirror_app) == 9
 
 
 def test_details_are_fetched_concurrently(mirror_app: Flask, upstream: FakeUpstream) -> None:

@@ -76,6 +76,20 @@ def test_invalid_widget_is_reported_and_the_rest_is_copied(
     assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
 
 
+def test_copy_stays_listed_while_the_upstream_lists_it_without_a_detail(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    upstream.fail(detail("acme/clock"), status(404))
+    result = run_mirror(mirror_app, upstream.url)
+    assert result.stderr.splitlines() == [
+        "acme/clock: is listed, but its detail is not found.",
+        f"Mirrored {upstream.url}: 0 added, 0 changed, 2 unchanged, 1 failed, 0 gone.",
+        "Error: 1 widget failed; the rest is done.",
+    ]
+    assert mirror_app.test_client().get(detail("acme/clock")).status_code == 200
+
+
 @pytest.mark.parametrize("name", ["..", "line\nend"])
 def test_invalid_name_is_reported_and_not_requested(
     mirror_app: Flask, upstream: FakeUpstream, name: str

@@ -182,6 +182,22 @@ def test_a_large_body_that_is_no_bundle_is_refused_at_its_head(publisher: Publis
     assert (status(response), b"it may have 262144 bytes" in response) == (413, True)
 
 
+@pytest.mark.parametrize(("permission", "expected"), [("describe", 404), ("publish", 403)])
+def test_a_description_over_the_limit_of_other_bodies_needs_the_right_to_describe(
+    publisher: Publisher, permission: str, expected: int
+) -> None:
+    token = publisher.add_token(f"only-{permission}", permissions=(permission,))
+    # Each character has six bytes in this body.
+    body = json.dumps({"description": "é" * 9_000}).encode()
+    response, content = publisher.server.request(
+        "PATCH", "/api/widgets/acme/clock", body, Content_Type="application/json", **bearer(token)
+    )
+    assert response.status == expected, content
+    refusal = "The token only-publish does not have the permission describe."
+    error = refusal if expected == 403 else "There is no widget acme/clock."
+    assert json.loads(content) == {"error": error}
+
+
 def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) -> None:
     part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
     wrong = tokens.generate_token()[1]

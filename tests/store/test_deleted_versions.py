@@ -68,6 +68,17 @@ def test_other_bundle_under_a_deleted_number_is_refused(
     assert list(app.extensions["bundles"].hashes()) == []
 
 
+def test_other_bundle_under_a_number_that_a_restore_removed_is_refused(
+    app: Flask, tmp_path: Path
+) -> None:
+    run_successfully(app, "backup", tmp_path / "backup.db")
+    run_successfully(app, "publish", *files(app, FIRST))
+    run_successfully(app, "restore", tmp_path / "backup.db", "--yes")
+    assert exported(app) == b""
+    result = run(app, "publish", *files(app, OTHER))
+    assert (result.exit_code, result.output) == (1, REFUSED)
+
+
 def test_number_that_is_deleted_while_a_bundle_is_stored_is_refused(app: Flask) -> None:
     directory: Path = app.extensions["bundles"].directory
     directory.mkdir()

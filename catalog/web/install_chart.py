@@ -36,6 +36,12 @@ class InstallChart(NamedTuple):
         """The most installs of a week; 0 if there was none."""
         return max(week.installs for week in self.weeks)
 
+    @property
+    def trend(self) -> int | None:
+        """By how many percent the last week differs from the one before; None without that one."""
+        before, last = (week.installs for week in self.weeks[-2:])
+        return round(100 * (last - before) / before) if before else None
+
 
 def load_install_chart(connection: Connection, widget: Json) -> InstallChart:
     """Return the chart of a listed widget, up to today."""

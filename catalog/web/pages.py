@@ -27,7 +27,7 @@ from ..store.read.suggestions import Suggestion, suggest_widgets
 from ..text import find_replacement, shorten
 from . import formatting
 from .icons import icon_svg
-from .markdown import render_markdown
+from .markdown import first_paragraph, render_markdown
 from .parameters import linked_sdk
 from .static_files import SCRIPT_HASHES
 
@@ -61,11 +61,13 @@ for template_filter in (
     formatting.format_count,
     formatting.is_prerelease,
     formatting.is_readable,
+    formatting.sentence,
     formatting.sri_hash,
     formatting.file_name,
     formatting.fetch_command,
     formatting.check_command,
     shorten,
+    first_paragraph,
     render_markdown,
 ):
     pages.add_app_template_filter(template_filter)

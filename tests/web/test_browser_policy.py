@@ -86,7 +86,7 @@ def test_bundle_would_run_without_the_policy(browser: "Browser", bundle_server: 
 # Each script shows an element that is hidden without it.
 @pytest.mark.parametrize(
     ("path", "shown"),
-    [("/", "kbd"), ("/publish", "button.copy"), ("/docs", "form.try")],
+    [("/", "kbd"), ("/publish", "button.copy"), ("/docs", ".contents a[aria-current]")],
     ids=["search", "copy", "docs"],
 )
 def test_own_script_runs(page: "Page", bundle_server: Server, path: str, shown: str) -> None:

@@ -25,6 +25,8 @@ export default function mount(element) {{
 """
 # Installs of the last weeks, which are a part of those in seed/demo.jsonl.
 INSTALL_DAYS = 84
+# Of the widgets, in percent a week.
+GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
 INSTALLS = """
 INSERT INTO install
 SELECT widget.id, item.value ->> 2, item.value ->> 3, item.value ->> 4
@@ -75,8 +77,7 @@ def demo_installs(document: Document, last: int) -> Iterator[tuple[str, str, int
     scope, name = document.widget["scope"], document.widget["name"]
     available = [row["version"] for row in document.versions if not row["yanked"]]
     usual = (document.widget["download_count"] or 0) // 500
-    # From two percent less to six percent more with each week.
-    growth = crc32(name.encode()) % 9 - 2
+    growth = GROWTHS[crc32(name.encode()) % len(GROWTHS)]
     for ago in range(INSTALL_DAYS):
         day = last - ago
         # Fewer at weekends (day 0 was a Thursday), and no two days alike.

@@ -1,7 +1,5 @@
 """The page of two versions compared: what changed, and the release notes of all in between."""
 
-from typing import NamedTuple
-
 from flask import Response, render_template, request
 
 from ..documents import Json
@@ -15,14 +13,6 @@ from .widget_queries import MAX_NOTES, load_notes
 
 # The most versions that the form lists.
 MAX_OPTIONS = 100
-
-
-class PermissionChanges(NamedTuple):
-    """The permissions that only one of two versions has, and those of both."""
-
-    added: list[str]
-    removed: list[str]
-    kept: list[str]
 
 
 @pages.get("/widgets/<scope>/<name>/compare")
@@ -68,16 +58,16 @@ def compare(scope: str, name: str) -> Response:
     return page_response(page, 400 if errors else parameters.status)
 
 
-def permission_changes(before: Json, after: Json) -> PermissionChanges:
-    """Return what the second version may do and the first may not, and the reverse."""
+def permission_changes(before: Json, after: Json) -> dict[str, list[str]]:
+    """Return the permissions that only one of the versions has, and those of both."""
     old, new = set(before["permissions"]), set(after["permissions"])
     # A version may list a permission twice.
     in_order = dict.fromkeys([*after["permissions"], *before["permissions"]])
-    return PermissionChanges(
-        added=[each for each in in_order if each not in old],
-        removed=[each for each in in_order if each not in new],
-        kept=[each for each in in_order if each in old and each in new],
-    )
+    return {
+        "added": [each for each in in_order if each not in old],
+        "removed": [each for each in in_order if each not in new],
+        "kept": [each for each in in_order if each in old and each in new],
+    }
 
 
 def describe_version(entry: Json) -> dict[str, str]:

@@ -7,8 +7,7 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-from flask import Response, abort, current_app, render_template, request, send_file
-from werkzeug.http import generate_etag
+from flask import Response, abort, current_app, render_template, send_file
 
 from ..documents import Json
 from ..routing import public_url
@@ -32,11 +31,7 @@ pages.add_app_template_filter(partial(json.dumps, indent=2, ensure_ascii=False),
 @pages.get("/openapi.json")
 def openapi_json() -> Response:
     description = openapi.render_description(public_url())
-    response = Response(description, mimetype="application/json")
-    response.set_etag(generate_etag(description))
-    response.headers["Cache-Control"] = "no-cache"
-    response.make_conditional(request)
-    return response
+    return page_response(description, mimetype="application/json")
 
 
 @pages.get("/docs")

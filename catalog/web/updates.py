@@ -5,7 +5,6 @@ versions fit into an address, the response redirects to it, so that it can be sh
 """
 
 import json
-import re
 from collections import Counter
 
 from flask import redirect, render_template, request, url_for
@@ -15,7 +14,7 @@ from ..documents import Json
 from ..rights import REFUSED_BODY, TOO_LARGE
 from ..store.read.installed_list import read_installed_list
 from ..store.read.updates import CURRENT, MAX_INSTALLED, Installed, UpdatesQuery, find_updates
-from .formatting import format_count, is_readable
+from .formatting import format_count
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
@@ -23,7 +22,6 @@ NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
 TOO_LONG = "The list is too long: it may have 256 kB."
 TOO_MANY = "Too many long lists are checked now: please try again."
-REQUIREMENT = re.compile(r"(\S+) needs SDK (.*[^…])", re.DOTALL)
 # Proxies may refuse a longer one.
 MAX_ADDRESS = 6_000  # characters
 
@@ -98,7 +96,7 @@ def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
         {
             **item,
             "state": find_state(item),
-            "reasons": find_reasons(item, sdk),
+            "reasons": item["reason"].removesuffix(".").split("; "),
             "widget": widgets.get((item["scope"], item["name"])),
             "new": (item["update"] or {}).get("version", item["installed"]),
         }
@@ -115,22 +113,6 @@ def find_state(item: Json) -> str:
     if not item["compatible"]:
         return "incompatible"
     return CURRENT if item["deprecationMessage"] is None else "deprecated"
-
-
-def find_reasons(item: Json, sdk: str) -> list[str]:
-    """Return why the version stays or what to install instead, one reason each."""
-    reasons = [readable(reason) for reason in item["reason"].removesuffix(".").split("; ")]
-    if item["compatible"] is False:
-        reasons.insert(0, f"{item['installed']} does not run on SDK {sdk}")
-    return reasons
-
-
-def readable(reason: str) -> str:
-    """Return the reason; a range that cannot be read is no requirement."""
-    match = REQUIREMENT.fullmatch(reason)
-    if match and not is_readable(match[2]):
-        return f"{match[1]} does not say in a readable way which SDK it needs"
-    return reason
 
 
 def summarize(outcomes: list[Json]) -> str:

@@ -1,5 +1,6 @@
 """The pages below a path prefix, in a real browser through the reverse proxies of deploy/."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -107,7 +108,7 @@ def test_links_of_the_docs_and_the_form_of_updates_reach_the_service(
 ) -> None:
     page.goto(f"{base_url}/docs")
     page.get_by_role("link", name="Response of this service: Check the service").click()
-    assert page.locator("pre").inner_text() == '{"status":"ok"}'
+    assert json.loads(page.locator("pre").inner_text()) == {"status": "ok"}
     page.goto(f"{base_url}/updates?compatSdk=1.4.0")
     page.get_by_label("Installed versions").fill("acme/clock@1.0.0")
     page.get_by_role("button", name="Check for updates").click()

@@ -1,6 +1,7 @@
 """The updates page and cached files in a real browser."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,7 +85,7 @@ def test_long_lockfile_is_checked_in_parts(page: "Page", server: Server) -> None
     expect_text(page.locator("#result"), "100 installed versions: 100 not in this catalog")
     page.get_by_role("button", name="Check the other 100").click()
     # These fit into an address.
-    page.wait_for_url(f"{server.url}/updates?*")
+    page.wait_for_url(re.compile(r"/updates\?"))
     assert "acme/none-399" in page.url
 
 

@@ -130,20 +130,6 @@ def test_widgets_have_names_and_icons_and_the_new_list_can_be_copied(demo: Flask
     assert button.text == "Copy the new list"
 
 
-def test_unreadable_range_is_no_requirement(client_with: ClientWith) -> None:
-    client = client_with(
-        document(
-            "acme/clock",
-            version("1.0.0", publishedAt="2024-01-01T00:00:00Z"),
-            version("2.0.0", sdkVersion="soon", publishedAt="2024-01-02T00:00:00Z"),
-        )
-    )
-    why = element(get(client, CLOCK), class_="why").text
-    assert why == (
-        "1.0.0 has no update for SDK 1.4.0 2.0.0 does not say in a readable way which SDK it needs"
-    )
-
-
 def test_comments_empty_lines_quotes_and_repetitions_are_ignored(demo: FlaskClient) -> None:
     page = get(demo, f'\ufeff# mine\n\n  "{CLOCK}",\n{CLOCK}\n')
     assert rows(page) == ["acme/clock"]

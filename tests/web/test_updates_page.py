@@ -1,7 +1,9 @@
 """/updates: what to do about installed versions, from a pasted list of lines."""
 
 import json
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from urllib.parse import urlencode
 
 import pytest
@@ -199,6 +201,24 @@ def test_long_list_is_received_up_to_its_limit(server: Server) -> None:
     # Other pages take no body.
     response, _ = server.request("POST", "/publish", body)
     assert response.status == 413
+
+
+def test_only_a_few_long_lists_are_received_at_the_same_time(server: Server) -> None:
+    head = (
+        "POST /updates HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for _ in range(4):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
+            client.sendall(head.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        response, page = server.request("POST", "/updates", "x" * 100_000)
+        assert response.status == 400
+        assert "Too many long lists are checked now" in page.decode()
+        # A short one is not affected, and no other page.
+        response, _ = server.request("POST", "/updates", "compatSdk=1.4.0")
+        assert response.status == 200
 
 
 def test_unlisted_widget_is_like_a_missing_one(client_with: ClientWith) -> None:

@@ -77,28 +77,32 @@ class Uploads:
 
     def admit(self, channel: "Channel", request: Parser) -> Upload | None:
         """Accept the body of a request whose head is complete, or leave the request without it."""
-        name, limit = ANYONE, MAX_JSON_BYTES
-        if not request.is_form:
-            path = request.path.encode("latin-1").decode("utf-8", "replace")
-            right = required_right(request.command, path)
-            try:
-                token = self.find_token(request)
-            except DeadlineExceeded:
-                request.refuse(CANNOT_STORE)
-                return None
-            if right is None or token is None or token.missing_right(right.permission, right.scope):
-                # The application says what is wrong with it. If the token is valid by then, it is
-                # asked to send the request again.
-                request.refuse_body(NOT_ADMITTED)
-                return None
-            name = token.name
-            limit = self._max_bundle + MAX_FORM_BYTES if right.has_bundle else limit
+        if request.is_form:
+            return self._begin_if_possible(channel, request, ANYONE, MAX_JSON_BYTES)
+        path = request.path.encode("latin-1").decode("utf-8", "replace")
+        right = required_right(request.command, path)
+        try:
+            token = self.find_token(request)
+        except DeadlineExceeded:
+            request.refuse(CANNOT_STORE)
+            return None
+        limit = self._max_bundle + MAX_FORM_BYTES if right and right.has_bundle else MAX_JSON_BYTES
+        if right is None or token is None or token.missing_right(right.permission, right.scope):
+            # The application says what is wrong with it. If the token is valid by then, it is asked
+            # to send the request again.
+            request.refuse_body(NOT_ADMITTED)
+            return None
+        return self._begin_if_possible(channel, request, token.name, limit)
+
+    def _begin_if_possible(
+        self, channel: "Channel", request: Parser, token: str, limit: int
+    ) -> Upload | None:
         if request.content_length > limit:
             request.refuse_body(TOO_LARGE)
-        elif not self._has_slot(name):
+        elif not self._has_slot(token):
             request.refuse_body(NOT_ADMITTED)
         else:
-            return self._begin(channel, request, name, limit)
+            return self._begin(channel, request, token, limit)
         return None
 
     def end(self, upload: Upload) -> None:

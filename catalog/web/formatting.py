@@ -59,11 +59,6 @@ def format_count(count: int, noun: str) -> str:
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def sentence(text: str) -> str:
-    """Return a text with a full stop, unless it ends with one or the like."""
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
-
-
 def is_prerelease(version: str) -> bool:
     """Return whether a semver version is a prerelease."""
     return "-" in version.partition("+")[0]

@@ -61,7 +61,6 @@ for template_filter in (
     formatting.format_count,
     formatting.is_prerelease,
     formatting.is_readable,
-    formatting.sentence,
     formatting.sri_hash,
     formatting.file_name,
     formatting.fetch_command,

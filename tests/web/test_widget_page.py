@@ -158,7 +158,8 @@ def test_yanked_newest_version_is_named_above_the_download(
 
 
 def test_warning_of_a_deprecated_widget_stands_once(client_with: ClientWith) -> None:
-    states = [{"deprecationMessage": "Use b."}] * 3 + [{"deprecationMessage": "Older."}]
+    message = "Use b. " + "x" * 400
+    states = [{"deprecationMessage": message}] * 3 + [{"deprecationMessage": "Older."}]
     versions = [
         version(f"{n}.0.0", publishedAt=DAY(n), **state)
         for n, state in zip((5, 4, 3, 2), states, strict=True)
@@ -166,7 +167,7 @@ def test_warning_of_a_deprecated_widget_stands_once(client_with: ClientWith) -> 
     withdrawn = version("1.0.0", publishedAt=DAY(1), yanked=True)
     page = client_with(document("acme/clock", *versions, withdrawn)).get(CLOCK).text
     assert page_text(page).count("Use b.") == 1
-    assert element(page, class_="banner").text == "This widget is deprecated. Use b."
+    assert element(page, class_="banner").text == f"This widget is deprecated. {message}"
     reasons = [reason.text for reason in elements(page, class_="reason")]
     assert reasons == ["Deprecated: Older.", "Yanked without a stated reason."]
 

@@ -143,6 +143,12 @@ def parse_file(text: str) -> str:
     return text
 
 
+def parse_wheel(text: str) -> str:
+    if text and not (text.endswith(".whl") and Path(text).is_file()):
+        raise ValueError("a file whose name ends with .whl")
+    return text
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting of the service."""
@@ -180,6 +186,7 @@ SETTINGS = (
     Setting("PUBLIC_URL", "", parse_base_url),
     Setting("INSTALL_URL", "", parse_install_url),
     Setting("CONTACT", "", parse_contact),
+    Setting("WHEEL", "", parse_wheel),
 )
 # Settings of earlier releases, which have no effect.
 FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS", "THREADS"}

@@ -58,6 +58,13 @@ def shorten(text: str, length: int) -> str:
     return (words[0] if words else cut) + "…"
 
 
+def bundle_file_name(name: str, version: str) -> str:
+    """Return the name of the file for the bundle of a version."""
+    # Only characters that are not special to a shell, a file system or sha256sum.
+    stem = f"{name[:80]}-{version[:80]}"
+    return re.sub(r"[^A-Za-z0-9._+-]+|^[.-]", "_", stem) + ".js"
+
+
 def is_mistakable(name: str, other: str) -> bool:
     """Return whether two names differ only by case, separators or one character."""
     short, long = (fold(each).translate(_SEPARATORS) for each in (name, other))

@@ -19,6 +19,7 @@ from app import create_app  # noqa: E402
 from catalog.files.demo import create_demo  # noqa: E402
 from catalog.store.bundles import Bundles  # noqa: E402
 from catalog.store.connection.database import Database  # noqa: E402
+from catalog.store.connection.sqlite import today  # noqa: E402
 
 SCREENSHOTS = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),
@@ -32,7 +33,7 @@ def serve_demo() -> Iterator[str]:
     """Serve the demo catalog and yield its URL."""
     with tempfile.TemporaryDirectory() as directory:
         database = Database(Path(directory) / "demo.db")
-        create_demo(database, Bundles(Path(directory) / "demo.db-bundles"))
+        create_demo(database, Bundles(Path(directory) / "demo.db-bundles"), today())
         app = create_app({"DATABASE": database.path})
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -28,7 +28,7 @@ from ..store.read.json_sql import with_bundle_urls
 from ..store.read.search import find_widgets, revalidate_search
 from ..store.read.search_params import parse_compat_sdk, parse_search
 from ..store.read.updates import find_updates, parse_updates
-from ..text import quoted
+from ..text import bundle_file_name, quoted
 from .response_cache import RenderResult, render_for_cache
 
 # flask-cors adds this header unless it is there already, which saves a tenth of a request.
@@ -208,7 +208,7 @@ def bundle(scope: str, name: str, version: str) -> Response:
         response = send_file(
             bundles.path(row["sha256_hash"]).absolute(),
             mimetype="text/javascript",
-            download_name="bundle.js",
+            download_name=bundle_file_name(name, version),
             etag=row["sha256_hash"],
             # The upstream may replace the bytes of a copied widget.
             max_age=None if row["is_copy"] else YEAR,

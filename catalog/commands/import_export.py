@@ -13,6 +13,7 @@ from ..atomic_files import atomic_replace
 from ..documents import Document, DocumentError
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
+from ..store.connection.sqlite import today
 from ..store.read.export import catalog_lines
 from ..store.read.selection import IS_SELECTED, Selection
 from ..store.write.audit import local_actor
@@ -49,7 +50,7 @@ def create_database(demo: bool) -> None:
     """Create the database, empty or with the demo catalog."""
     documents = []
     if demo:
-        documents = create_demo(database(), bundles())
+        documents = create_demo(database(), bundles(), today())
     else:
         database().create()
     print_status(f"Created {database().name} with {format_counts(documents)}.")

@@ -1,6 +1,8 @@
-"""The demo catalog: seed/demo.jsonl, and a small bundle for each of its versions."""
+"""The demo catalog: seed/demo.jsonl, a small bundle for each of its versions, recent installs."""
 
 import json
+from collections.abc import Iterator
+from zlib import crc32
 
 from ..data_files import find_data_file
 from ..documents import Document
@@ -21,10 +23,27 @@ export default function mount(element) {{
   element.textContent = `${{name}} ${{version}}`;
 }}
 """
+# Installs of the last weeks, which are a part of those in seed/demo.jsonl.
+INSTALL_DAYS = 84
+# Of the widgets, in percent a week.
+GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
+INSTALLS = """
+INSERT INTO install
+SELECT widget.id, item.value ->> 2, item.value ->> 3, item.value ->> 4
+FROM json_each(:installs) AS item
+JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
+"""
+COUNTED = """
+UPDATE widget SET counted = coalesce(
+    (SELECT sum(installs) FROM install WHERE widget_id = widget.id), 0)
+"""
 
 
-def create_demo(database: Database, bundles: Bundles) -> list[Document]:
-    """Create the database with the demo catalog, and store its bundles; return its documents."""
+def create_demo(database: Database, bundles: Bundles, day: int | None = None) -> list[Document]:
+    """Create the database with the demo catalog, and store its bundles; return its documents.
+
+    With the number of a day, it has installs of the weeks up to this day.
+    """
     with find_data_file("seed/demo.jsonl").open("rb") as file:
         documents = read_catalog([file])
     held = [bundle for document in documents for bundle in held_bundles(document)]
@@ -38,6 +57,10 @@ def create_demo(database: Database, bundles: Bundles) -> list[Document]:
                 bundles.add(each.sha256, each.size, [content], durable=False)
         put_documents(transaction, documents)
         hold_bundles(transaction, held)
+        if day is not None:
+            rows = [row for document in documents for row in demo_installs(document, day)]
+            transaction.execute(INSTALLS, {"installs": json.dumps(rows)})
+            transaction.execute(COUNTED)
 
     database.create(fill)
     return documents
@@ -47,3 +70,20 @@ def demo_bundle(scope: str, name: str, version: str) -> bytes:
     """Return the bundle of a version."""
     values = {"name": json.dumps(f"{scope}/{name}"), "version": json.dumps(version)}
     return BUNDLE.format(**values).encode()
+
+
+def demo_installs(document: Document, last: int) -> Iterator[tuple[str, str, int, str, int]]:
+    """Yield the installs of a widget up to this day: scope, name, day, version and number."""
+    scope, name = document.widget["scope"], document.widget["name"]
+    available = [row["version"] for row in document.versions if not row["yanked"]]
+    usual = (document.widget["download_count"] or 0) // 500
+    growth = GROWTHS[crc32(name.encode()) % len(GROWTHS)]
+    for ago in range(INSTALL_DAYS):
+        day = last - ago
+        # Fewer at weekends (day 0 was a Thursday), and no two days alike.
+        percent = (65 if day % 7 in (2, 3) else 100) + crc32(f"{name}{ago // 3}".encode()) % 30
+        installs = usual * percent * (100 * 7 - growth * ago) // (100 * 100 * 7)
+        older = installs // 4
+        for version, part in zip(available, (installs - older, older), strict=False):
+            if part:
+                yield scope, name, day, version, part

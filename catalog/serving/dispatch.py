@@ -143,6 +143,9 @@ class Dispatcher:
             self._publisher.add(task)
         elif is_install(request):
             self._writer.add(task)
+        elif request.is_form:
+            # A long list takes longer than a page may.
+            self._long.add(task)
         elif is_api_read(request):
             self._try_now(task)
         else:

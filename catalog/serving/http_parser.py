@@ -27,6 +27,8 @@ MAX_EMPTY_LINES = 8
 TLS_HANDSHAKE = b"\x16"
 # With a token, these change something over an internal path.
 CHANGE_METHODS = ("PUT", "POST", "PATCH")
+# The page with a list of installed versions.
+FORM_PATH = "/updates"
 
 
 class Refusal(NamedTuple):
@@ -171,7 +173,7 @@ class Parser:
         else:
             self.content_length = content_length(length) if length is not None else 0
             is_large = self.content_length >= self._max_body
-            self.needs_admission = is_large and self.is_change
+            self.needs_admission = is_large and (self.is_change or self.is_form)
             if is_large and not self.needs_admission:
                 self.refuse(too_large("no request needs a body"))
                 return
@@ -189,6 +191,11 @@ class Parser:
             and self.path.startswith("/api/")
             and not self.path.startswith("/api/v1/")
         )
+
+    @property
+    def is_form(self) -> bool:
+        """Whether it is the form of a page that may be large, without a token."""
+        return self.command == "POST" and self.path == FORM_PATH
 
     @property
     def is_chunked(self) -> bool:

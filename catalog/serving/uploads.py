@@ -1,9 +1,10 @@
 """Large bodies: which of them are accepted, and for how long.
 
 Only a request with a valid token that has the right to publish may have a body over
-CATALOG_MAX_BODY_BYTES. The token is checked when the head is complete, before any of the body is
-kept. The body is received into an unlinked temporary file on the disk of the bundles, so that
-nothing stays if the connection is cut or the process is killed.
+CATALOG_MAX_BODY_BYTES, and the form of /updates, as if all who send it had one token. A token is
+checked when the head is complete, before any of the body is kept. The body is received into an
+unlinked temporary file on the disk of the bundles, so that nothing stays if the connection is cut
+or the process is killed.
 """
 
 import sqlite3
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8
 MAX_UPLOADS_PER_TOKEN = 4
+# In place of the name of a token, for the form.
+ANYONE = ""
 # To check a token.
 CHECK_BUDGET = 0.005  # seconds of CPU time
 
@@ -74,6 +77,8 @@ class Uploads:
 
     def admit(self, channel: "Channel", request: Parser) -> Upload | None:
         """Accept the body of a request whose head is complete, or leave the request without it."""
+        if request.is_form:
+            return self._begin_if_possible(channel, request, ANYONE, MAX_JSON_BYTES)
         path = request.path.encode("latin-1").decode("utf-8", "replace")
         right = required_right(request.command, path)
         try:
@@ -86,9 +91,15 @@ class Uploads:
             # The application says what is wrong with it. If the token is valid by then, it is asked
             # to send the request again.
             request.refuse_body(NOT_ADMITTED)
-        elif request.content_length > limit:
+            return None
+        return self._begin_if_possible(channel, request, token.name, limit)
+
+    def _begin_if_possible(
+        self, channel: "Channel", request: Parser, token: str, limit: int
+    ) -> Upload | None:
+        if request.content_length > limit:
             request.refuse_body(TOO_LARGE)
-        elif not self._has_slot(token.name):
+        elif not self._has_slot(token):
             request.refuse_body(NOT_ADMITTED)
         else:
             return self._begin(channel, request, token, limit)
@@ -98,15 +109,13 @@ class Uploads:
         """Leave the slot to another upload."""
         self._active.discard(upload)
 
-    def _begin(
-        self, channel: "Channel", request: Parser, token: Token, limit: int
-    ) -> Upload | None:
+    def _begin(self, channel: "Channel", request: Parser, token: str, limit: int) -> Upload | None:
         try:
             request.accept_body(self._create_file(), limit)
         except OSError:
             request.refuse(CANNOT_STORE)
             return None
-        upload = Upload(channel, request, token.name)
+        upload = Upload(channel, request, token)
         self._active.add(upload)
         return upload
 

@@ -36,6 +36,7 @@ FILTERS = {
     "permission": "with any permissions",
     "license": "with any licence",
 }
+DEFAULTS = {"compatible": "false"}
 FIELDS = ("q", *FILTERS, "sort", "page")
 SORTS = {
     "installs": "Most installed",
@@ -69,7 +70,8 @@ def browse() -> Response:
         options=filter_options(form, facets, parameters.errors),
         scopes=find_scopes(connection, query.typed),
         lists_scopes=facets.scopes_in_catalog <= MAX_SCOPE_OPTIONS,
-        active=sum(bool(form[name]) for name in ("compatSdk", "sort", *FILTERS)),
+        # The order is no filter, and compatible=false is the default.
+        active=sum(form[name] not in ("", DEFAULTS.get(name)) for name in ("compatSdk", *FILTERS)),
         suggestions=suggest_for_words(connection, form["q"]) if is_empty else [],
         wider=wider_searches(connection, query, valid, facets) if is_empty else {},
     )

@@ -12,7 +12,7 @@ from flask import Response, abort, render_template, request
 from ..routing import public_url
 from ..store.connection.sqlite import Connection
 from ..text import quoted, shorten
-from .pages import pages, reader
+from .pages import page_response, pages, reader
 
 MAX_ENTRIES = 50
 # Readers show the beginning of a long text, and the page of the widget has all of it.
@@ -61,11 +61,7 @@ def feed() -> Response:
         releases=releases,
         updated=max((each["publishedAt"] for each in releases), default=EMPTY_SINCE),
     )
-    response = Response(text, mimetype="application/atom+xml")
-    response.headers["Cache-Control"] = "no-cache"
-    response.add_etag()
-    response.make_conditional(request)
-    return response
+    return page_response(text, mimetype="application/atom+xml")
 
 
 def load_releases(connection: Connection, scope: str, name: str) -> list[dict[str, str]]:

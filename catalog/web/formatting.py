@@ -1,6 +1,5 @@
 """Formatting for the pages: numbers, dates and shell commands."""
 
-import re
 import shlex
 from base64 import b64encode
 from datetime import UTC, date, datetime
@@ -8,9 +7,10 @@ from functools import lru_cache
 
 from ..documents import Json
 from ..semver_ranges import is_range
+from ..text import bundle_file_name
 
 # The units of an age with their length in days.
-UNITS = (("year", 365.25), ("month", 30.44), ("week", 7), ("day", 1))
+UNITS = (("year", 365), ("month", 30.44), ("week", 7), ("day", 1))
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -31,10 +31,12 @@ def format_short_number(value: int) -> str:
 
 def format_bytes(value: int) -> str:
     """Return a number of bytes with a unit, such as 20.3 kB."""
-    for unit, size in (("kB", 10**3), ("MB", 10**6), ("GB", 10**9)):
-        if size <= value < size * 1000 or (unit == "GB" and value >= size):
-            return f"{value / size:,.1f}".removesuffix(".0") + f" {unit}"
-    return "1 byte" if value == 1 else f"{value} bytes"
+    if value < 1000:
+        return "1 byte" if value == 1 else f"{value} bytes"
+    # Rounded, a value below a unit can be one of it.
+    units = (("kB", 10**3), ("MB", 10**6), ("GB", 10**9))
+    unit, size = next((each for each in units if value < each[1] * 999.95), units[-1])
+    return f"{value / size:,.1f}".removesuffix(".0") + f" {unit}"
 
 
 def format_day(timestamp: str) -> str:
@@ -86,9 +88,7 @@ def check_command(entry: Json) -> str:
 
 def file_name(entry: Json) -> str:
     """Return the name of the file for the bundle of a version."""
-    # Only characters that are not special to a shell, a file system or sha256sum.
-    stem = f"{entry['name'][:80]}-{entry['version'][:80]}"
-    return re.sub(r"[^A-Za-z0-9._+-]+|^[.-]", "_", stem) + ".js"
+    return bundle_file_name(entry["name"], entry["version"])
 
 
 def page_numbers(page: int, last: int) -> list[int | None]:

@@ -1,9 +1,7 @@
 """The installs of a widget for its page: the last weeks as bars, and the share of each version."""
 
 import json
-from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import NamedTuple
 
 from ..documents import Json
 from ..store.connection.sqlite import Connection, today
@@ -13,55 +11,46 @@ from .formatting import format_day
 WEEKS = 12
 
 
-class Week(NamedTuple):
-    """Seven days, the last of which is a whole number of weeks ago: their dates and installs."""
+def load_install_chart(connection: Connection, widget: Json) -> Json:
+    """Return the installs of the last weeks up to today, oldest first, and the share of versions.
 
-    first: str
-    last: str
-    installs: int
-
-
-class InstallChart(NamedTuple):
-    """The installs of the last weeks, oldest first, and the percentage of each version.
-
-    The percentage is that of the installs with a version that exists.
+    The trend is by how many percent the last week differs from the one before; None without that
+    one. Shares are of the installs with a version that exists.
     """
-
-    weeks: Sequence[Week]
-    shares: dict[str, str]
-    with_version: int
-
-    @property
-    def highest(self) -> int:
-        """The most installs of a week; 0 if there was none."""
-        return max(week.installs for week in self.weeks)
-
-
-def load_install_chart(connection: Connection, widget: Json) -> InstallChart:
-    """Return the chart of a listed widget, up to today."""
     day = today()
     found = find_installs(connection, widget["scope"], widget["name"], 7 * WEEKS, day)
     installs = json.loads(found[1]) if found else {"days": [], "versions": []}
-    last = date(1970, 1, 1) + timedelta(days=day)
+    last_day = date(1970, 1, 1) + timedelta(days=day)
     sums = [0] * WEEKS
     for each in installs["days"]:
         # The clock may have been set back.
-        ago = max((last - date.fromisoformat(each["day"])).days, 0)
+        ago = max((last_day - date.fromisoformat(each["day"])).days, 0)
         sums[ago // 7] += each["installs"]
+    last, before = sums[:2]
     total = sum(each["installs"] for each in installs["versions"])
-    return InstallChart(
-        [_week(last, ago, sums[ago]) for ago in reversed(range(WEEKS))],
-        {each["version"]: _share(each["installs"], total) for each in installs["versions"]},
-        total,
-    )
+    return {
+        "weeks": [describe_week(last_day, ago, sums[ago]) for ago in reversed(range(WEEKS))],
+        "highest": max(sums),
+        "trend": round(100 * (last - before) / before) if before else None,
+        "shares": {
+            each["version"]: share(each["installs"], total) for each in installs["versions"]
+        },
+        "with_version": total,
+    }
 
 
-def _week(today: date, ago: int, installs: int) -> Week:
+def describe_week(today: date, ago: int, installs: int) -> Json:
+    """Return the dates of seven days, the last of which is so many weeks ago, and the installs."""
     last = today - timedelta(weeks=ago)
     first = last - timedelta(days=6)
-    return Week(format_day(first.isoformat()), format_day(last.isoformat()), installs)
+    return {
+        "first": format_day(first.isoformat()),
+        "last": format_day(last.isoformat()),
+        "installs": installs,
+    }
 
 
-def _share(part: int, total: int) -> str:
+def share(part: int, total: int) -> str:
+    """Return a percentage in words."""
     percentage = round(100 * part / total)
     return f"{percentage}%" if percentage else "under 1%"

@@ -7,6 +7,7 @@ about 20 µs for each character.
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -23,6 +24,9 @@ MAX_NESTING = 10
 # What every Markdown text has, other than a paragraph: most texts have none of it, and the parser
 # takes 50 µs for a short one.
 SYNTAX = re.compile(r"[*_`\[<]|^\s*(?:[#>+=~-]|\d)", re.MULTILINE)
+# A card and a preview show less than this of a text.
+MAX_PARAGRAPH = 500  # characters
+BLANK_LINE = re.compile(r"\n\s*\n")
 LINK = re.compile("https?://[^/]", re.IGNORECASE)
 PARAGRAPH_TYPES = {"paragraph_open", "paragraph_close", "inline"}
 TEXT_TYPES = {"text", "softbreak", "hardbreak"}
@@ -43,6 +47,18 @@ def render_markdown(text: str, max_length: int = MAX_LENGTH) -> Markup:
     # The renderer escapes all text, and the parser recognizes no HTML.
     html: str = parser.renderer.render(tokens, parser.options, {})
     return Markup(html)  # noqa: S704
+
+
+def first_paragraph(text: str) -> str:
+    """Return the beginning of the first paragraph as plain text, without one of a heading."""
+    text = text[:MAX_PARAGRAPH].strip()
+    if not SYNTAX.search(text):
+        return BLANK_LINE.split(text, maxsplit=1)[0]
+    tokens = _parser().parse(text)
+    blocks = [(before.type, token) for before, token in pairwise(tokens) if token.type == "inline"]
+    blocks.sort(key=lambda block: block[0] != "paragraph_open")
+    children = (blocks[0][1].children or []) if blocks else []
+    return "".join(" " if each.type.endswith("break") else each.content for each in children)
 
 
 @cache

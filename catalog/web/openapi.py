@@ -37,6 +37,16 @@ class Operation(NamedTuple):
     responses: dict[str, Json]
     example: object
 
+    @property
+    def target(self) -> str:
+        """The path and query of its example."""
+        return build_target(self, example_values(self))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether every catalog has a response to its example: it names no widget in the path."""
+        return self.method == "GET" and "{" not in self.path
+
 
 def render_description(server_url: str) -> bytes:
     """Return openapi.json with this URL as its server."""

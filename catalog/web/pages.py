@@ -27,7 +27,7 @@ from ..store.read.suggestions import Suggestion, suggest_widgets
 from ..text import find_replacement, shorten
 from . import formatting
 from .icons import icon_svg
-from .markdown import render_markdown
+from .markdown import first_paragraph, render_markdown
 from .parameters import linked_sdk
 from .static_files import SCRIPT_HASHES
 
@@ -66,6 +66,7 @@ for template_filter in (
     formatting.fetch_command,
     formatting.check_command,
     shorten,
+    first_paragraph,
     render_markdown,
 ):
     pages.add_app_template_filter(template_filter)
@@ -154,12 +155,14 @@ def parse_body(body: bytes) -> Any:
     return json.loads(with_bundle_urls(body, public_url()))
 
 
-def page_response(text: str, status: int = 200, *, mimetype: str = "text/html") -> Response:
+def page_response(
+    content: str | bytes, status: int = 200, *, mimetype: str = "text/html"
+) -> Response:
     """Return a page as a response; with status 200 its ETag is a hash of its bytes.
 
     Whether the client has the page already is decided when the response is complete.
     """
-    response = Response(text, status, mimetype=mimetype)
+    response = Response(content, status, mimetype=mimetype)
     if status == 200:
         digest = hashlib.sha1(response.get_data(), usedforsecurity=False)
         response.set_etag(digest.hexdigest())
@@ -171,9 +174,8 @@ def add_security_headers(response: Response) -> Response:
     """Add the headers of a page to every response outside the API."""
     if not request.path.startswith("/api/"):
         response.headers.update(SECURITY_HEADERS)
-        if response.mimetype == "text/html":
-            # Install counts change.
-            response.headers["Cache-Control"] = "no-cache"
+        # Install counts change.
+        response.headers.setdefault("Cache-Control", "no-cache")
     return response
 
 

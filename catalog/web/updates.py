@@ -1,109 +1,122 @@
 """/updates: what to do about the versions that a dashboard has installed.
 
-A script reads the pasted lines or the lockfile and sends only the versions in it, in the address.
-Without the script, the form is a POST that changes nothing, since proxies refuse a long address.
+The form is a POST that changes nothing, since a lockfile is too long for an address. If all of its
+versions fit into an address, the response redirects to it, so that it can be shared.
 """
 
-import re
+import json
+from collections import Counter
 
-from flask import Response, render_template, request, url_for
+from flask import redirect, render_template, request, url_for
+from werkzeug import Response as BaseResponse
 
 from ..documents import Json
-from ..store.connection.sqlite import Connection
+from ..rights import REFUSED_BODY, TOO_LARGE
 from ..store.read.installed_list import read_installed_list
 from ..store.read.updates import CURRENT, MAX_INSTALLED, Installed, UpdatesQuery, find_updates
-from .formatting import format_count, is_readable
+from .formatting import format_count
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters
 
 NO_SDK = "The SDK version of your dashboard is missing, such as 1.4.0."
 NO_LIST = "The list of installed versions is missing."
-REQUIREMENT = re.compile(r"(\S+) needs SDK (.*[^…])", re.DOTALL)
+TOO_LONG = "The list is too long: it may have 256 kB."
+TOO_MANY = "Too many long lists are checked now: please try again."
+# Proxies may refuse a longer one.
+MAX_ADDRESS = 6_000  # characters
 
-
-# What to do about an installed version, in the order of the page.
-LABELS = {
-    "update": "Update",
-    "downgrade": "Downgrade",
-    "incompatible": "Does not run",
+# The states of an installed version, in the order of the page.
+STATES = {
     "yanked": "Yanked",
-    "unknown": "Unknown version",
+    "incompatible": "Cannot run",
+    "unknown": "Unknown",
     "unavailable": "Not in this catalog",
+    "update": "To update",
+    "deprecated": "Deprecated",
     "current": "Up to date",
 }
 
 
 @pages.route("/updates", methods=["GET", "POST"])
-def updates() -> Response:
+def updates() -> BaseResponse:
     fields = request.form if request.method == "POST" else request.args
     parameters = read_parameters(fields=fields)
     # Each may be a list of lines.
     text = "\n".join(fields.getlist("installed"))
     installed, notice, error = read_installed_list(text)
     errors, sdk = parameters.errors, parameters.sdk
+    refusal = request.environ.get(REFUSED_BODY)
+    if refusal:
+        error = TOO_LONG if refusal == TOO_LARGE else TOO_MANY
     # Links from other pages carry the SDK alone.
     if error or ("installed" in fields and not installed):
         errors["installed"] = error or NO_LIST
     if text.strip() and not parameters.sent["compatSdk"]:
         errors["compatSdk"] = NO_SDK
-    checked, others = installed[:MAX_INSTALLED], installed[MAX_INSTALLED:]
-    outcomes = find_outcomes(sdk, checked) if checked and sdk and not errors else []
+    if request.method == "POST" and installed and not errors and not notice:
+        # As it was typed, so that the page says how it was read.
+        typed, names = parameters.sent["compatSdk"], list(map(str, installed))
+        address = url_for("pages.updates", compatSdk=typed, installed=names)
+        if len(address) <= MAX_ADDRESS:
+            return redirect(address, 303)
+    is_complete = installed and sdk and not errors
+    outcomes = find_outcomes(sdk, installed[:MAX_INSTALLED]) if is_complete else []
     page = render_template(
         "updates.html",
         parameters=parameters,
         text=text,
         notice=notice,
-        outcomes=outcomes,
-        labels=LABELS,
+        outcomes=sorted(outcomes, key=lambda outcome: [*STATES].index(outcome["state"])),
+        states=STATES,
         summary=summarize(outcomes),
-        others=len(others),
-        link_to_others=url_for("pages.updates", installed=[str(each) for each in others]),
-        # What did not fit into the address.
-        not_sent=request.args.get("others", 0, int),
+        # In the order in which it was sent, with the versions that stay.
+        new_list=[Installed(each["scope"], each["name"], each["new"]) for each in outcomes],
+        others=installed[MAX_INSTALLED:],
     )
     return page_response(page, parameters.status)
 
 
-def load_updates(connection: Connection, query: UpdatesQuery) -> Json:
-    """Return what the API responds for these installed versions."""
-    response: Json = parse_body(find_updates(connection, query)[1])
-    return response
+WIDGETS = """
+SELECT scope, name, display_name AS displayName, icon
+FROM json_each(:names) AS item
+JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
+WHERE listed
+"""
 
 
 def find_outcomes(sdk: str, installed: list[Installed]) -> list[Json]:
-    """Return what to do about these versions, with what needs an action first."""
-    items = load_updates(reader(), UpdatesQuery(sdk, tuple(installed)))["updates"]
-    outcomes = [describe(item, sdk) for item in items]
-    return sorted(outcomes, key=lambda outcome: [*LABELS].index(outcome["kind"]))
+    """Return what the API says about these versions, in their order, with what the page shows."""
+    connection = reader()
+    response = parse_body(find_updates(connection, UpdatesQuery(sdk, tuple(installed)))[1])
+    names = json.dumps([each[:2] for each in installed])
+    widgets = {
+        (row["scope"], row["name"]): row for row in connection.execute(WIDGETS, {"names": names})
+    }
+    return [
+        {
+            **item,
+            "state": find_state(item),
+            "reasons": item["reason"].removesuffix(".").split("; "),
+            "widget": widgets.get((item["scope"], item["name"])),
+            "new": (item["update"] or {}).get("version", item["installed"]),
+        }
+        for item in response["updates"]
+    ]
 
 
-def describe(item: Json, sdk: str) -> Json:
-    """Return an item of the API's response with its kind, a key of LABELS, and its reasons."""
-    kind = item["status"]
-    if item.get("downgrade"):
-        kind = "downgrade"
-    elif kind == CURRENT and not item["compatible"]:
-        kind = "incompatible"
-    elif kind == CURRENT and item["yanked"]:
-        kind = "yanked"
-    reasons = [readable(reason) for reason in item["reason"].removesuffix(".").split("; ")]
-    if item["compatible"] is False:
-        reasons.insert(0, f"{item['installed']} does not run on SDK {sdk}")
-    return {**item, "kind": kind, "reasons": reasons}
-
-
-def readable(reason: str) -> str:
-    """Return the reason; a range that cannot be read is no requirement."""
-    match = REQUIREMENT.fullmatch(reason)
-    if match and not is_readable(match[2]):
-        return f"{match[1]} does not say in a readable way which SDK it needs"
-    return reason
+def find_state(item: Json) -> str:
+    """Return the key of STATES for an item of the API's response."""
+    if item["yanked"]:
+        return "yanked"
+    if item["status"] != CURRENT:
+        return str(item["status"])
+    if not item["compatible"]:
+        return "incompatible"
+    return CURRENT if item["deprecationMessage"] is None else "deprecated"
 
 
 def summarize(outcomes: list[Json]) -> str:
-    """Return the number of updates in words; a downgrade is none."""
-    kinds = [outcome["kind"] for outcome in outcomes]
-    counts = [format_count(kinds.count("update"), "update")]
-    if "downgrade" in kinds:
-        counts.append(format_count(kinds.count("downgrade"), "downgrade"))
-    return f"{', '.join(counts)} for {format_count(len(outcomes), 'installed version')}"
+    """Return how many versions are in which state."""
+    counts = Counter(outcome["state"] for outcome in outcomes)
+    parts = [f"{counts[state]} {label.lower()}" for state, label in STATES.items() if counts[state]]
+    return f"{format_count(len(outcomes), 'installed version')}: {', '.join(parts)}"

@@ -3,53 +3,46 @@
 A page reads only the versions that it shows: a widget can have thousands of them.
 """
 
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from flask import Response, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
-from ..semver_ranges import is_version
+from ..semver_ranges import is_version, satisfies
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.detail import LATEST
+from ..store.read.update_rule import Advice
 from ..store.read.updates import Installed, find_advice
 from ..store.schema.sdk_intervals import sdk_key
 from . import widget_queries
 from .browse import pager_links
-from .charts import releases_chart
 from .compare import permission_changes
 from .install_chart import load_install_chart
 from .pages import page_response, pages, reader
 from .parameters import Parameters, read_parameters
 
 VERSIONS_PER_PAGE = 100
-# With fewer releases a chart says less than the list.
-MIN_CHART_RELEASES = 5
+# How many of them a narrow screen shows at first, or more: up to the one for the SDK.
+UNFOLDED_VERSIONS = 4
 
 
 @pages.get("/widgets/<scope>/<name>")
 def widget(scope: str, name: str) -> Response:
     connection, parameters = reader(), read_parameters("compatible", "stable", "page")
-    chart = None
     # Every statement must see the same versions.
     with snapshot(connection):
         widget_id, found = widget_queries.find_widget(connection, scope, name)
         selection = select_version(connection, widget_id, found, parameters.sdk)
         history = widget_queries.load_history(connection, widget_id)
-        table = load_table(connection, widget_id, found, parameters, history.total)
-        if history.total >= MIN_CHART_RELEASES:
-            months = widget_queries.load_release_months(connection, widget_id)
-            chart = releases_chart(months, datetime.now(UTC).date())
+        table = load_table(connection, widget_id, selection, parameters, history["total"])
         installs = load_install_chart(connection, found)
     connection.check_deadline()
     page = render_template(
         "widget.html",
-        widget=found,
         parameters=parameters,
         sdk=parameters.sdk,
         history=history,
-        chart=chart,
         **selection,
         **table,
         installs=installs,
@@ -68,8 +61,12 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
             connection, widget_queries.OLDER_AVAILABLE, widget_id, selected["version"]
         )
         changes = permission_changes(older, selected) if older else None
+    is_deprecated = latest is not None and latest["deprecationMessage"] is not None
     return {
+        "widget": found,
         "latest": latest,
+        "withdrawn": find_withdrawn(connection, widget_id, latest, sdk) if latest else None,
+        "is_deprecated": is_deprecated and not widget_queries.is_supported(connection, widget_id),
         # The facts of a version are shown even if it does not run on the SDK.
         "selected": selected,
         "runs": compatible is not None,
@@ -78,10 +75,24 @@ def select_version(connection: Connection, widget_id: int, found: Json, sdk: str
     }
 
 
+def find_withdrawn(
+    connection: Connection, widget_id: int, latest: Json, sdk: str
+) -> tuple[Json, Advice | None] | None:
+    """Return the newest version if it is yanked, and what to do about it; else None."""
+    (newest,) = widget_queries.load_numbers(connection, widget_id, 1)
+    is_latest = newest == latest["version"]
+    entry = None if is_latest else widget_queries.load_numbered(connection, latest, newest)
+    if entry is None:
+        return None
+    installed = Installed(entry["scope"], entry["name"], newest)
+    return entry, find_advice(connection, installed, sdk or None)
+
+
 def load_table(
-    connection: Connection, widget_id: int, found: Json, parameters: Parameters, total: int
+    connection: Connection, widget_id: int, selection: Json, parameters: Parameters, total: int
 ) -> Json:
     """Return the versions of one page of the table, with their number and the other pages."""
+    found, selected = selection["widget"], selection["selected"]
     page = parameters.page
     shown = {
         "widget_id": widget_id,
@@ -98,12 +109,15 @@ def load_table(
     )
     for entry, previous in pairwise(versions):
         entry["previous"] = previous["version"]
+    numbers = [entry["version"] for entry in versions]
+    place = numbers.index(selected["version"]) if selected and selected["version"] in numbers else 0
     valid = {name: value for name, value in parameters.valid.items() if value != "false"}
     # What the page links to, with one of the filters changed.
     arguments = {**valid, "scope": found["scope"], "name": found["name"], "_anchor": "versions"}
     return {
         "matching": matching,
         "versions": versions[:VERSIONS_PER_PAGE],
+        "unfolded": max(place + 1, UNFOLDED_VERSIONS),
         "arguments": {**arguments, "page": None},
         "links": pager_links("pages.widget", arguments, page, matching, VERSIONS_PER_PAGE),
     }
@@ -127,7 +141,7 @@ def version(scope: str, name: str, version: str) -> BaseResponse:
             for statement in (widget_queries.OLDER, widget_queries.NEWER)
         )
         latest = widget_queries.load_version(connection, found, LATEST)
-        if sdk and not widget_queries.runs_on(connection, widget_id, number, sdk):
+        if sdk and not satisfies(sdk, entry["sdkVersion"]):
             runs = False
             replacement = widget_queries.load_version(connection, found, LATEST, sdk)
         if entry["yanked"] or entry["deprecationMessage"] is not None:

@@ -1,7 +1,7 @@
 """What the pages of a widget read: only as many versions as a page shows."""
 
 import json
-from typing import NamedTuple
+from typing import Any
 
 from flask import abort
 
@@ -10,9 +10,7 @@ from ..semver_ranges import is_version
 from ..store.connection.sqlite import Connection
 from ..store.read import json_sql
 from ..store.read.detail import find_version
-from ..store.schema.sdk_intervals import sdk_key
 from ..text import quoted
-from .charts import MonthReleases
 from .pages import parse_body
 
 # What a row of the table and a comparison show of a text; the page of a version has all of it.
@@ -49,34 +47,26 @@ def load_numbered(connection: Connection, widget: Json, number: str) -> Json | N
     return load_version(connection, widget, number) if is_version(number) else None
 
 
-RUNS = f"""
-SELECT iif({json_sql.VERSION_ADMITS}, 1, 0) FROM version
-WHERE widget_id = :widget_id AND version = :version
-"""
-
-
-def runs_on(connection: Connection, widget_id: int, number: str, sdk: str) -> bool:
-    """Return whether a version runs on the SDK."""
-    values = {"widget_id": widget_id, "version": number, "sdk": sdk_key(sdk)}
-    return bool(connection.execute(RUNS, values).fetchone()[0])
-
-
-class History(NamedTuple):
-    """How many versions a widget has, and when the first and the last one were published."""
-
-    total: int
-    first: str | None
-    last: str | None
-
-
 HISTORY = """
-SELECT count(*), min(published_at), max(published_at) FROM version WHERE widget_id = :widget_id
+SELECT count(*) AS total, min(published_at) AS first FROM version WHERE widget_id = :widget_id
 """
 
 
-def load_history(connection: Connection, widget_id: int) -> History:
-    """Return how long and how often a widget was released."""
-    return History(*connection.execute(HISTORY, {"widget_id": widget_id}).fetchone())
+def load_history(connection: Connection, widget_id: int) -> Any:
+    """Return how many versions a widget has, and when the first one was published."""
+    return connection.execute(HISTORY, {"widget_id": widget_id}).fetchone()
+
+
+IS_SUPPORTED = """
+SELECT EXISTS (
+    SELECT 1 FROM version
+    WHERE widget_id = :widget_id AND yanked = 0 AND deprecation_message IS NULL)
+"""
+
+
+def is_supported(connection: Connection, widget_id: int) -> bool:
+    """Return whether a widget has a version that is neither yanked nor deprecated."""
+    return bool(connection.execute(IS_SUPPORTED, {"widget_id": widget_id}).fetchone()[0])
 
 
 # Which versions the table shows: sdk is the key of an SDK, or NULL.
@@ -181,19 +171,3 @@ def load_notes(connection: Connection, widget_id: int, older: str, newer: str) -
     values |= {"limit": MAX_NOTES + 1, "max_text": MAX_NOTE}
     notes: list[Json] = json.loads(connection.execute(NOTES_AFTER, values).fetchone()[0])
     return notes
-
-
-# The first names in a month are enough for the label of its bar.
-RELEASE_MONTHS = """
-SELECT json_group_array(json_array(month, releases, yanked, names)) FROM (
-    SELECT substr(published_at, 1, 7) AS month, count(*) AS releases, sum(yanked) AS yanked,
-        substr(group_concat(version, ', '), 1, 200) AS names
-    FROM version INDEXED BY version_newest WHERE widget_id = :widget_id
-    GROUP BY month)
-"""
-
-
-def load_release_months(connection: Connection, widget_id: int) -> list[MonthReleases]:
-    """Return the months with releases."""
-    (text,) = connection.execute(RELEASE_MONTHS, {"widget_id": widget_id}).fetchone()
-    return [MonthReleases(*row) for row in json.loads(text)]

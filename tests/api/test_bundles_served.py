@@ -79,7 +79,7 @@ def test_bundle_is_served_whole_with_its_hash_whatever_the_range(server: Server)
         response, body = server.request("GET", PATH, Range=range_, If_Range=f'"{SHA256}"')
         assert (response.status, body) == (200, CONTENT)
         assert response.headers["ETag"] == f'"{SHA256}"'
-        assert response.headers["Content-Disposition"] == "inline; filename=bundle.js"
+        assert response.headers["Content-Disposition"] == "inline; filename=clock-1.0.0.js"
 
 
 def test_bundle_url_of_unusual_names_leads_to_the_bundle(server: Server) -> None:

@@ -477,3 +477,37 @@ def test_counts_follow_the_catalog_and_are_cached_between_installs(
     assert not [sql for sql in statements if "GROUP BY scope" in sql]
     assert run(app, "yank", "acme/clock@2.0.0").exit_code == 0
     assert {"camera (1)", "network (1)", "ISC (1)"} < options(client.get("/").text)
+
+
+@pytest.mark.parametrize(
+    ("query", "active"),
+    [
+        ("", ""),
+        ("?compatible=false", ""),
+        ("?sort=name", ""),
+        ("?compatSdk=1.4.0&compatible=true&sort=name&q=a", "2 set"),
+        ("?official=false", "1 set"),
+    ],
+)
+def test_only_filters_are_counted_and_cleared(demo: FlaskClient, query: str, active: str) -> None:
+    page = assert_page(demo.get(f"/{query}"), 200)
+    assert ("hidden" in element(page, id="active-filters").attributes) is not bool(active)
+    assert ("hidden" in element(page, id="clear").attributes) is not bool(active)
+    assert not active or element(page, id="active-filters").text == active
+    (link,) = (node for node in elements(page, "a") if node.text == "Clear filters")
+    assert ("sort=name" in link.attributes["href"]) is ("sort=name" in query)
+
+
+def test_first_link_skips_to_the_results(demo: FlaskClient) -> None:
+    page = demo.get("/").text
+    assert elements(page, "a")[0].attributes["href"] == "#results"
+    assert element(page, id="results").attributes["tabindex"] == "-1"
+
+
+def test_official_is_explained(demo: FlaskClient) -> None:
+    for path in ("/", "/widgets/acme/weather"):
+        badge = elements(demo.get(path).text, class_="official")[0]
+        assert badge.attributes["title"] == "Maintained by the operator of this catalog"
+    page = demo.get("/widgets/acme/weather").text
+    facts = elements(page, "dl", class_="facts")[-1].text
+    assert facts.startswith("Official maintained by the operator of this catalog")

@@ -25,6 +25,7 @@ PATHS = {
     "scope": "/widgets/acme",
     "right to left": "/widgets/community/prayer-times",
     "all yanked": "/widgets/acme-labs/voice-memo",
+    "newest yanked": "/widgets/hearth/thermostat",
     "no versions": "/widgets/acme-labs/gesture-pad",
     "missing": "/widgets/acme/none",
     "docs": "/docs",
@@ -51,7 +52,17 @@ LAYOUT_RULES = [
 
 
 # One page of each template, whose layout is also examined dark and on a narrow screen.
-TEMPLATES = ("browse", "widget", "version", "comparison", "scope", "missing", "docs", "updates")
+TEMPLATES = (
+    "browse",
+    "widget",
+    "version",
+    "comparison",
+    "scope",
+    "missing",
+    "docs",
+    "updates",
+    "publish",
+)
 
 
 class Visit(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import reverse_proxies
-from browser_tools import expect_text, recorded
+from browser_tools import recorded
 from builders import bundled, document
 from conftest import Server, create_demo, hold, putting
 from reverse_proxies import PREFIX
@@ -103,18 +103,14 @@ def test_every_page_has_its_style(visits: Visits) -> None:
     assert visits.has_style == [True] * len(PATHS)
 
 
-def test_form_of_the_docs_reaches_the_service(page: "Page", base_url: str) -> None:
+def test_links_of_the_docs_and_the_form_of_updates_reach_the_service(
+    page: "Page", base_url: str
+) -> None:
     page.goto(f"{base_url}/docs")
-    command = page.locator("#getWidget-command")
-    assert command.inner_text() == f"curl -s {base_url}/api/v1/widgets/acme/weather"
-    form = page.locator('form[data-response="getWidget-response"]')
-    form.get_by_label("name").fill("held")
-    assert command.inner_text() == f"curl -s {base_url}/api/v1/widgets/acme/held"
-    form.get_by_role("button", name="Send").click()
-    outcome = page.locator("#getWidget-response").get_by_role("status")
-    # HTTP/2 has no reason phrase.
-    expect_text(outcome, re.compile(f"^200( OK)? from {PREFIX}/api/v1/widgets/acme/held$"))
-    body = json.loads(page.locator("#getWidget-response pre").inner_text())
-    bundle_url = body["versions"][0]["bundleUrl"]
-    assert bundle_url == f"{base_url}/api/v1/widgets/acme/held/1.0.0/bundle.js"
-    assert page.context.request.get(bundle_url).body() == BUNDLE
+    page.get_by_role("link", name="Response of this service: Check the service").click()
+    assert json.loads(page.locator("pre").inner_text()) == {"status": "ok"}
+    page.goto(f"{base_url}/updates?compatSdk=1.4.0")
+    page.get_by_label("Installed versions").fill("acme/clock@1.0.0")
+    page.get_by_role("button", name="Check for updates").click()
+    page.locator("#result").wait_for()
+    assert page.url.startswith(f"{base_url}/updates?")

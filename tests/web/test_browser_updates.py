@@ -1,6 +1,7 @@
 """The updates page and cached files in a real browser."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,14 +33,13 @@ def check(page: "Page", server: Server, text: str) -> None:
     ],
     ids=["list", "versions", "objects", "keys", "nested"],
 )  # fmt: skip
-def test_only_the_versions_of_a_lockfile_are_sent(
+def test_address_has_only_the_versions_of_a_lockfile(
     page: "Page", server: Server, lockfile: object
 ) -> None:
     check(page, server, json.dumps(lockfile, indent=2))
-    expect_text(page.locator("#result"), "1 update, 1 downgrade for 2 installed versions")
+    expect_text(page.locator("#result"), "2 installed versions: 1 yanked, 1 to update")
     assert page.locator("#installed").input_value() == f"{WEATHER}\n{CLOCK}"
-    query = "&".join(f"installed={each.replace('/', '%2F').replace('@', '%40')}"
-                     for each in (WEATHER, CLOCK))  # fmt: skip
+    query = f"installed={WEATHER}&installed={CLOCK}"
     expect_url(page, f"{server.url}/updates?compatSdk=1.4.0&{query}")
 
 
@@ -47,7 +47,11 @@ def test_only_the_versions_of_a_lockfile_are_sent(
     ("text", "message"),
     [
         ('{"a": ', "This is not valid JSON: is it complete?"),
-        ("{}", "This JSON names no version in a form like scope/name@version."),
+        (
+            "{}",
+            "This JSON names no version in a form like scope/name@version, such as "
+            "acme/clock@1.0.0.",
+        ),
         (
             json.dumps(
                 {"lockfileVersion": 3, "packages": {"node_modules/a": {"version": "1.0.0"}}}
@@ -67,12 +71,34 @@ def test_text_without_versions_is_reported(
     assert page.locator("#installed").input_value() == text
 
 
-def test_lockfile_that_is_too_long_is_checked_in_part(page: "Page", server: Server) -> None:
-    check(page, server, json.dumps(LONG))
-    banners = page.locator(".banner")
-    banners.first.wait_for()
-    assert "further versions did not fit into the address" in banners.last.inner_text()
-    assert len(page.url) < 6_200
+def test_lockfile_with_a_range_is_checked_without_it(page: "Page", server: Server) -> None:
+    check(page, server, '{"acme/weather": "^2.6.1", "acme/clock": "1.0.0"}')
+    expect_text(page.locator("#result"), "1 installed version: 1 to update")
+    expect_url(page, f"{server.url}/updates")
+
+
+def test_long_lockfile_is_checked_in_parts(page: "Page", server: Server) -> None:
+    lockfile = {path: {"version": number, "hash": "x" * 500} for path, number in LONG.items()}
+    check(page, server, json.dumps(lockfile))
+    page.get_by_role("button", name="Check the other 300").click()
+    page.get_by_role("button", name="Check the other 200").click()
+    expect_text(page.locator("#result"), "100 installed versions: 100 not in this catalog")
+    page.get_by_role("button", name="Check the other 100").click()
+    # These fit into an address.
+    page.wait_for_url(re.compile(r"/updates\?"))
+    assert "acme/none-399" in page.url
+
+
+def test_new_list_is_copied(tab: "Page", server: Server) -> None:
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    check(tab, server, f"{WEATHER}\n{CLOCK}")
+    button = tab.get_by_role("button", name="Copy the new list")
+    button.click()
+    expect_text(tab.locator("#copy-status"), "Copied")
+    copied = tab.evaluate("navigator.clipboard.readText()")
+    assert copied == "acme/weather@2.6.0\nacme/clock@2.1.1"
+    tab.get_by_role("button", name="Copy the new list").wait_for()
+    tab.context.clear_permissions()
 
 
 @pytest.mark.parametrize("path", ["/", "/widgets/acme/weather"])

@@ -55,9 +55,19 @@ def test_widget_of_ten_versions_is_two_screens_on_a_phone(
     any_page.set_viewport_size(PHONE)
     any_page.goto(f"{server.url}{WEATHER}{query}")
     assert any_page.evaluate("document.documentElement.scrollHeight") <= 2 * PHONE["height"]
-    any_page.get_by_text("6 older versions").click()
+    unfolded = 5 if query else 4
+    assert rows(any_page).count() == unfolded
+    assert any_page.get_by_text("Yanked: Shows Fahrenheit").is_visible()
+    # The one to install is not folded.
+    assert any_page.get_by_text("For SDK 1.4.0", exact=True).nth(1).is_visible() is bool(query)
+    any_page.get_by_text(f"{10 - unfolded} older versions").click()
     assert rows(any_page).count() == 10
     any_page.set_viewport_size(WIDE)
+    gap = any_page.evaluate(
+        """() => document.querySelector(".older .versions").getBoundingClientRect().top
+            - document.querySelector(".versions").getBoundingClientRect().bottom"""
+    )
+    assert gap == 0
 
 
 def test_versions_are_filtered_by_toggles(any_page: "Page", server: Server) -> None:
@@ -70,16 +80,15 @@ def test_versions_are_filtered_by_toggles(any_page: "Page", server: Server) -> N
     expect_url(any_page, f"{server.url}{WEATHER}?compatSdk=1.4.0&stable=true#versions")
 
 
-def test_chart_can_be_read_with_forced_colours(page: "Page", server: Server) -> None:
-    page.goto(server.url + WEATHER)
-    page.emulate_media(forced_colors="active")
-    colour = "(element) => getComputedStyle(element).fill"
-    bars = {
-        page.locator(f".releases rect.{kind}").first.evaluate(colour)
-        for kind in ("available", "yanked", "slot")
-    }
-    page.emulate_media(forced_colors="none")
-    assert len(bars) == 3
+def test_file_is_saved_under_the_name_that_its_command_verifies(
+    page: "Page", server: Server
+) -> None:
+    page.goto(f"{server.url}{WEATHER}?compatSdk=1.4.0")
+    with page.expect_download() as download:
+        page.locator("a.primary").click()
+    name = download.value.suggested_filename
+    assert name == "weather-2.6.0.js"
+    assert name in str(page.locator("#selected-check").text_content())
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ def test_short_number_has_at_most_three_digits_up_to_billions(value: int, text: 
     ("value", "text"),
     [
         *[(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1 kB"), (20_300, "20.3 kB")],
+        *[(999_949, "999.9 kB"), (999_999, "1 MB"), (999_999_999, "1 GB")],
         *[(1_000_000, "1 MB"), (1_250_000_000, "1.2 GB"), (10**13, "10,000 GB")],
     ],
 )
@@ -60,6 +61,8 @@ def test_day_has_the_name_of_its_month(timestamp: str, text: str) -> None:
         ("2026-05-11T12:00:00.000Z", "4 days ago"),
         ("2026-05-01T12:00:00.000Z", "2 weeks ago"),
         ("2026-04-10T12:00:00.000Z", "1 month ago"),
+        ("2025-05-16T12:00:00.000Z", "11 months ago"),
+        ("2025-05-15T12:00:00.000Z", "1 year ago"),
         ("2024-05-01T12:00:00.000Z", "2 years ago"),
         ("2026-05-16T00:00:00.000Z", "16 May 2026"),
     ],

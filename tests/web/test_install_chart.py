@@ -1,12 +1,18 @@
 """The installs on the page of a widget: the text, the chart with its table, the shares."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from builders import document, version
+from conftest import run_line
 from flask import Flask
 from markup import assert_page, element, elements
 
+from app import create_app
+from catalog.files.demo import create_demo
+from catalog.store.bundles import Bundles
+from catalog.store.connection.database import Database
 from catalog.store.connection.sqlite import today
 
 AppWith = Callable[..., Flask]
@@ -61,6 +67,45 @@ def test_weeks_are_in_the_chart_and_in_its_table(app: Flask) -> None:
     ]
     rows = [each.text for each in elements(page, "th", scope="row")]
     assert rows == [title.split(": ")[0] for title in titles]
+
+
+@pytest.mark.parametrize(
+    ("last", "before", "trend"),
+    [
+        (11, 10, "▲ 10 % on the week before"),
+        (1, 4, "▼ 75 % on the week before"),
+        (3, 3, "= 0 % on the week before"),
+        (0, 2, "▼ 100 % on the week before"),
+        (3, 0, ""),
+    ],
+)
+def test_last_week_is_compared_with_the_one_before(
+    app: Flask, last: int, before: int, trend: str
+) -> None:
+    count(app, *[3] * last, *[10] * before, 17)
+    page = show(app)
+    assert f"{last} in the last 7 days {trend}".strip() in element(page, class_="installs").text
+    assert [each.text for each in elements(page, class_="trend")] == [trend] * bool(trend)
+
+
+def test_demo_catalog_has_installs_of_the_weeks_up_to_a_day(tmp_path: Path) -> None:
+    databases = []
+    for name in ("one.db", "two.db"):
+        database = Database(tmp_path / name)
+        create_demo(database, Bundles(tmp_path / f"{name}-bundles"), day=today())
+        databases.append(database.path)
+    app = create_app({"DATABASE": databases[0]})
+    client, path = app.test_client(), "/api/v1/widgets/acme/weather/installs"
+    installs = client.get(path).json
+    assert installs == create_app({"DATABASE": databases[1]}).test_client().get(path).json
+    assert (installs["total"], len(installs["days"])) == (301_482, 84)
+    assert [each["version"] for each in installs["versions"]] == ["3.1.0", "3.0.0"]
+    assert 0 < sum(each["installs"] for each in installs["days"]) < 301_482
+    page = assert_page(client.get("/widgets/acme/weather"), 200)
+    assert "on the week before" in element(page, class_="trend").text
+    # A widget without a counter has none.
+    assert client.get("/api/v1/widgets/ops/log-tail/installs").json["days"] == []
+    assert run_line(app, "check").exit_code == 0
 
 
 def test_table_of_versions_has_the_share_of_each(app: Flask) -> None:

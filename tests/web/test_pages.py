@@ -1,5 +1,6 @@
 """What all pages have in common: escaping, headers, methods, errors, icons."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -47,6 +48,28 @@ def test_text_of_the_catalog_is_escaped(
             assert re.fullmatch(r"/static/\w+\.[0-9a-f]{16}\.js", script.attributes["src"])
         assert elements(page, "b") == []
         assert HOSTILE in element(page, "main").text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("A **round** clock with `hands`.\n\nMore.", "A round clock with hands."),
+        ("# Clock\n\nSee [the *site*](https://a.example)\nand more.", "See the site and more."),
+        ("# Only *this*", "Only this"),
+        ("- one\n- two", "one"),
+        ("Plain <b> text.\n\nMore.", "Plain <b> text."),
+        ("Two\n \nparagraphs", "Two"),
+        ("```\ncode\n```", ""),
+    ],
+)
+def test_card_and_preview_have_the_first_paragraph_as_plain_text(
+    client_with: Callable[..., FlaskClient], text: str, shown: str
+) -> None:
+    client = client_with(document("acme/clock", version(releaseNotes=text), description=text))
+    assert element(client.get("/").text, "p", class_="description").text == shown
+    assert meta(client.get("/widgets/acme/clock").text)["description"] == shown
+    described = meta(client.get("/widgets/acme/clock/1.0.0").text)["description"]
+    assert described == f"Version 1.0.0: {shown}"
 
 
 def test_long_texts_are_shortened_on_cards(
@@ -106,7 +129,7 @@ def test_links_have_the_prefix_of_the_request_and_not_of_an_earlier_one(
 
 
 def test_navigation_marks_the_current_page_below_a_path_prefix(demo: FlaskClient) -> None:
-    for path in ("/", "/updates", "/docs"):
+    for path in ("/", "/updates", "/docs", "/publish"):
         page = demo.get(path, base_url="http://localhost/catalog").text
         (current,) = (
             link
@@ -208,10 +231,43 @@ def test_publishing_is_explained_with_the_contact_of_the_operator(
     for command in ("login", "publish"):
         shown = element(page, "code", id=command).text
         assert shown.startswith(f"widget-catalog --server https://w.example {command}")
-    links = {link.text: link.attributes["href"] for link in elements(page, "a")}
-    assert links.get(contact or "none") == target
-    manifest = json.loads(element(page, "pre").text)
+    links = [link.attributes["href"] for link in elements(page, "a") if link.text == contact]
+    # For the wheel, and for a token.
+    assert links == ([target] * 2 if target else [])
+    assert "ask the operator of this catalog" in page or target
+    manifest = json.loads(element(page, id="manifest").text)
     assert {"scope", "name", "displayName", "version", "sdkVersion"} <= manifest.keys()
+    assert element(page, id="check").text.endswith("publish clock.json clock.js --dry-run")
+
+
+def test_wheel_of_the_service_is_offered_with_its_hash(
+    client_with: Callable[..., FlaskClient], tmp_path: Path
+) -> None:
+    file = tmp_path / "widget_catalog-1.1.0-py3-none-any.whl"
+    file.write_bytes(b"a wheel")
+    client = client_with(WHEEL=file, PUBLIC_URL="https://w.example")
+    page = assert_page(client.get("/publish"), 200)
+    digest = hashlib.sha256(b"a wheel").hexdigest()
+    command = f"pip install 'https://w.example/publish/{file.name}#sha256={digest}'"
+    assert element(page, id="install").text == command
+    assert element(page, id="ci").text.startswith(command)
+    (path,) = (link.attributes["href"] for link in elements(page, "a") if link.text == file.name)
+    with client.get(path) as response:
+        assert (response.status_code, response.data) == (200, b"a wheel")
+        assert response.headers["Content-Disposition"] == f"attachment; filename={file.name}"
+    assert_page(client.get("/publish/other.whl"), 404)
+    # The page says whom to ask when the file is gone.
+    file.unlink()
+    assert_page(client.get(path), 404)
+    assert elements(assert_page(client.get("/publish"), 200), id="install") == []
+
+
+def test_setting_of_the_wheel_must_be_a_wheel(
+    client_with: Callable[..., FlaskClient], tmp_path: Path
+) -> None:
+    for path in (tmp_path / "none.whl", Path(__file__)):
+        with pytest.raises(Exception, match=r"a file whose name ends with \.whl"):
+            client_with(WHEEL=path)
 
 
 @pytest.mark.parametrize("path", ["/", WEATHER])
@@ -283,7 +339,7 @@ def test_footer_has_the_release_and_links_that_exist(demo: FlaskClient, path: st
     assert __version__ in footer
     links = [node for node in elements(page, "a") if node.text and node.text in footer]
     targets = {node.attributes["href"] for node in links}
-    assert {"/publish", "/feed.atom"} <= targets
+    assert {"/feed.atom"} <= targets
     assert "/api/health" not in targets
     assert [url for url in targets if demo.get(url).status_code != 200] == []
 

@@ -1,12 +1,17 @@
 """/updates: what to do about installed versions, from a pasted list of lines."""
 
+import json
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from urllib.parse import urlencode
 
 import pytest
 from builders import document, version
+from conftest import Server
 from flask.testing import FlaskClient
 from markup import assert_page, element, elements
+from werkzeug.test import TestResponse
 
 from catalog.store.read.updates import MAX_INSTALLED
 
@@ -22,7 +27,7 @@ def get(client: FlaskClient, installed: str, sdk: str = "1.4.0", status: int = 2
 
 def rows(page: str) -> list[str]:
     """Return the widgets of the table, in their order."""
-    return [row.text for row in elements(page, "th", role="rowheader")]
+    return [row.text.split()[-1] for row in elements(page, "th", role="rowheader")]
 
 
 def error(page: str, field: str) -> str:
@@ -42,7 +47,7 @@ def test_reasons_and_versions_are_those_of_the_api(demo: FlaskClient) -> None:
     query = f"?compatSdk=1.4.0&installed={WEATHER}&installed={CLOCK}"
     response = demo.get(API + query).json
     assert response
-    assert element(page, id="result").text == "1 update, 1 downgrade for 2 installed versions"
+    assert element(page, id="result").text == "2 installed versions: 1 yanked, 1 to update"
     reasons = [node.text for node in elements(page, "li")]
     links = {link.text: link.attributes["href"] for link in elements(page, "a")}
     for item in response["updates"]:
@@ -57,48 +62,74 @@ def test_reasons_and_versions_are_those_of_the_api(demo: FlaskClient) -> None:
     assert rows(demo.get(f"/updates{query}").text) == rows(page)
 
 
-def test_form_without_scripts_is_a_post_with_the_same_page(demo: FlaskClient) -> None:
-    form = {"installed": f"{WEATHER}\r\n{CLOCK}", "compatSdk": "1.4"}
-    page = assert_page(demo.post("/updates", data=form), 200)
-    assert rows(page) == rows(get(demo, f"{WEATHER}\n{CLOCK}"))
+def post(client: FlaskClient, installed: str, sdk: str = "1.4.0") -> TestResponse:
+    return client.post("/updates", data={"installed": installed, "compatSdk": sdk})
+
+
+def test_form_redirects_to_an_address_that_can_be_shared(demo: FlaskClient) -> None:
+    lockfile = json.dumps({"acme/weather": {"version": "2.6.1", "hash": "x" * 9_000}, CLOCK: {}})
+    for text in (f"{WEATHER}\r\n{CLOCK}\r\n{CLOCK}", lockfile):
+        response = post(demo, text, "1.4")
+        query = "compatSdk=1.4&installed=acme/weather@2.6.1&installed=acme/clock@1.0.0"
+        assert (response.status_code, response.headers["Location"]) == (303, f"/updates?{query}")
+    page = assert_page(demo.get(response.headers["Location"]), 200)
+    assert rows(page) == ["acme/weather", "acme/clock"]
     assert element(page, id="compatSdk-notice").text == "1.4 is read as 1.4.0."
     assert elements(page, "a", href="/widgets/acme/clock?compatSdk=1.4.0")
+    assert element(page, "textarea").text.split() == [WEATHER, CLOCK]
     assert_page(demo.post("/updates", data={}), 200)
 
 
-def test_lockfile_is_read_without_scripts_too(demo: FlaskClient) -> None:
-    page = get(demo, '{"acme/weather": "^2.6.1", "acme/clock": {"version": "1.0.0"}}')
+def test_list_of_which_something_is_ignored_is_shown_directly(demo: FlaskClient) -> None:
+    text = '{"acme/weather": "^2.6.1", "acme/clock": {"version": "1.0.0"}}'
+    page = assert_page(post(demo, text), 200)
     assert rows(page) == ["acme/clock"]
     notice = "Ignored 1 entry without an exact version, such as 'acme/weather@^2.6.1'."
     assert elements(page, "p", class_="notice")[-1].text == notice
+    assert element(page, "textarea").text == text
 
 
-def test_versions_that_need_an_action_come_first(demo: FlaskClient) -> None:
+def test_yanked_versions_and_other_problems_come_first(demo: FlaskClient) -> None:
     page = get(
         demo,
         "acme/weather@2.6.0\nacme/none@1.0.0\nacme/clock@9.9.9\nacme/weather@3.1.0\n"
-        "acme/clock@1.0.0",
+        "acme/clock@1.0.0\nacme/weather@2.6.1\ncommunity/meteo-marine@1.3.0",
     )
-    assert rows(page) == ["acme/clock", "acme/weather", "acme/clock", "acme/none", "acme/weather"]
-    labels = ["Update", "Does not run", "Unknown version", "Not in this catalog", "Up to date"]
+    assert rows(page) == [
+        *("acme/weather", "community/meteo-marine", "acme/weather", "acme/clock", "acme/none"),
+        *("acme/clock", "acme/weather"),
+    ]
+    labels = ["Yanked", "Cannot run", "Unknown", "Not in this catalog", "To update", "Up to date"]
     shown = [node.text for node in elements(page, "span", class_="badge")]
-    assert [text for text in shown if text in labels] == labels
+    assert [text for text in shown if text in labels] == [labels[0], *labels]
     assert "3.1.0 does not run on SDK 1.4.0" in element(page, "table").text
-    assert element(page, id="result").text == "1 update for 5 installed versions"
+    assert element(page, id="result").text == (
+        "7 installed versions: 2 yanked, 1 cannot run, 1 unknown, 1 not in this catalog, "
+        "1 to update, 1 up to date"
+    )
 
 
-def test_unreadable_range_is_no_requirement(client_with: ClientWith) -> None:
-    client = client_with(
-        document(
-            "acme/clock",
-            version("1.0.0", publishedAt="2024-01-01T00:00:00Z"),
-            version("2.0.0", sdkVersion="soon", publishedAt="2024-01-02T00:00:00Z"),
-        )
-    )
-    why = element(get(client, CLOCK), class_="why").text
-    assert why == (
-        "1.0.0 has no update for SDK 1.4.0 2.0.0 does not say in a readable way which SDK it needs"
-    )
+def test_deprecated_version_without_an_update_is_a_problem(client_with: ClientWith) -> None:
+    page = get(client_with(document("acme/clock", version(deprecationMessage="Old."))), CLOCK)
+    assert element(page, id="result").text == "1 installed version: 1 deprecated"
+    assert [node.text for node in elements(page, "span", class_="badge")] == ["Deprecated"]
+    # Nothing to change, so no other list.
+    assert elements(page, id="new-list") == []
+
+
+def test_widgets_have_names_and_icons_and_the_new_list_can_be_copied(demo: FlaskClient) -> None:
+    page = get(demo, f"{CLOCK}\nacme/none@1.0.0\n{WEATHER}\nacme/weather@2.6.0")
+    names = [row.text for row in elements(page, "th", role="rowheader")]
+    assert names == [
+        *("Weather acme/weather", "acme/none", "World Clock acme/clock", "Weather acme/weather"),
+    ]
+    assert len(elements(page, "svg", class_="icon")) == 3
+    # In the order of the list that was sent.
+    assert element(page, id="new-list").text.split() == [
+        *("acme/clock@2.1.1", "acme/none@1.0.0", "acme/weather@2.6.0", "acme/weather@2.6.0"),
+    ]
+    button = element(page, "button", class_="copy", **{"data-copy": "new-list"})
+    assert button.text == "Copy the new list"
 
 
 def test_comments_empty_lines_quotes_and_repetitions_are_ignored(demo: FlaskClient) -> None:
@@ -140,15 +171,54 @@ def test_invalid_sdk_is_400_with_a_message(demo: FlaskClient, sdk: str, message:
 
 
 def test_long_list_is_checked_in_parts(demo: FlaskClient) -> None:
-    lines = [f"acme/none-{number}@1.0.0" for number in range(MAX_INSTALLED + 2)]
-    page = get(demo, "\n".join(lines))
+    lines = [f"acme/none-{number}@1.0.0" for number in range(1_000)]
+    page = assert_page(post(demo, "\n".join(lines)), 200)
     assert len(rows(page)) == MAX_INSTALLED
-    assert "These are the first 100 of 102 versions." in element(page, "main").text
-    (link,) = [node for node in elements(page, "a") if node.text == "Check the other 2"]
-    others = demo.get(link.attributes["href"]).text
-    assert rows(others) == ["acme/none-100", "acme/none-101"]
-    cut = demo.get(f"/updates?compatSdk=1.4.0&installed={CLOCK}&others=7").text
-    assert "7 further versions did not fit" in element(cut, class_="banner").text
+    assert "These are the first 100 of 1,000 versions." in element(page, "main").text
+    form = element(page, "form", class_="banner")
+    assert form.text.endswith("Check the other 900")
+    fields = {
+        node.attributes["name"]: node.attributes["value"]
+        for node in elements(page, "input", type="hidden")
+    }
+    assert fields == {"compatSdk": "1.4.0", "installed": "\n".join(lines[MAX_INSTALLED:])}
+    others = assert_page(demo.post("/updates", data=fields), 200)
+    assert rows(others)[0] == "acme/none-100"
+
+
+def test_long_list_is_received_up_to_its_limit(server: Server) -> None:
+    lines = [f"acme/none-{number}@1.0.0" for number in range(9_000)]
+    for comment, status, text in (
+        ("", 200, "These are the first 100 of 9,000 versions."),
+        ("#" + "x" * 100_000, 400, "The list is too long: it may have 256 kB."),
+    ):
+        body = urlencode({"installed": "\n".join([*lines, comment]), "compatSdk": "1.4.0"}, "/@")
+        assert (len(body) > 256 * 1024) == (status == 400)
+        response, page = server.request(
+            "POST", "/updates", body, Content_Type="application/x-www-form-urlencoded"
+        )
+        assert (response.status, text in page.decode()) == (status, True)
+    # Other pages take no body.
+    response, _ = server.request("POST", "/publish", body)
+    assert response.status == 413
+
+
+def test_only_a_few_long_lists_are_received_at_the_same_time(server: Server) -> None:
+    head = (
+        "POST /updates HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for _ in range(4):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
+            client.sendall(head.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        response, page = server.request("POST", "/updates", "x" * 100_000)
+        assert response.status == 400
+        assert "Too many long lists are checked now" in page.decode()
+        # A short one is not affected, and no other page.
+        response, _ = server.request("POST", "/updates", "compatSdk=1.4.0")
+        assert response.status == 200
 
 
 def test_unlisted_widget_is_like_a_missing_one(client_with: ClientWith) -> None:

@@ -41,7 +41,7 @@ def test_version_page_has_everything_about_the_version(client_with: ClientWith) 
     assert element(page, id="selected-sha").text == entry["sha256Hash"]
     assert element(page, "dl", class_="facts").text == (
         "Published 2 Jan 2025 SDK ^1.0.0 Permissions network Licence MIT Bundle 1.2 kB "
-        "Size 1 × 1 to 12 × 12 Config version 2"
+        "Size 1 × 1 to 12 × 12 cells"
     )
     assert element(page, class_="notes").text == "First release."
     assert links(page)["JSON"] == "/api/v1/widgets/acme/clock/1.0.0"
@@ -159,7 +159,8 @@ YANKED = (
 @pytest.mark.parametrize(
     ("query", "advice"),
     [
-        ("", "Use 2.6.0 instead (SDK >=1.4.0 <2.0.0)."),
+        # The reason says already to use it.
+        ("", "Go to 2.6.0 (SDK >=1.4.0 <2.0.0)."),
         ("?compatSdk=2.1.0", "On SDK 2.1.0, use 3.1.0 instead."),
         ("?compatSdk=0.1", "There is no other version to use instead on SDK 0.1.0."),
     ],
@@ -223,13 +224,13 @@ def test_comparison_shows_what_changed(client_with: ClientWith) -> None:
     assert [row.text for row in elements(page, "tr")][1:] == [
         "SDK ^1.0.0 any",
         "Bundle 20 kB 25 kB +5 kB (+25 %)",
-        "Minimum size 1 × 1 2 × 1",
-        "Config version 1 none",
+        "Minimum size 1 × 1 cells 2 × 1 cells",
+        "Settings format 1 not numbered",
         "Published 1 Jan 2025 2 Jan 2025",
         "State available yanked",
     ]
     assert element(page, "details", class_="unchanged").text == (
-        "2 unchanged Maximum size 12 × 12 Licence not stated"
+        "2 unchanged Maximum size 12 × 12 cells Licence not stated"
     )
     canonical = element(page, "link", rel="canonical").attributes["href"]
     assert canonical == f"http://localhost{CLOCK}/compare?to=2.0.0&from=1.0.0"

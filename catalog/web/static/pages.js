@@ -38,8 +38,9 @@ async function copy(element) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
+  button.dataset.label ??= button.textContent;
   const isCopied = await copy(document.getElementById(button.dataset.copy));
   button.textContent = isCopied ? "Copied" : "Press Ctrl+C";
   status.textContent = button.textContent;
-  setTimeout(() => { button.textContent = "Copy"; status.textContent = ""; }, 2000);
+  setTimeout(() => { button.textContent = button.dataset.label; status.textContent = ""; }, 2000);
 });

@@ -21,13 +21,12 @@ import math
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
 from ..store.connection.sqlite import DeadlineExceeded
-from .connection_limits import Rank
 from .context import Context
 from .http_parser import TIMED_OUT, Parser
 from .proxies import client_network
@@ -36,7 +35,7 @@ from .tasks import Response, Task, build_head
 from .uploads import Upload
 
 if TYPE_CHECKING:
-    from .listeners import Listener
+    from _typeshed.wsgi import WSGIEnvironment
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
@@ -47,6 +46,11 @@ UPLOAD_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # For SO_LINGER: close() sends a reset and frees what the kernel holds of the response.
 RESET = struct.pack("ii", 1, 0)
+
+
+# Whether a request or a response is in transfer, the deadline of the current phase, and the bytes
+# that the client acknowledged. The connection with the lowest rank is closed first.
+Rank = tuple[bool, float, int]
 
 
 class Channel(wasyncore.dispatcher):
@@ -71,20 +75,23 @@ class Channel(wasyncore.dispatcher):
     def __init__(
         self,
         context: Context,
-        listener: "Listener",
+        sockets: dict[int, Any],
+        environ: "WSGIEnvironment",
         connection: socket.socket,
         address: tuple[str, int],
     ) -> None:
-        self._context, self.listener = context, listener
+        self._context = context
+        host, port = address
+        remote = {"REMOTE_ADDR": host, "REMOTE_HOST": host, "REMOTE_PORT": str(port)}
+        self._environ = environ | remote
         # The start of the current phase, for its timeout.
         self._phase_started = self._last_received = time.monotonic()
         self._unparsed = b""
         self._sender = Sender(connection, context.request_timeout)
-        super().__init__(connection, map=listener.sockets)
+        super().__init__(connection, map=sockets)
         self.addr, self.connected = address, True
         # For turns that are fair by client; behind a proxy, all connections are of one client.
         self.client = client_network(address[0])
-        context.limits.connections.add(self)
 
     @property
     def is_idle(self) -> bool:
@@ -158,7 +165,7 @@ class Channel(wasyncore.dispatcher):
         self.request = request = self.request or Parser(context.max_body)
         self._unparsed = self._unparsed[request.received(self._unparsed) :]
         if request.needs_admission:
-            self.upload = context.uploads.admit(self, request)
+            self.upload = context.uploads.admit(self.drop, request)
         if request.completed:
             self._dispatch(request)
         elif request.expect_continue and request.headers_finished:
@@ -168,11 +175,11 @@ class Channel(wasyncore.dispatcher):
     def _dispatch(self, request: Parser) -> None:
         context = self._context
         self.request = None
-        forwarded_for = request.headers.get("X_FORWARDED_FOR", "")
+        forwarded_for = request.headers.get("HTTP_X_FORWARDED_FOR", "")
         client = (
             context.proxies.client(self.addr[0], forwarded_for) if forwarded_for else self.client
         )
-        self.task = task = Task(self, request, client)
+        self.task = task = Task(self.respond, self._environ, request, client)
         if request.is_change and not request.error and not request.refused_body:
             try:
                 task.has_token = context.uploads.find_token(request) is not None
@@ -181,8 +188,15 @@ class Channel(wasyncore.dispatcher):
                 task.has_token = True
         context.dispatcher.dispatch(task)
 
-    def send_response(self, task: Task, response: Response | None) -> None:
+    def respond(self, task: Task, response: Response | None) -> None:
         """Send the response to the request that is handled; None closes the connection."""
+        try:
+            self._respond(task, response)
+        except Exception:
+            # It logs the error and closes the connection.
+            self.handle_error()
+
+    def _respond(self, task: Task, response: Response | None) -> None:
         request = task.request
         request.close()
         if self.upload is not None:
@@ -210,7 +224,7 @@ class Channel(wasyncore.dispatcher):
         elif response.length <= MAX_JOINED:
             self._send(b"".join([head, *response.body]))
         else:
-            self._context.limits.has_new_bodies = True
+            self._context.has_new_bodies = True
             self._send(head, *response.body)
 
     def _send(self, *pieces: Piece) -> None:
@@ -292,5 +306,4 @@ class Channel(wasyncore.dispatcher):
             self.request.close()
         if self.upload is not None and not self.task:
             self._context.uploads.end(self.upload)
-        self._context.limits.connections.discard(self)
         self.close()

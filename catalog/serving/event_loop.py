@@ -13,6 +13,7 @@ from typing import Any
 from waitress import wasyncore
 from waitress.trigger import trigger
 
+from .connection_limits import ConnectionLimits
 from .connections import Channel
 from .context import Context
 from .fair_queue import FairQueue
@@ -29,6 +30,7 @@ class EventLoop:
     """The sockets of the service and what happens in each turn."""
 
     context: Context
+    limits: ConnectionLimits
 
     def __init__(self) -> None:
         # Waitress's map of all sockets, by file descriptor.
@@ -46,10 +48,6 @@ class EventLoop:
         """End the wait for sockets; any thread and any signal handler may call this."""
         self._trigger.pull_trigger()
 
-    def channels(self) -> list[Channel]:
-        """Return the open connections."""
-        return [each for each in self.sockets.values() if isinstance(each, Channel)]
-
     def run(self) -> None:
         """Run turns until the service is to stop."""
         while not self.context.is_stopping:
@@ -58,10 +56,9 @@ class EventLoop:
     def run_turn(self, timeout: float) -> None:
         """Send, read and accept what is possible now; wait for that up to the timeout."""
         context = self.context
-        context.dispatcher.begin_turn()
-        waiting = {each: select.POLLIN for each in self.channels() if each.has_input}
+        waiting: dict[Channel, int] = {}
         listeners = []
-        for socket, flags in self._poll(0 if waiting else timeout):
+        for socket, flags in self._poll(timeout):
             if isinstance(socket, Channel):
                 # What has arrived is read first, even if the client has closed the connection.
                 waiting[socket] = flags & ~POLL_ENDED if flags & select.POLLIN else flags
@@ -74,22 +71,30 @@ class EventLoop:
         self._serve(waiting)
         self._accept(self.listeners if context.is_stopping else listeners)
         now = time.monotonic()
-        context.limits.bound_unsent(now)
+        if context.has_new_bodies:
+            context.has_new_bodies = False
+            self.limits.bound_unsent(now)
         if now >= self._next_check:
             self._next_check = now + CHECK_INTERVAL
             for work in self.periodic:
                 work()
+        context.access_log.flush()
 
     def _poll(self, timeout: float) -> list[tuple[Any, int]]:
+        """Return the sockets that are ready, with their events."""
         poll = select.poll()
+        found = []
         for descriptor, socket in self.sockets.items():
             flags = select.POLLIN if socket.readable() else 0
             if socket.writable():
                 flags |= select.POLLOUT
             if flags:
                 poll.register(descriptor, flags)
-        found = poll.poll(timeout * 1000)
-        return [(self.sockets[descriptor], flags) for descriptor, flags in found]
+            elif isinstance(socket, Channel) and socket.has_input:
+                found.append((socket, select.POLLIN))
+        for descriptor, flags in poll.poll(0 if found else timeout * 1000):
+            found.append((self.sockets[descriptor], flags))
+        return found
 
     def _serve(self, ready: dict[Channel, int]) -> None:
         """Read from the connections and send to them until the turn has spent its time."""
@@ -109,12 +114,11 @@ class EventLoop:
 
         So no connection is closed whose request has arrived.
         """
-        limits = self.context.limits
         accepted: list[Channel] = []
         for listener in listeners:
-            accepted += listener.accept_queued(limits.room())
+            accepted += listener.accept_queued(self.limits.room())
         if accepted:
-            limits.close_surplus(accepted, time.monotonic())
+            self.limits.close_surplus(accepted, time.monotonic())
 
     def close_listeners(self, condition: Callable[[Listener], bool]) -> None:
         """Close the listening sockets that fulfil the condition."""
@@ -125,7 +129,7 @@ class EventLoop:
     def _close_overdue(self) -> None:
         """Close the connections whose deadlines have passed."""
         now = time.monotonic()
-        for channel in self.channels():
+        for channel in self.limits.connections:
             try:
                 if channel.deadline(now) <= now:
                     channel.time_out()

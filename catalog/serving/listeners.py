@@ -7,6 +7,7 @@ from typing import Any
 
 from waitress import wasyncore
 
+from .connection_limits import ConnectionLimits
 from .connections import Channel
 from .context import Context
 from .tasks import listener_environ
@@ -48,6 +49,7 @@ class Listener(wasyncore.dispatcher):
     def __init__(
         self,
         context: Context,
+        limits: ConnectionLimits,
         sockets: SocketMap,
         bound: socket.socket,
         *,
@@ -55,6 +57,7 @@ class Listener(wasyncore.dispatcher):
         is_passed: bool = False,
     ) -> None:
         self.sockets, self.is_passed, self._context = sockets, is_passed, context
+        self._limits = limits
         self._is_unix = bound.family == socket.AF_UNIX
         if self._is_unix:
             name, port = "localhost", str(bound.getsockname())
@@ -73,7 +76,7 @@ class Listener(wasyncore.dispatcher):
         super().__init__(bound, map=sockets)
 
     def readable(self) -> bool:
-        return time.monotonic() >= self._paused_until and self._context.limits.room() > 0
+        return time.monotonic() >= self._paused_until and self._limits.room() > 0
 
     def writable(self) -> bool:
         return False
@@ -85,7 +88,9 @@ class Listener(wasyncore.dispatcher):
         while len(accepted) < limit:
             try:
                 connection, address = self.socket.accept()
-                accepted.append(Channel(self._context, self, connection, self._client(address)))
+                client = self._client(address)
+                channel = Channel(self._context, self.sockets, self.environ, connection, client)
+                accepted.append(channel)
             except BlockingIOError:
                 self.is_empty = True
                 break

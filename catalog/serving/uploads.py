@@ -9,9 +9,10 @@ nothing stays if the connection is cut or the process is killed.
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ..rights import (
     MAX_FORM_BYTES,
@@ -27,9 +28,6 @@ from ..store.write.tokens import Token, find_valid
 from .http_parser import CANNOT_STORE, Parser
 from .sending import MIN_RATE
 
-if TYPE_CHECKING:
-    from .connections import Channel
-
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8
 MAX_UPLOADS_PER_TOKEN = 4
@@ -41,7 +39,8 @@ CHECK_BUDGET = 0.005  # seconds of CPU time
 class Upload:
     """A large body that was accepted: it has a slot until its request has a response."""
 
-    channel: "Channel"
+    # Closes its connection.
+    drop: Callable[[], None]
     request: Parser
     token: str
     started: float = field(default_factory=time.monotonic)
@@ -65,14 +64,14 @@ class Uploads:
 
     def find_token(self, request: Parser) -> Token | None:
         """Return the valid token of a request; raise DeadlineExceeded if it cannot be checked."""
-        text = bearer_token(request.headers["AUTHORIZATION"])
+        text = bearer_token(request.headers["HTTP_AUTHORIZATION"])
         self._database.deadline.set_budget(CHECK_BUDGET)
         try:
             return find_valid(self._database, text) if text is not None else None
         except (DatabaseError, sqlite3.Error) as error:
             raise DeadlineExceeded from error
 
-    def admit(self, channel: "Channel", request: Parser) -> Upload | None:
+    def admit(self, drop: Callable[[], None], request: Parser) -> Upload | None:
         """Accept the body of a request whose head is complete, or leave the request without it."""
         path = request.path.encode("latin-1").decode("utf-8", "replace")
         right = required_right(request.command, path)
@@ -91,7 +90,7 @@ class Uploads:
         elif not self._has_slot(token.name):
             request.refuse_body(NOT_ADMITTED)
         else:
-            return self._begin(channel, request, token, limit)
+            return self._begin(drop, request, token, limit)
         return None
 
     def end(self, upload: Upload) -> None:
@@ -99,14 +98,14 @@ class Uploads:
         self._active.discard(upload)
 
     def _begin(
-        self, channel: "Channel", request: Parser, token: Token, limit: int
+        self, drop: Callable[[], None], request: Parser, token: Token, limit: int
     ) -> Upload | None:
         try:
             request.accept_body(self._create_file(), limit)
         except OSError:
             request.refuse(CANNOT_STORE)
             return None
-        upload = Upload(channel, request, token.name)
+        upload = Upload(drop, request, token.name)
         self._active.add(upload)
         return upload
 
@@ -124,5 +123,5 @@ class Uploads:
         receiving = [each for each in self._active if not each.request.completed]
         if own or not receiving:
             return False
-        min(receiving, key=lambda each: each.rate(now)).channel.drop()
+        min(receiving, key=lambda each: each.rate(now)).drop()
         return True

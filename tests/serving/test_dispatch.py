@@ -111,7 +111,6 @@ def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
     [
         pytest.param({"READ_BUDGET": -1}, id="too slow for the I/O thread"),
         pytest.param({"READ_BUDGET": -1, "QUICK_BUDGET": -1}, id="too slow for the quick thread"),
-        pytest.param({"TURN_BUDGET": -1}, id="budget of the turn used up"),
     ],
 )
 def test_the_response_does_not_depend_on_the_thread(
@@ -193,7 +192,7 @@ class SlowSearch:
     def settings(self, **constants: float) -> dict[str, str]:
         """The environment of a server with slow searches and these constants of dispatch."""
         # However slow the machine is, no request is refused, and none but these is slow.
-        unlimited = {"READ_BUDGET": 60, "TURN_BUDGET": 60, "QUICK_BUDGET": 60, "LONG_DEADLINE": 60}
+        unlimited = {"READ_BUDGET": 60, "QUICK_BUDGET": 60, "LONG_DEADLINE": 60}
         return self._limits.set("serving.dispatch", **{**unlimited, **constants})
 
     def release(self) -> None:
@@ -253,8 +252,7 @@ def test_a_cached_response_waits_for_no_thread(
     database: Path, slow_search: SlowSearch, send: Send
 ) -> None:
     hot = "/api/v1/widgets/search?q=weather"
-    # Even if the turn has no time for reads.
-    with serving(database, **slow_search.settings(TURN_BUDGET=-1)) as server:
+    with serving(database, **slow_search.settings()) as server:
         assert server.request("GET", hot)[0].status == 200
         # Both threads for reads are busy.
         waiting = [send(server, path) for path in (QUICK_SEARCH, SLOW_SEARCH, QUICK_SEARCH)]

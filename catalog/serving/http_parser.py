@@ -72,9 +72,8 @@ class ChunkedDecoder:
         # What precedes a size line: the end of the chunk before it.
         self._chunk_end = b""
         self._in_trailers = False
-        # Bytes that are missing of a chunk.
-        self._missing = 0
-        self._framing = self._payload = 0
+        # Bytes that are missing of a chunk, and those that framing may still have.
+        self._missing, self._allowance = 0, MAX_FRAMING
 
     def decode(self, data: bytes) -> tuple[bytes, int]:
         """Return what the data carries, and how many bytes of it belong to this body."""
@@ -86,7 +85,7 @@ class ChunkedDecoder:
                 piece = data[position : position + self._missing]
                 pieces.append(piece)
                 self._missing -= len(piece)
-                self._payload += len(piece)
+                self._allowance += len(piece)
                 position += len(piece)
             else:
                 position = self._read_framing(data, position)
@@ -95,30 +94,26 @@ class ChunkedDecoder:
     def _read_framing(self, data: bytes, start: int) -> int:
         """Read a size line with the end of the chunk before it, or the trailers; return its end."""
         last = b"\n\r\n" if self._in_trailers else b"\n"
-        found = data.find(last, start + len(self._chunk_end))
+        line_start = start + len(self._chunk_end)
+        found = data.find(last, line_start)
         end = found + len(last) if found >= 0 else len(data)
         length = end - start
-        is_too_long = length > MAX_FRAMING or self._framing + length > MAX_FRAMING + self._payload
-        if is_too_long or data.count(CRLF, start, end) > MAX_FIELDS + 1:
+        if length > self._allowance or length > MAX_FRAMING:
             raise MalformedRequestError(
-                f"its chunk sizes and trailers exceed the body by {MAX_FRAMING} bytes, or there "
-                f"are over {MAX_FIELDS} trailers"
+                f"its chunk sizes and trailers exceed the body by {MAX_FRAMING} bytes"
             )
         if found < 0:
             self._line = data[start:]
-        elif self._in_trailers:
+            return end
+        self._allowance -= length
+        if self._in_trailers:
+            if data.count(CRLF, start, end) > MAX_FIELDS + 1:
+                raise MalformedRequestError(f"there are over {MAX_FIELDS} trailers")
             parse_fields(data[start + 1 : end - 2].removesuffix(CRLF))
             self.is_complete = True
-        else:
-            self._framing += length
-            self._read_size(data[start:end])
-            # Trailers begin with the end of this line: then an empty one is found like any other.
-            return end - self._in_trailers
-        return end
-
-    def _read_size(self, line: bytes) -> None:
-        match = SIZE_LINE.fullmatch(line, len(self._chunk_end))
-        if not match or not line.startswith(self._chunk_end):
+            return end
+        match = SIZE_LINE.fullmatch(data, line_start, end)
+        if not match or not data.startswith(self._chunk_end, start):
             raise MalformedRequestError(
                 "a chunk must be its size in 1 to 16 hexadecimal digits, valid extensions, CRLF, "
                 "that many bytes and CRLF"
@@ -126,6 +121,8 @@ class ChunkedDecoder:
         self._missing = int(match[1], 16)
         self._in_trailers = not self._missing
         self._chunk_end = CRLF if self._missing else b""
+        # Trailers begin with the end of this line: then an empty one is found like any other.
+        return end - self._in_trailers
 
 
 class Parser:

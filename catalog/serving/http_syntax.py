@@ -83,6 +83,8 @@ def split_target(method: str, target: bytes) -> tuple[str | None, str, str]:
 
 def percent_encoded(target: bytes) -> str:
     """Return the target, or a part of it, with raw bytes over 127 percent-encoded."""
+    if target.isascii():
+        return target.decode("ascii")
     return RAW_BYTE.sub(lambda match: b"%%%02X" % ord(match[0]), target).decode("ascii")
 
 

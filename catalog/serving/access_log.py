@@ -16,12 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TextIO
 
 from ..text import escape_unprintable, plural
-from ..validators import format_timestamp
 
 MAX_TARGET = 2_000  # characters
 # About 10,000 lines that a slow reader may fall behind.
@@ -116,30 +114,32 @@ class AccessLog:
             return
         if not self._with_query:
             target = target.partition("?")[0]
-        now = time.time()
-        when = f"{utc_text(int(now))}.{int(now % 1 * 1000):03}Z"
-        milliseconds = f"{seconds * 1000:.1f}"
-        client, method, target = escape_field(client), escape_field(method), escape_field(target)
+        fields: dict[str, object] = {
+            "time": utc_time(time.time()),
+            "client": escape_field(client),
+            "method": escape_field(method),
+            "path": escape_field(target),
+            "status": status,
+            "bytes": size,
+            "milliseconds": round(seconds * 1000, 1),
+        }
+        if request_id:
+            fields["requestId"] = request_id
         if self._is_json:
-            fields: dict[str, object] = {
-                "time": when,
-                "client": client,
-                "method": method,
-                "path": target,
-            }
-            fields |= {"status": status, "bytes": size, "milliseconds": float(milliseconds)}
-            fields |= {"requestId": request_id} if request_id else {}
             self._write(json.dumps(fields, separators=(",", ":")) + "\n")
         else:
-            end = f" {request_id}" if request_id else ""
-            self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{end}\n")
+            self._write(" ".join(map(str, fields.values())) + "\n")
 
 
-# The text of the current second.
+# Of the current second.
 @lru_cache(1)
-def utc_text(second: int) -> str:
-    """Return the time as the catalog writes it, without milliseconds."""
+def date_and_time(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
+def utc_time(now: float) -> str:
+    """Return the time in the form of the API."""
+    return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
 
 
 def escape_field(text: str) -> str:
@@ -158,15 +158,10 @@ class ErrorFormatter(logging.Formatter):
         self._is_json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        when = format_timestamp(datetime.fromtimestamp(record.created, UTC))
-        message = escape_unprintable(record.getMessage())
+        when, message = utc_time(record.created), escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self._is_json:
-            fields: dict[str, object] = {
-                "time": when,
-                "level": record.levelname.lower(),
-                "message": message,
-            }
+            fields = {"time": when, "level": record.levelname.lower(), "message": message}
             return json.dumps(fields | ({"traceback": trace} if trace else {}))
         first = f"{when} {record.levelname} {message}"
         return "\n ".join([first, *map(escape_unprintable, trace.splitlines())])

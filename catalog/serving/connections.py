@@ -142,7 +142,7 @@ class Channel(wasyncore.dispatcher):
         if self._unparsed:
             self._parse()
             return
-        is_upload = self.upload is not None and not self.upload.request.is_chunked
+        is_upload = self.upload is not None and self.upload.request.content_length
         try:
             data = self.socket.recv(UPLOAD_BYTES if is_upload else READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -190,13 +190,6 @@ class Channel(wasyncore.dispatcher):
 
     def respond(self, task: Task, response: Response | None) -> None:
         """Send the response to the request that is handled; None closes the connection."""
-        try:
-            self._respond(task, response)
-        except Exception:
-            # It logs the error and closes the connection.
-            self.handle_error()
-
-    def _respond(self, task: Task, response: Response | None) -> None:
         request = task.request
         request.close()
         if self.upload is not None:

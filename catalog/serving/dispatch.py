@@ -145,7 +145,11 @@ class Dispatcher:
         """Send the responses of other threads; call it on the I/O thread."""
         while self._responses:
             task, response = self._responses.popleft()
-            task.respond(task, response)
+            try:
+                task.respond(task, response)
+            except Exception:
+                logger.exception("A response failed.")
+                task.respond(task, None)
 
     def _try_now(self, task: Task) -> None:
         only_cached = task.request.query.count("&") > MAX_PARAMETERS

@@ -1,12 +1,13 @@
 """The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
-A turn serves the connections in an order that is fair by client, and stops once it has spent
-TURN_TIME: the rest is served in the next turns, those that waited longest first. So a flood of one
-client delays itself.
+A turn serves the connections in an order that is fair by client, each client for CLIENT_TIME and
+all of them for TURN_TIME: the rest is served in the next turns, those that waited longest first. So
+a flood of one client delays itself.
 """
 
 import select
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,8 @@ from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener, SocketMap
 
-# How long a turn serves connections.
+# How long a turn serves the connections of one client, and all connections.
+CLIENT_TIME = 0.005  # seconds of CPU time
 TURN_TIME = 0.015  # seconds of CPU time
 # Between two checks of the deadlines, and two calls of other periodic work.
 CHECK_INTERVAL = 1  # seconds
@@ -102,12 +104,16 @@ class EventLoop:
         queue: FairQueue[Channel] = FairQueue()
         for channel in sorted(ready, key=lambda channel: channel.last_turn):
             queue.append(channel)
-        end = time.thread_time() + TURN_TIME
-        while queue and time.thread_time() < end:
+        spent: dict[str, float] = defaultdict(float)
+        now = time.thread_time()
+        end = now + TURN_TIME
+        while queue and now < end:
             channel = queue.popleft()
-            if channel.connected:
+            if channel.connected and spent[channel.client] < CLIENT_TIME:
                 channel.last_turn = self._turn
                 wasyncore.readwrite(channel, ready[channel])
+                started, now = now, time.thread_time()
+                spent[channel.client] += now - started
 
     def _accept(self, listeners: list[Listener]) -> None:
         """Accept connections after others were read, and close those beyond the limits.

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from .http_syntax import (
+    CONTENT_LENGTH,
     MAX_FIELDS,
     MAX_HEAD,
     Fields,
     MalformedRequestError,
     check_host,
-    content_length,
     parse_fields,
     percent_encoded,
     split_request_line,
@@ -137,7 +137,7 @@ class Parser:
     completed = False
     headers_finished = False
     expect_continue = False
-    # 0 for a chunked body.
+    # 0 for a chunked body, of which each byte has to be looked at.
     content_length = 0
     # Whether a large body follows that has to be accepted or refused first.
     needs_admission = False
@@ -241,7 +241,9 @@ class Parser:
             self._chunks = ChunkedDecoder()
             self.needs_admission = self.is_change
         else:
-            self.content_length = content_length(length) if length is not None else 0
+            if length is not None and not CONTENT_LENGTH.fullmatch(length):
+                raise MalformedRequestError("Content-Length must be 1 to 19 digits, once")
+            self.content_length = int(length or 0)
             is_large = self.content_length >= self._max_body
             self.needs_admission = is_large and self.is_change
             if is_large and not self.needs_admission:
@@ -261,11 +263,6 @@ class Parser:
             and self.path.startswith("/api/")
             and not self.path.startswith("/api/v1/")
         )
-
-    @property
-    def is_chunked(self) -> bool:
-        """Whether each byte of the body has to be looked at."""
-        return self._chunks is not None
 
     def accept_body(self, file: BinaryIO, limit: int) -> None:
         """Receive a large body into the file, up to the limit."""

@@ -138,13 +138,6 @@ def check_host(host: str | None, version: str) -> None:
         raise MalformedRequestError("Host must be one name or address, with or without a port")
 
 
-def content_length(value: str) -> int:
-    """Return the number of bytes that a Content-Length field announces."""
-    if not CONTENT_LENGTH.fullmatch(value):
-        raise MalformedRequestError("Content-Length must be 1 to 19 digits, once")
-    return int(value)
-
-
 def is_host(text: str) -> bool:
     """Return whether the text is a name, IPv4 or bracketed IPv6 address, with an optional port."""
     match = HOST.fullmatch(text)

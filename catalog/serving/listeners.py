@@ -1,10 +1,14 @@
 """Listening sockets, and the connections that they accept."""
 
 import errno
+import os
 import socket
+import stat
 import time
+from pathlib import Path
 from typing import Any
 
+from click import ClickException
 from waitress import wasyncore
 
 from .connection_limits import ConnectionLimits
@@ -19,6 +23,9 @@ ACCEPT_PAUSE = 1  # seconds
 # Unsent bytes of a response that the kernel buffers. A slow client takes no more of the kernel's
 # memory. A fast one is not slowed down, since bytes in transit do not count.
 KERNEL_BUFFER = 128 * 1024  # bytes
+
+# The owner and the group may connect.
+UNIX_MODE = 0o660
 
 SocketMap = dict[int, Any]
 
@@ -37,6 +44,35 @@ def bind(host: str, port: int) -> list[socket.socket]:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)
     return bound
+
+
+def bind_path(path: Path) -> socket.socket:
+    """Return a Unix socket at the path; raise ClickException if none can be there."""
+    bound = socket.socket(socket.AF_UNIX)
+    # With chmod instead, others could connect in between.
+    umask = os.umask(0o777 & ~UNIX_MODE)
+    try:
+        if os.path.lexists(path):
+            _remove_stale(path)
+        bound.bind(str(path))
+    except OSError as error:
+        # Python itself refuses a path that is too long, without an error number.
+        reason = error.strerror or error
+        raise ClickException(f"{path} cannot be served on: {reason}.") from error
+    finally:
+        os.umask(umask)
+    return bound
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that was killed; raise ClickException for other files."""
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise ClickException(f"{path} exists and is not a socket; choose another path.")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        if client.connect_ex(str(path)) != errno.ECONNREFUSED:
+            raise ClickException(f"{path} is in use by another process; choose another path.")
+    path.unlink()
 
 
 class Listener(wasyncore.dispatcher):

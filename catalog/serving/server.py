@@ -26,14 +26,13 @@ from .connection_limits import MAX_ACCEPTS, ConnectionLimits
 from .context import Context
 from .dispatch import Dispatcher
 from .event_loop import EventLoop
-from .listeners import Listener, bind
+from .listeners import Listener, bind, bind_path
 from .proxies import Proxies
 from .socket_activation import (
     notify_ready,
     take_passed_sockets,
     warn_of_ignored_settings,
 )
-from .socket_files import SocketFile
 from .uploads import Uploads
 
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
@@ -85,15 +84,15 @@ def serve(
     raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
     sys.setswitchinterval(SWITCH_INTERVAL)
     passed = take_passed_sockets()
-    socket_file = SocketFile(unix_path) if unix_path and not passed else None
-    bound = passed or ([socket_file.socket] if socket_file else bind_address(app))
+    unix_path = None if passed else unix_path
+    bound = passed or ([bind_path(unix_path)] if unix_path else bind_address(app))
     try:
         # It migrates a file of an earlier release. A second service on the same address has failed
         # already, and does not do that to the file of the first.
         database.check_start()
     except DatabaseError as error:
-        if socket_file:
-            socket_file.remove()
+        if unix_path:
+            unix_path.unlink(missing_ok=True)
         for each in bound:
             each.close()
         raise ClickException(str(error)) from error
@@ -114,8 +113,8 @@ def serve(
         loop.periodic.append(lambda: stop_if_gone(loop, database))
         notify_ready()
         loop.run()
-        if socket_file:
-            socket_file.remove()
+        if unix_path:
+            unix_path.unlink(missing_ok=True)
         drain(loop, app.config["STOP_TIMEOUT"])
         database.close()
     if loop.has_failed:

@@ -12,8 +12,6 @@ import socket
 
 from click import ClickException
 
-from ..text import quoted
-
 FIRST_DESCRIPTOR = 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 
@@ -31,8 +29,6 @@ def take_passed_sockets() -> list[socket.socket]:
     # Otherwise they are those of a parent process.
     if pid != str(os.getpid()):
         return []
-    if not re.fullmatch("[0-9]{1,4}", count):
-        raise ClickException(f"LISTEN_FDS must be a whole number, not {quoted(count)}.")
     return [
         _listening_socket(descriptor)
         for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))

@@ -43,5 +43,5 @@ class Context:
             status,
             size,
             seconds,
-            response.header("x-request-id") or "" if status >= 500 else "",
+            dict(response.headers).get("X-Request-Id", "") if status >= 500 else "",
         )

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import socket
+from contextlib import suppress
 
 from click import ClickException
 
@@ -36,17 +37,15 @@ def take_passed_sockets() -> list[socket.socket]:
 
 
 def _listening_socket(descriptor: int) -> socket.socket:
-    try:
+    with suppress(OSError):
         os.set_inheritable(descriptor, False)
         passed = socket.socket(fileno=descriptor)
         is_listening = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError:
-        is_listening = 0
-    if not is_listening or passed.type != socket.SOCK_STREAM or passed.family not in FAMILIES:
-        raise ClickException(
-            f"Descriptor {descriptor}, passed by LISTEN_FDS, is not a listening TCP or Unix socket."
-        )
-    return passed
+        if is_listening and passed.type == socket.SOCK_STREAM and passed.family in FAMILIES:
+            return passed
+    raise ClickException(
+        f"Descriptor {descriptor}, passed by LISTEN_FDS, is not a listening TCP or Unix socket."
+    )
 
 
 def warn_of_ignored_settings(passed: list[socket.socket]) -> None:

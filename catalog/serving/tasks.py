@@ -44,13 +44,6 @@ class Response:
     # Whether the client may still be sending its request, of which the rest is discarded.
     is_refusal: bool = False
 
-    def header(self, name: str) -> str | None:
-        """Return the value of a header, None if there is none."""
-        for each, value in self.headers:
-            if each.lower() == name:
-                return value
-        return None
-
     @property
     def length(self) -> int:
         """The number of bytes of the body."""

@@ -90,24 +90,19 @@ class Uploads:
         elif not self._has_slot(token.name):
             request.refuse_body(NOT_ADMITTED)
         else:
-            return self._begin(drop, request, token, limit)
+            try:
+                request.accept_body(self._create_file(), limit)
+            except OSError:
+                request.refuse(CANNOT_STORE)
+                return None
+            upload = Upload(drop, request, token.name)
+            self._active.add(upload)
+            return upload
         return None
 
     def end(self, upload: Upload) -> None:
         """Leave the slot to another upload."""
         self._active.discard(upload)
-
-    def _begin(
-        self, drop: Callable[[], None], request: Parser, token: Token, limit: int
-    ) -> Upload | None:
-        try:
-            request.accept_body(self._create_file(), limit)
-        except OSError:
-            request.refuse(CANNOT_STORE)
-            return None
-        upload = Upload(drop, request, token.name)
-        self._active.add(upload)
-        return upload
 
     def _create_file(self) -> BinaryIO:
         # On the disk of the bundles: /tmp may be in memory.

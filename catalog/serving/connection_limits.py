@@ -80,7 +80,7 @@ class ConnectionLimits:
         A body that several connections send counts once. The largest response does not count:
         otherwise one above the limit could never be sent.
         """
-        unsent = {each: bodies for each in self.connections if (bodies := each.bodies())}
+        unsent = {each: bodies for each in self.connections if (bodies := each.sender.bodies())}
         senders = Counter(id(body) for bodies in unsent.values() for body in bodies)
         sizes = {id(body): len(body) for bodies in unsent.values() for body in bodies}
         largest = max((sum(map(len, bodies)) for bodies in unsent.values()), default=0)

@@ -113,15 +113,11 @@ class Dispatcher:
         """Take what wakes the I/O thread when a response waits for it."""
         self._application, self._database, self._wake = application, database, wake
         database.mark_io_thread()
-        self._quick = Pool(quick_threads, self._handle_quickly)
-        self._long = Pool(1, self._handle_long)
-        self._writer = Pool(database.writer_threads, self._finish)
-        self._publisher = Pool(1, self._change)
         self.pools = {
-            "quick": self._quick,
-            "long": self._long,
-            "writer": self._writer,
-            "publisher": self._publisher,
+            "quick": Pool(quick_threads, self._handle_quickly),
+            "long": Pool(1, self._handle_long),
+            "writer": Pool(database.writer_threads, self._finish),
+            "publisher": Pool(1, lambda task: self._finish_within(task, CHANGE_DEADLINE)),
         }
         self._responses: deque[tuple[Task, Response | None]] = deque()
 
@@ -133,13 +129,13 @@ class Dispatcher:
         elif request.path == "*":
             task.respond(task, describe_server())
         elif task.has_token:
-            self._publisher.add(task)
+            self.pools["publisher"].add(task)
         elif is_install(request):
-            self._writer.add(task)
+            self.pools["writer"].add(task)
         elif is_api_read(request):
             self._try_now(task)
         else:
-            self._quick.add(task)
+            self.pools["quick"].add(task)
 
     def deliver(self) -> None:
         """Send the responses of other threads; call it on the I/O thread."""
@@ -157,7 +153,7 @@ class Dispatcher:
         try:
             response = task.run(self._application)
         except DeadlineExceeded:
-            self._quick.add(task)
+            self.pools["quick"].add(task)
         else:
             task.respond(task, response)
 
@@ -166,14 +162,11 @@ class Dispatcher:
         try:
             self._finish(task)
         except DeadlineExceeded:
-            self._long.add(task)
+            self.pools["long"].add(task)
 
     def _handle_long(self, task: Task) -> None:
         is_late = time.monotonic() - task.queued_at > LONG_DEADLINE
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
-
-    def _change(self, task: Task) -> None:
-        self._finish_within(task, CHANGE_DEADLINE)
 
     def _finish_within(self, task: Task, seconds: float) -> None:
         self._database.set_deadline(seconds, is_final=True)

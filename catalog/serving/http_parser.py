@@ -12,7 +12,7 @@ from .http_syntax import (
     MAX_HEAD,
     Fields,
     MalformedRequestError,
-    check_host,
+    is_host,
     parse_fields,
     percent_encoded,
     split_request_line,
@@ -220,7 +220,12 @@ class Parser:
             self.refuse(HEAD_TOO_LARGE)
             return
         self.headers = parse_fields(section)
-        check_host(self.headers.get("HTTP_HOST"), self.version)
+        # An empty one is valid (RFC 9110, section 7.2).
+        host = self.headers.get("HTTP_HOST", None if self.version == "1.1" else "")
+        if host is None or (host and not is_host(host)):
+            raise MalformedRequestError(
+                "HTTP/1.1 requires one Host, a name or an address, with or without a port"
+            )
         if authority is not None:
             self.headers["HTTP_HOST"] = authority
         self._expect_body()

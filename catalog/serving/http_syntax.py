@@ -130,14 +130,6 @@ def wsgi_key(name: str) -> str | None:
     return key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"
 
 
-def check_host(host: str | None, version: str) -> None:
-    """Raise if Host is invalid, or missing in HTTP/1.1; empty is valid (RFC 9110, 7.2)."""
-    if host is None and version == "1.1":
-        raise MalformedRequestError("HTTP/1.1 requires a Host header")
-    if host and not is_host(host):
-        raise MalformedRequestError("Host must be one name or address, with or without a port")
-
-
 def is_host(text: str) -> bool:
     """Return whether the text is a name, IPv4 or bracketed IPv6 address, with an optional port."""
     match = HOST.fullmatch(text)

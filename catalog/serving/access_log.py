@@ -1,8 +1,8 @@
 """The log: a line for each request on standard output, errors on standard error.
 
-A line is written only if that does not block, so no request waits for the reader of the log. A line
-that cannot be written is dropped and counted. Every field is escaped, so a client cannot forge a
-line.
+Lines are written together, once in a turn of the event loop, and only if that does not block: so no
+request waits for the reader of the log. Those that cannot be written are dropped and counted. Every
+field is escaped, so a client cannot forge a line.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import re
 import select
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TextIO
 
 from ..text import escape_unprintable, plural
-from ..validators import format_timestamp
 
 MAX_TARGET = 2_000  # characters
 # About 10,000 lines that a slow reader may fall behind.
@@ -39,49 +39,49 @@ class LogWriter:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
+        self._lines: list[bytes] = []
         # The end of a line of which the first part was written.
         self._rest = b""
+        # Of these the log does not tell yet.
         self._dropped = 0
         # Since the start of the process.
         self.lost_lines = 0
         self._lock = threading.Lock()
 
-    def write(self, text: str) -> None:
-        """Write the text; drop it and count it if that would block or fails."""
+    def write(self, lines: str) -> None:
+        """Have the next flush() write complete lines."""
         with self._lock:
-            if not self._write(text.encode()):
-                self._dropped += 1
-                self.lost_lines += 1
+            self._lines.append(lines.encode())
 
-    def close(self) -> None:
-        """Write the rest of a line and the count of dropped ones, if that does not block."""
+    def flush(self) -> None:
+        """Write the lines; drop and count those that would have to wait for the reader."""
         with self._lock:
-            self._write(b"")
+            lines, self._lines = self._lines, []
+            if lines or self._rest or self._dropped:
+                self._send(b"".join(lines))
 
-    def _write(self, line: bytes) -> bool:
-        """Return whether at least the beginning of the line was written; the rest will follow."""
-        if self._rest:
-            self._rest = self._send_all(self._rest)
-            if self._rest:
-                return False
+    def _send(self, lines: bytes) -> None:
+        data = self._rest
         if self._dropped:
             verb = "was" if self._dropped == 1 else "were"
             lost = f"{plural(self._dropped, 'line')} {verb} lost: the log was not read in time.\n"
-            line = lost.encode() + line
-        rest = self._send_all(line)
-        if len(rest) == len(line):
-            return False
-        self._rest, self._dropped = rest, 0
-        return True
-
-    def _send_all(self, data: bytes) -> bytes:
-        """Send as much as possible and return the rest."""
+            data += lost.encode()
+        start, sent = len(data), 0
+        data += lines
         # The reader may be gone, or the disk full.
         with contextlib.suppress(OSError):
             # What is ready takes this much without blocking.
-            while data and self._poll.poll(0):
-                data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
-        return data
+            while sent < len(data) and self._poll.poll(0):
+                sent += os.write(self._descriptor, data[sent : sent + select.PIPE_BUF])
+        # A line that was begun is finished later; those after it are lost.
+        is_begun = sent < len(self._rest) or data[sent - 1 : sent] not in (b"", b"\n")
+        end = data.index(b"\n", sent) + 1 if is_begun else sent
+        if end > len(self._rest):
+            self._dropped = 0
+        self._rest = data[sent:end]
+        count = data.count(b"\n", max(start, end))
+        self._dropped += count
+        self.lost_lines += count
 
 
 class AccessLog:
@@ -91,7 +91,7 @@ class AccessLog:
         self._min_status = {"info": 0, "warning": 500, "error": 1000}[level]
         self._with_query = level == "info"
         self._is_json = log_format == "json"
-        self._write = writer.write
+        self._write, self.flush = writer.write, writer.flush
         # All writers of the process, that of errors too.
         self.writers = {writer}
 
@@ -114,21 +114,32 @@ class AccessLog:
             return
         if not self._with_query:
             target = target.partition("?")[0]
-        when, milliseconds = format_timestamp(datetime.now(UTC)), f"{seconds * 1000:.1f}"
-        client, method, target = escape_field(client), escape_field(method), escape_field(target)
+        fields: dict[str, object] = {
+            "time": utc_time(time.time()),
+            "client": escape_field(client),
+            "method": escape_field(method),
+            "path": escape_field(target),
+            "status": status,
+            "bytes": size,
+            "milliseconds": round(seconds * 1000, 1),
+        }
+        if request_id:
+            fields["requestId"] = request_id
         if self._is_json:
-            fields: dict[str, object] = {
-                "time": when,
-                "client": client,
-                "method": method,
-                "path": target,
-            }
-            fields |= {"status": status, "bytes": size, "milliseconds": float(milliseconds)}
-            fields |= {"requestId": request_id} if request_id else {}
             self._write(json.dumps(fields, separators=(",", ":")) + "\n")
         else:
-            end = f" {request_id}" if request_id else ""
-            self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{end}\n")
+            self._write(" ".join(map(str, fields.values())) + "\n")
+
+
+# Of the current second.
+@lru_cache(1)
+def date_and_time(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
+def utc_time(now: float) -> str:
+    """Return the time in the form of the API."""
+    return f"{date_and_time(int(now))}.{int(now % 1 * 1000):03}Z"
 
 
 def escape_field(text: str) -> str:
@@ -147,30 +158,13 @@ class ErrorFormatter(logging.Formatter):
         self._is_json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        when = format_timestamp(datetime.fromtimestamp(record.created, UTC))
-        message = escape_unprintable(record.getMessage())
+        when, message = utc_time(record.created), escape_unprintable(record.getMessage())
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self._is_json:
-            fields: dict[str, object] = {
-                "time": when,
-                "level": record.levelname.lower(),
-                "message": message,
-            }
+            fields = {"time": when, "level": record.levelname.lower(), "message": message}
             return json.dumps(fields | ({"traceback": trace} if trace else {}))
         first = f"{when} {record.levelname} {message}"
         return "\n ".join([first, *map(escape_unprintable, trace.splitlines())])
-
-
-class ErrorHandler(logging.Handler):
-    """Writes errors without waiting for the reader of standard error."""
-
-    def __init__(self, log_format: str, writer: LogWriter) -> None:
-        super().__init__()
-        self.setFormatter(ErrorFormatter(log_format))
-        self._writer = writer
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._writer.write(self.format(record) + "\n")
 
 
 @contextlib.contextmanager
@@ -183,14 +177,16 @@ def logging_to_standard_streams(
     # One writer for one pipe: the rest of a line must not be separated from its beginning.
     errors = requests if os.path.sameopenfile(out, err) else LogWriter(err)
     min_level = logging.ERROR if level == "error" else logging.WARNING
-    logging.basicConfig(handlers=[ErrorHandler(log_format, errors)], level=min_level, force=True)
+    handler = logging.StreamHandler(errors)
+    handler.setFormatter(ErrorFormatter(log_format))
+    logging.basicConfig(handlers=[handler], level=min_level, force=True)
     log = AccessLog(level, log_format, requests)
     log.writers.add(errors)
     try:
         yield log
     finally:
-        requests.close()
-        errors.close()
+        requests.flush()
+        errors.flush()
 
 
 def _descriptor(stream: TextIO | None) -> int:

@@ -7,45 +7,43 @@ loop: what it has sent has not been read yet.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
+from .connections import Channel
 from .proxies import Proxies, client_network
-
-if TYPE_CHECKING:
-    from .connections import Channel
 
 # How many connections are accepted in one turn of the event loop.
 MAX_ACCEPTS = 64
 # The limit of unsent bodies in memory, besides the largest of them.
 MAX_UNSENT = 64 * 1024 * 1024  # bytes
 
-# Whether a request or a response is in transfer, the deadline of the current phase, and the bytes
-# that the client acknowledged. The connection with the lowest rank is closed first.
-Rank = tuple[bool, float, int]
-
 
 class ConnectionLimits:
     """The limits of the number of connections, in total and by client, and of their memory."""
 
-    def __init__(self, maximum: int, per_client: int, proxies: Proxies) -> None:
-        self.maximum = maximum
-        self.connections: set[Channel] = set()
-        # Whether unsent bodies were added since their sum was computed.
-        self.has_new_bodies = False
+    def __init__(
+        self, sockets: dict[int, Any], maximum: int, per_client: int, proxies: Proxies
+    ) -> None:
+        self._sockets, self.maximum = sockets, maximum
         # Connections that were closed at once: all others of the client were being handled.
         self.refused = 0
         self._per_client = per_client or maximum + MAX_ACCEPTS
         self._proxies = proxies
 
+    @property
+    def connections(self) -> set[Channel]:
+        """The open connections."""
+        return {each for each in list(self._sockets.values()) if isinstance(each, Channel)}
+
     def room(self) -> int:
         """Return how many connections may be accepted in this turn of the event loop."""
-        free = self.maximum - len(self.connections)
+        free = self.maximum - len(self._sockets)
         if free < MAX_ACCEPTS:
             # Those that are not busy can be closed.
             free = self.maximum - sum(each.task is not None for each in self.connections)
         return max(min(free, MAX_ACCEPTS), 0)
 
-    def close_surplus(self, accepted: Sequence["Channel"], now: float) -> None:
+    def close_surplus(self, accepted: Sequence[Channel], now: float) -> None:
         """Close connections until the limits hold; accepted are those of this turn."""
         for client in {self._client(each) for each in accepted} - {None}:
             own = [each for each in self.connections if self._client(each) == client]
@@ -60,7 +58,7 @@ class ConnectionLimits:
         if surplus > 0:
             self._close(self.connections.difference(accepted), surplus, now)
 
-    def _close(self, candidates: Iterable["Channel"], count: int, now: float) -> int:
+    def _close(self, candidates: Iterable[Channel], count: int, now: float) -> int:
         """Close this many of the connections; return how many could be closed."""
         ranks = [(each.rank(now), id(each), each) for each in candidates if not each.task]
         closed = sorted(ranks)[:count]
@@ -68,7 +66,7 @@ class ConnectionLimits:
             each.drop()
         return len(closed)
 
-    def _client(self, connection: "Channel") -> str | None:
+    def _client(self, connection: Channel) -> str | None:
         """Return the client of a connection; None if its connections have no limit."""
         address = connection.addr[0]
         # The clients of a Unix socket cannot be told apart.
@@ -82,10 +80,7 @@ class ConnectionLimits:
         A body that several connections send counts once. The largest response does not count:
         otherwise one above the limit could never be sent.
         """
-        if not self.has_new_bodies:
-            return
-        self.has_new_bodies = False
-        unsent = {each: bodies for each in self.connections if (bodies := each.bodies())}
+        unsent = {each: bodies for each in self.connections if (bodies := each.sender.bodies())}
         senders = Counter(id(body) for bodies in unsent.values() for body in bodies)
         sizes = {id(body): len(body) for bodies in unsent.values() for body in bodies}
         largest = max((sum(map(len, bodies)) for bodies in unsent.values()), default=0)

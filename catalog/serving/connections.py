@@ -21,13 +21,12 @@ import math
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
 from waitress.buffers import ReadOnlyFileBasedBuffer
 
 from ..store.connection.sqlite import DeadlineExceeded
-from .connection_limits import Rank
 from .context import Context
 from .http_parser import TIMED_OUT, Parser
 from .proxies import client_network
@@ -36,7 +35,7 @@ from .tasks import Response, Task, build_head
 from .uploads import Upload
 
 if TYPE_CHECKING:
-    from .listeners import Listener
+    from _typeshed.wsgi import WSGIEnvironment
 
 HALF_CLOSED_TIMEOUT = 2  # seconds
 # Up to this size, head and body are joined and sent with one system call. Joining copies the body.
@@ -71,36 +70,39 @@ class Channel(wasyncore.dispatcher):
     def __init__(
         self,
         context: Context,
-        listener: "Listener",
+        sockets: dict[int, Any],
+        environ: "WSGIEnvironment",
         connection: socket.socket,
         address: tuple[str, int],
     ) -> None:
-        self._context, self.listener = context, listener
+        self._context = context
+        host, port = address
+        remote = {"REMOTE_ADDR": host, "REMOTE_HOST": host, "REMOTE_PORT": str(port)}
+        self._environ = environ | remote
         # The start of the current phase, for its timeout.
         self._phase_started = self._last_received = time.monotonic()
         self._unparsed = b""
-        self._sender = Sender(connection, context.request_timeout)
-        super().__init__(connection, map=listener.sockets)
+        self.sender = Sender(connection, context.request_timeout)
+        super().__init__(connection, map=sockets)
         self.addr, self.connected = address, True
         # For turns that are fair by client; behind a proxy, all connections are of one client.
         self.client = client_network(address[0])
-        context.limits.connections.add(self)
 
     @property
     def is_idle(self) -> bool:
         """Whether there is no request, not even the beginning of one, and no response."""
-        return not (self.task or self.request or self._unparsed or self._sender or self.closes)
+        return not (self.task or self.request or self._unparsed or self.sender or self.closes)
 
     @property
     def has_input(self) -> bool:
         """Whether the next pipelined request can be parsed."""
-        return bool(self._unparsed) and not (self.task or self._sender or self.closes)
+        return bool(self._unparsed) and not (self.task or self.sender or self.closes)
 
     def deadline(self, now: float) -> float:
         """Return when the client will have exceeded the timeout of the current phase."""
         context = self._context
-        deadline = self._sender.deadline(now)
-        if self._sender.is_behind:
+        deadline = self.sender.deadline(now)
+        if self.sender.is_behind:
             return deadline
         if self.task:
             return math.inf
@@ -112,30 +114,29 @@ class Channel(wasyncore.dispatcher):
             return self.upload.deadline(context.request_timeout, self._last_received)
         return self._phase_started + context.request_timeout
 
-    def rank(self, now: float) -> Rank:
-        """Return the order of closing: idle connections first, then those nearest to a deadline."""
+    def rank(self, now: float) -> tuple[bool, float, int]:
+        """Return the order of closing: idle connections first, then those nearest to a deadline.
+
+        Of two with the same deadline, the one is first whose client acknowledged fewer bytes.
+        """
         deadline = self.deadline(now)
         is_waiting = self.is_half_closed or (self.has_responded and self.request is None)
-        is_active = self._sender.is_behind or not is_waiting
-        return is_active, deadline, self._sender.acknowledged
-
-    def bodies(self) -> list[bytes]:
-        """Return the bodies in memory that are not sent completely."""
-        return self._sender.bodies()
+        is_active = self.sender.is_behind or not is_waiting
+        return is_active, deadline, self.sender.acknowledged
 
     def readable(self) -> bool:
-        is_occupied = self.task or self._unparsed or self._sender or self.closes
+        is_occupied = self.task or self._unparsed or self.sender or self.closes
         return self.is_half_closed or not is_occupied
 
     def writable(self) -> bool:
         # The kernel has room again when the client has taken most of the response.
-        return bool(self._sender) or (self.closes and not self.is_half_closed)
+        return bool(self.sender) or (self.closes and not self.is_half_closed)
 
     def handle_read(self) -> None:
         if self._unparsed:
             self._parse()
             return
-        is_upload = self.upload is not None and not self.upload.request.is_chunked
+        is_upload = self.upload is not None and self.upload.request.content_length
         try:
             data = self.socket.recv(UPLOAD_BYTES if is_upload else READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -158,7 +159,7 @@ class Channel(wasyncore.dispatcher):
         self.request = request = self.request or Parser(context.max_body)
         self._unparsed = self._unparsed[request.received(self._unparsed) :]
         if request.needs_admission:
-            self.upload = context.uploads.admit(self, request)
+            self.upload = context.uploads.admit(self.drop, request)
         if request.completed:
             self._dispatch(request)
         elif request.expect_continue and request.headers_finished:
@@ -168,11 +169,9 @@ class Channel(wasyncore.dispatcher):
     def _dispatch(self, request: Parser) -> None:
         context = self._context
         self.request = None
-        forwarded_for = request.headers.get("X_FORWARDED_FOR", "")
-        client = (
-            context.proxies.client(self.addr[0], forwarded_for) if forwarded_for else self.client
-        )
-        self.task = task = Task(self, request, client)
+        forwarded_for = request.headers.get("HTTP_X_FORWARDED_FOR", "")
+        client = context.proxies.client(self.addr[0], forwarded_for)
+        self.task = task = Task(self.respond, self._environ, request, client)
         if request.is_change and not request.error and not request.refused_body:
             try:
                 task.has_token = context.uploads.find_token(request) is not None
@@ -181,7 +180,7 @@ class Channel(wasyncore.dispatcher):
                 task.has_token = True
         context.dispatcher.dispatch(task)
 
-    def send_response(self, task: Task, response: Response | None) -> None:
+    def respond(self, task: Task, response: Response | None) -> None:
         """Send the response to the request that is handled; None closes the connection."""
         request = task.request
         request.close()
@@ -201,51 +200,51 @@ class Channel(wasyncore.dispatcher):
         is_last = self._context.is_stopping and not self._unparsed
         head, self.closes = build_head(request, response, is_last=is_last)
         self.may_still_send = response.is_refusal
-        self._sending = request, response, self._sender.sent + len(head)
+        self._sending = request, response, self.sender.sent + len(head)
         if request.command == "HEAD" or response.status[:3] in ("204", "304"):
-            response.close()
             self._send(head)
         elif isinstance(response.body, ReadOnlyFileBasedBuffer):
             self._send(head, response.body)
         elif response.length <= MAX_JOINED:
             self._send(b"".join([head, *response.body]))
         else:
-            self._context.limits.has_new_bodies = True
+            self._context.has_new_bodies = True
             self._send(head, *response.body)
 
     def _send(self, *pieces: Piece) -> None:
         try:
-            self._sender.begin(*pieces)
+            self.sender.begin(*pieces)
         except OSError:
             self.handle_close()
             return
-        if not self._sender:
-            self._log()
-        if self.closes and self._sender.unacknowledged() <= MAX_LEFT_TO_KERNEL:
+        if not self.sender:
+            self._end_response()
+        if self.closes and self.sender.unacknowledged() <= MAX_LEFT_TO_KERNEL:
             self._close_if_sent()
 
-    def _log(self) -> None:
-        """Log the response as far as it was sent."""
+    def _end_response(self) -> None:
+        """Log the response as far as it was sent, and close its file."""
         if self._sending is not None:
             request, response, body_start = self._sending
             self._sending = None
-            size = max(0, self._sender.sent - body_start)
+            response.close()
+            size = max(0, self.sender.sent - body_start)
             self._context.log(request, response, self.addr[0], size)
 
     def handle_write(self) -> None:
         try:
-            self._sender.flush()
+            self.sender.flush()
         except OSError:
             self.handle_close()
             return
-        if not self._sender:
-            self._log()
+        if not self.sender:
+            self._end_response()
         if self.closes:
             self._close_if_sent()
 
     def _close_if_sent(self) -> None:
         """Close, or half-close if the client may still be sending; see the top of the module."""
-        if self._sender or self.is_half_closed:
+        if self.sender or self.is_half_closed:
             return
         if not (self.may_still_send or self._context.is_stopping):
             self.handle_close()
@@ -263,7 +262,7 @@ class Channel(wasyncore.dispatcher):
     def time_out(self) -> None:
         """End the connection, whose deadline has passed; with 408 if a request was begun."""
         request = self.request
-        if request is None or self._sender or self.is_half_closed:
+        if request is None or self.sender or self.is_half_closed:
             self.drop()
             return
         request.refuse(TIMED_OUT)
@@ -271,7 +270,7 @@ class Channel(wasyncore.dispatcher):
 
     def drop(self) -> None:
         """Close the connection in any phase."""
-        sender = self._sender
+        sender = self.sender
         if self.connected and (sender or sender.unacknowledged() > MAX_LEFT_TO_KERNEL):
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -281,16 +280,15 @@ class Channel(wasyncore.dispatcher):
         if not self.connected:
             return
         self.connected = False
-        self._log()
+        self._end_response()
         # By default the kernel would retransmit the rest of a response for minutes. Only Linux has
         # this option.
         with contextlib.suppress(AttributeError, OSError):
             timeout = self._context.request_timeout * 1000
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
-        self._sender.close()
+        self.sender.clear()
         if self.request is not None:
             self.request.close()
         if self.upload is not None and not self.task:
             self._context.uploads.end(self.upload)
-        self._context.limits.connections.discard(self)
         self.close()

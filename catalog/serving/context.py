@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .access_log import AccessLog
-from .connection_limits import ConnectionLimits
 from .dispatch import Dispatcher
 from .http_parser import Parser
 from .proxies import Proxies
@@ -18,7 +17,6 @@ class Context:
     """What all connections share."""
 
     dispatcher: Dispatcher
-    limits: ConnectionLimits
     uploads: Uploads
     proxies: Proxies
     access_log: AccessLog
@@ -27,6 +25,8 @@ class Context:
     max_body: int
     # Only with CATALOG_METRICS: called with endpoint, method, status and seconds.
     count_request: Callable[[str | None, str, int, float], None] | None = None
+    # Whether unsent bodies were added since their sum was computed.
+    has_new_bodies: bool = False
     # Whether the service is stopping, so that each response is the last of its connection.
     is_stopping: bool = False
 
@@ -43,5 +43,5 @@ class Context:
             status,
             size,
             seconds,
-            response.header("x-request-id") or "" if status >= 500 else "",
+            dict(response.headers).get("X-Request-Id", "") if status >= 500 else "",
         )

@@ -2,8 +2,8 @@
 
 The budgets are in CPU time of the thread. A request that exceeds one raises DeadlineExceeded and
 starts again on the next thread: the I/O thread tries it, then the quick thread, then the long one.
-A cached response is sent by the I/O thread even if its budget is spent. Only that thread touches a
-connection: the others hand their responses over to it, so no thread waits for a client.
+A turn of the event loop ends when it has spent its time, see event_loop.py. Only the I/O thread
+touches a connection: the others hand their responses over to it, so no thread waits for a client.
 """
 
 import logging
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READ_BUDGET = 0.005  # seconds of CPU time
-TURN_BUDGET = 0.01  # seconds of CPU time
 QUICK_BUDGET = 0.02  # seconds of CPU time
 LONG_DEADLINE = 5.0  # seconds
 CHANGE_DEADLINE = 30.0  # seconds
@@ -34,7 +33,6 @@ CHANGE_DEADLINE = 30.0  # seconds
 MAX_PARAMETERS = 250
 
 TOOK_TOO_LONG = Refusal("503 Service Unavailable", "The request took too long.")
-ALWAYS_FAST = {"/api/health", "/api/version", "/api/settings", "/api/widgets/cli-version"}
 READ_METHODS = {"GET", "HEAD", "OPTIONS"}
 
 
@@ -115,81 +113,63 @@ class Dispatcher:
         """Take what wakes the I/O thread when a response waits for it."""
         self._application, self._database, self._wake = application, database, wake
         database.mark_io_thread()
-        self._quick = Pool(quick_threads, self._handle_quickly)
-        self._long = Pool(1, self._handle_long)
-        self._writer = Pool(database.writer_threads, self._finish)
-        self._publisher = Pool(1, self._change)
         self.pools = {
-            "quick": self._quick,
-            "long": self._long,
-            "writer": self._writer,
-            "publisher": self._publisher,
+            "quick": Pool(quick_threads, self._handle_quickly),
+            "long": Pool(1, self._handle_long),
+            "writer": Pool(database.writer_threads, self._finish),
+            "publisher": Pool(1, lambda task: self._finish_within(task, CHANGE_DEADLINE)),
         }
         self._responses: deque[tuple[Task, Response | None]] = deque()
-        self._spent_in_turn = 0.0
-
-    def begin_turn(self) -> None:
-        """Give the next turn of the event loop its budget."""
-        self._spent_in_turn = 0.0
 
     def dispatch(self, task: Task) -> None:
         """Handle the request on this thread, the I/O thread, or hand it over to another one."""
         request = task.request
         if request.error:
-            task.channel.send_response(task, refuse(request, request.error))
+            task.respond(task, refuse(request, request.error))
         elif request.path == "*":
-            task.channel.send_response(task, describe_server())
+            task.respond(task, describe_server())
         elif task.has_token:
-            self._publisher.add(task)
+            self.pools["publisher"].add(task)
         elif is_install(request):
-            self._writer.add(task)
+            self.pools["writer"].add(task)
         elif request.is_form:
             # A long list takes longer than a page may.
-            self._long.add(task)
+            self.pools["long"].add(task)
         elif is_api_read(request):
             self._try_now(task)
         else:
-            self._quick.add(task)
+            self.pools["quick"].add(task)
 
     def deliver(self) -> None:
         """Send the responses of other threads; call it on the I/O thread."""
         while self._responses:
             task, response = self._responses.popleft()
             try:
-                task.channel.send_response(task, response)
+                task.respond(task, response)
             except Exception:
-                # It logs the error and closes the connection.
-                task.channel.handle_error()
+                logger.exception("A response failed.")
+                task.respond(task, None)
 
     def _try_now(self, task: Task) -> None:
-        request = task.request
-        only_cached = request.path not in ALWAYS_FAST and (
-            self._spent_in_turn > TURN_BUDGET or request.query.count("&") > MAX_PARAMETERS
-        )
-        started = time.thread_time()
+        only_cached = task.request.query.count("&") > MAX_PARAMETERS
         self._database.deadline.set_budget(READ_BUDGET, only_cached=only_cached)
         try:
             response = task.run(self._application)
         except DeadlineExceeded:
-            self._quick.add(task)
+            self.pools["quick"].add(task)
         else:
-            task.channel.send_response(task, response)
-        finally:
-            self._spent_in_turn += time.thread_time() - started
+            task.respond(task, response)
 
     def _handle_quickly(self, task: Task) -> None:
         self._database.deadline.set_budget(QUICK_BUDGET)
         try:
             self._finish(task)
         except DeadlineExceeded:
-            self._long.add(task)
+            self.pools["long"].add(task)
 
     def _handle_long(self, task: Task) -> None:
         is_late = time.monotonic() - task.queued_at > LONG_DEADLINE
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
-
-    def _change(self, task: Task) -> None:
-        self._finish_within(task, CHANGE_DEADLINE)
 
     def _finish_within(self, task: Task, seconds: float) -> None:
         self._database.set_deadline(seconds, is_final=True)

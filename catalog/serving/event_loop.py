@@ -1,24 +1,27 @@
 """The event loop of the I/O thread: one turn after another reads, sends and accepts.
 
-A turn serves the connections in an order that is fair by client, and stops once it has spent
-TURN_TIME: the rest is served in the next turns, those that waited longest first. So a flood of one
-client delays itself.
+A turn serves the connections in an order that is fair by client, each client for CLIENT_TIME and
+all of them for TURN_TIME: the rest is served in the next turns, those that waited longest first. So
+a flood of one client delays itself.
 """
 
 import select
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from waitress import wasyncore
 from waitress.trigger import trigger
 
+from .connection_limits import ConnectionLimits
 from .connections import Channel
 from .context import Context
 from .fair_queue import FairQueue
 from .listeners import Listener, SocketMap
 
-# How long a turn serves connections.
+# How long a turn serves the connections of one client, and all connections.
+CLIENT_TIME = 0.005  # seconds of CPU time
 TURN_TIME = 0.015  # seconds of CPU time
 # Between two checks of the deadlines, and two calls of other periodic work.
 CHECK_INTERVAL = 1  # seconds
@@ -29,6 +32,7 @@ class EventLoop:
     """The sockets of the service and what happens in each turn."""
 
     context: Context
+    limits: ConnectionLimits
 
     def __init__(self) -> None:
         # Waitress's map of all sockets, by file descriptor.
@@ -46,10 +50,6 @@ class EventLoop:
         """End the wait for sockets; any thread and any signal handler may call this."""
         self._trigger.pull_trigger()
 
-    def channels(self) -> list[Channel]:
-        """Return the open connections."""
-        return [each for each in self.sockets.values() if isinstance(each, Channel)]
-
     def run(self) -> None:
         """Run turns until the service is to stop."""
         while not self.context.is_stopping:
@@ -58,10 +58,9 @@ class EventLoop:
     def run_turn(self, timeout: float) -> None:
         """Send, read and accept what is possible now; wait for that up to the timeout."""
         context = self.context
-        context.dispatcher.begin_turn()
-        waiting = {each: select.POLLIN for each in self.channels() if each.has_input}
+        waiting: dict[Channel, int] = {}
         listeners = []
-        for socket, flags in self._poll(0 if waiting else timeout):
+        for socket, flags in self._poll(timeout):
             if isinstance(socket, Channel):
                 # What has arrived is read first, even if the client has closed the connection.
                 waiting[socket] = flags & ~POLL_ENDED if flags & select.POLLIN else flags
@@ -74,22 +73,30 @@ class EventLoop:
         self._serve(waiting)
         self._accept(self.listeners if context.is_stopping else listeners)
         now = time.monotonic()
-        context.limits.bound_unsent(now)
+        if context.has_new_bodies:
+            context.has_new_bodies = False
+            self.limits.bound_unsent(now)
         if now >= self._next_check:
             self._next_check = now + CHECK_INTERVAL
             for work in self.periodic:
                 work()
+        context.access_log.flush()
 
     def _poll(self, timeout: float) -> list[tuple[Any, int]]:
+        """Return the sockets that are ready, with their events."""
         poll = select.poll()
+        found = []
         for descriptor, socket in self.sockets.items():
             flags = select.POLLIN if socket.readable() else 0
             if socket.writable():
                 flags |= select.POLLOUT
             if flags:
                 poll.register(descriptor, flags)
-        found = poll.poll(timeout * 1000)
-        return [(self.sockets[descriptor], flags) for descriptor, flags in found]
+            elif isinstance(socket, Channel) and socket.has_input:
+                found.append((socket, select.POLLIN))
+        for descriptor, flags in poll.poll(0 if found else timeout * 1000):
+            found.append((self.sockets[descriptor], flags))
+        return found
 
     def _serve(self, ready: dict[Channel, int]) -> None:
         """Read from the connections and send to them until the turn has spent its time."""
@@ -97,24 +104,27 @@ class EventLoop:
         queue: FairQueue[Channel] = FairQueue()
         for channel in sorted(ready, key=lambda channel: channel.last_turn):
             queue.append(channel)
-        end = time.thread_time() + TURN_TIME
-        while queue and time.thread_time() < end:
+        spent: dict[str, float] = defaultdict(float)
+        now = time.thread_time()
+        end = now + TURN_TIME
+        while queue and now < end:
             channel = queue.popleft()
-            if channel.connected:
+            if channel.connected and spent[channel.client] < CLIENT_TIME:
                 channel.last_turn = self._turn
                 wasyncore.readwrite(channel, ready[channel])
+                started, now = now, time.thread_time()
+                spent[channel.client] += now - started
 
     def _accept(self, listeners: list[Listener]) -> None:
         """Accept connections after others were read, and close those beyond the limits.
 
         So no connection is closed whose request has arrived.
         """
-        limits = self.context.limits
         accepted: list[Channel] = []
         for listener in listeners:
-            accepted += listener.accept_queued(limits.room())
+            accepted += listener.accept_queued(self.limits.room())
         if accepted:
-            limits.close_surplus(accepted, time.monotonic())
+            self.limits.close_surplus(accepted, time.monotonic())
 
     def close_listeners(self, condition: Callable[[Listener], bool]) -> None:
         """Close the listening sockets that fulfil the condition."""
@@ -125,7 +135,7 @@ class EventLoop:
     def _close_overdue(self) -> None:
         """Close the connections whose deadlines have passed."""
         now = time.monotonic()
-        for channel in self.channels():
+        for channel in self.limits.connections:
             try:
                 if channel.deadline(now) <= now:
                     channel.time_out()

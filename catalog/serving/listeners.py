@@ -1,12 +1,17 @@
 """Listening sockets, and the connections that they accept."""
 
 import errno
+import os
 import socket
+import stat
 import time
+from pathlib import Path
 from typing import Any
 
+from click import ClickException
 from waitress import wasyncore
 
+from .connection_limits import ConnectionLimits
 from .connections import Channel
 from .context import Context
 from .tasks import listener_environ
@@ -18,6 +23,9 @@ ACCEPT_PAUSE = 1  # seconds
 # Unsent bytes of a response that the kernel buffers. A slow client takes no more of the kernel's
 # memory. A fast one is not slowed down, since bytes in transit do not count.
 KERNEL_BUFFER = 128 * 1024  # bytes
+
+# The owner and the group may connect.
+UNIX_MODE = 0o660
 
 SocketMap = dict[int, Any]
 
@@ -38,6 +46,35 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
+def bind_path(path: Path) -> socket.socket:
+    """Return a Unix socket at the path; raise ClickException if none can be there."""
+    bound = socket.socket(socket.AF_UNIX)
+    # With chmod instead, others could connect in between.
+    umask = os.umask(0o777 & ~UNIX_MODE)
+    try:
+        if os.path.lexists(path):
+            _remove_stale(path)
+        bound.bind(str(path))
+    except OSError as error:
+        # Python itself refuses a path that is too long, without an error number.
+        reason = error.strerror or error
+        raise ClickException(f"{path} cannot be served on: {reason}.") from error
+    finally:
+        os.umask(umask)
+    return bound
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that was killed; raise ClickException for other files."""
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise ClickException(f"{path} exists and is not a socket; choose another path.")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        if client.connect_ex(str(path)) != errno.ECONNREFUSED:
+            raise ClickException(f"{path} is in use by another process; choose another path.")
+    path.unlink()
+
+
 class Listener(wasyncore.dispatcher):
     """A listening socket. A socket passed by systemd listens already, with its own backlog."""
 
@@ -48,6 +85,7 @@ class Listener(wasyncore.dispatcher):
     def __init__(
         self,
         context: Context,
+        limits: ConnectionLimits,
         sockets: SocketMap,
         bound: socket.socket,
         *,
@@ -55,6 +93,7 @@ class Listener(wasyncore.dispatcher):
         is_passed: bool = False,
     ) -> None:
         self.sockets, self.is_passed, self._context = sockets, is_passed, context
+        self._limits = limits
         self._is_unix = bound.family == socket.AF_UNIX
         if self._is_unix:
             name, port = "localhost", str(bound.getsockname())
@@ -73,7 +112,7 @@ class Listener(wasyncore.dispatcher):
         super().__init__(bound, map=sockets)
 
     def readable(self) -> bool:
-        return time.monotonic() >= self._paused_until and self._context.limits.room() > 0
+        return time.monotonic() >= self._paused_until and self._limits.room() > 0
 
     def writable(self) -> bool:
         return False
@@ -85,7 +124,9 @@ class Listener(wasyncore.dispatcher):
         while len(accepted) < limit:
             try:
                 connection, address = self.socket.accept()
-                accepted.append(Channel(self._context, self, connection, self._client(address)))
+                client = self._client(address)
+                channel = Channel(self._context, self.sockets, self.environ, connection, client)
+                accepted.append(channel)
             except BlockingIOError:
                 self.is_empty = True
                 break

@@ -38,7 +38,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
 from ..store.connection.wal import wal_path
 from ..store.write.tokens import next_expiry
-from .context import Context
+from .event_loop import EventLoop
 
 # How long the statements of one scrape may take.
 SQL_DEADLINE = 2.0  # seconds
@@ -57,7 +57,7 @@ SELECT (SELECT count(*) FROM listing) AS widgets,
 """
 
 
-def start(app: Flask, context: Context, host: str, port: int) -> str:
+def start(app: Flask, loop: EventLoop, host: str, port: int) -> str:
     """Serve metrics on an address, and return their URL; raise OSError or UnicodeError."""
     # They would double the number of series.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -66,11 +66,11 @@ def start(app: Flask, context: Context, host: str, port: int) -> str:
     Info(f"{PREFIX}_build", "Version of the service.", registry=registry).info(
         {"version": __version__}
     )
-    registry.register(ServerCollector(app, context))
+    registry.register(ServerCollector(app, loop))
     registry.register(DatabaseCollector(app))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
-    context.count_request = RequestCounts(registry, route_names(app)).add
+    loop.context.count_request = RequestCounts(registry, route_names(app)).add
     name, port = server.socket.getsockname()[:2]
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/metrics"
 
@@ -119,11 +119,11 @@ class RequestCounts:
 class ServerCollector(Collector):
     """Connections, threads, log and response cache."""
 
-    def __init__(self, app: Flask, context: Context) -> None:
-        self._context, self._cache = context, app.extensions["response_cache"]
+    def __init__(self, app: Flask, loop: EventLoop) -> None:
+        self._loop, self._cache = loop, app.extensions["response_cache"]
 
     def collect(self) -> Iterator[Metric]:
-        limits, cache = self._context.limits, self._cache
+        limits, cache = self._loop.limits, self._cache
         yield _gauge("open_connections", "Open connections.", len(limits.connections))
         yield _gauge("max_connections", "CATALOG_MAX_CONNECTIONS.", limits.maximum)
         yield _counter(
@@ -131,7 +131,7 @@ class ServerCollector(Collector):
             "Connections closed at once, as all others of the client were being processed.",
             limits.refused,
         )
-        pools = self._context.dispatcher.pools.items()
+        pools = self._loop.context.dispatcher.pools.items()
         for name, text, values in (
             ("queued_requests", "Requests that wait.", {key: len(pool) for key, pool in pools}),
             ("threads", "Threads.", {key: pool.threads for key, pool in pools}),
@@ -144,7 +144,7 @@ class ServerCollector(Collector):
         yield _counter("response_cache_hits", "Responses from the cache.", cache.hits)
         yield _counter("response_cache_misses", "Responses rendered.", cache.misses)
         yield _gauge("response_cache_size_bytes", "Memory of the cache.", cache.size())
-        lost = self._context.access_log.lost_lines()
+        lost = self._loop.context.access_log.lost_lines()
         yield _counter("log_lines_lost", "Log lines that were not read in time.", lost)
 
 

@@ -14,9 +14,8 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 MIN_RATE = 16 * 1024  # bytes a second
 # What the kernel may hold of a response when the connection is closed without a reset.
 MAX_LEFT_TO_KERNEL = 8 * 1024  # bytes
-# How much of a file is read into memory at a time.
-FILE_BYTES = 256 * 1024
-# How much is sent to one client before it is the turn of the others.
+# How much of a file is read into memory at a time, and how much is sent to one client before it is
+# the turn of the others.
 FLUSH_BYTES = 256 * 1024
 # Smaller pieces of a response do not count as memory.
 MIN_BODY = 8 * 1024  # bytes
@@ -55,7 +54,7 @@ class Sender:
             piece = self._unsent[0]
             try:
                 if isinstance(piece, ReadOnlyFileBasedBuffer):
-                    data = piece.get(FILE_BYTES)
+                    data = piece.get(FLUSH_BYTES)
                     if not data:
                         raise OSError("The file became shorter while it was sent.")
                     count = self._socket.send(data)
@@ -68,7 +67,6 @@ class Sender:
             self.sent += count
             if not len(piece):
                 self._unsent.popleft()
-                close_file(piece)
 
     def deadline(self, now: float) -> float:
         """Return when the client will have fallen too far behind.
@@ -98,14 +96,6 @@ class Sender:
         pieces = (piece.obj if isinstance(piece, memoryview) else piece for piece in self._unsent)
         return [piece for piece in pieces if isinstance(piece, bytes) and len(piece) > MIN_BODY]
 
-    def close(self) -> None:
-        """Send no more, and close the files."""
-        for piece in self._unsent:
-            close_file(piece)
+    def clear(self) -> None:
+        """Send no more."""
         self._unsent.clear()
-
-
-def close_file(piece: Piece) -> None:
-    """Close what is sent if it is a file."""
-    if isinstance(piece, ReadOnlyFileBasedBuffer):
-        piece.close()

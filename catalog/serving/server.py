@@ -26,14 +26,13 @@ from .connection_limits import MAX_ACCEPTS, ConnectionLimits
 from .context import Context
 from .dispatch import Dispatcher
 from .event_loop import EventLoop
-from .listeners import Listener, bind
+from .listeners import Listener, bind, bind_path
 from .proxies import Proxies
 from .socket_activation import (
     notify_ready,
     take_passed_sockets,
     warn_of_ignored_settings,
 )
-from .socket_files import SocketFile
 from .uploads import Uploads
 
 # Threads release the GIL often while they read the database. Python's default of 5 ms to get it
@@ -85,15 +84,15 @@ def serve(
     raise_file_limit(app.config["MAX_CONNECTIONS"], THREADS + database.writer_threads)
     sys.setswitchinterval(SWITCH_INTERVAL)
     passed = take_passed_sockets()
-    socket_file = SocketFile(unix_path) if unix_path and not passed else None
-    bound = passed or ([socket_file.socket] if socket_file else bind_address(app))
+    unix_path = None if passed else unix_path
+    bound = passed or ([bind_path(unix_path)] if unix_path else bind_address(app))
     try:
         # It migrates a file of an earlier release. A second service on the same address has failed
         # already, and does not do that to the file of the first.
         database.check_start()
     except DatabaseError as error:
-        if socket_file:
-            socket_file.remove()
+        if unix_path:
+            unix_path.unlink(missing_ok=True)
         for each in bound:
             each.close()
         raise ClickException(str(error)) from error
@@ -104,18 +103,18 @@ def serve(
         loop.context = create_context(app, loop, log, testing)
         handle_signals(loop)
         warn_of_ignored_settings(passed)
-        metrics_url = start_metrics(app, loop.context)
+        metrics_url = start_metrics(app, loop)
         name, is_passed = app.config["HOST"], bool(passed)
         loop.listeners = [
-            Listener(loop.context, loop.sockets, each, name=name, is_passed=is_passed)
+            Listener(loop.context, loop.limits, loop.sockets, each, name=name, is_passed=is_passed)
             for each in bound
         ]
         print_start(database, loop.listeners[0].url, metrics_url, print_json)
         loop.periodic.append(lambda: stop_if_gone(loop, database))
         notify_ready()
         loop.run()
-        if socket_file:
-            socket_file.remove()
+        if unix_path:
+            unix_path.unlink(missing_ok=True)
         drain(loop, app.config["STOP_TIMEOUT"])
         database.close()
     if loop.has_failed:
@@ -165,11 +164,11 @@ def create_context(app: Flask, loop: EventLoop, log: AccessLog, testing: bool) -
     dispatcher = Dispatcher(app, database, loop.wake, quick_threads)
     max_body = TESTING_BODY if testing else config["MAX_BODY_BYTES"] + BODY_TOLERANCE
     proxies = Proxies(config["TRUSTED_PROXY"])
+    loop.limits = ConnectionLimits(
+        loop.sockets, config["MAX_CONNECTIONS"], config["MAX_CONNECTIONS_PER_CLIENT"], proxies
+    )
     return Context(
         dispatcher=dispatcher,
-        limits=ConnectionLimits(
-            config["MAX_CONNECTIONS"], config["MAX_CONNECTIONS_PER_CLIENT"], proxies
-        ),
         uploads=Uploads(database, app.extensions["bundles"].directory, config["MAX_BUNDLE_BYTES"]),
         proxies=proxies,
         access_log=log,
@@ -179,7 +178,7 @@ def create_context(app: Flask, loop: EventLoop, log: AccessLog, testing: bool) -
     )
 
 
-def start_metrics(app: Flask, context: Context) -> str | None:
+def start_metrics(app: Flask, loop: EventLoop) -> str | None:
     """Serve metrics if CATALOG_METRICS is set, and return where; raise ClickException."""
     address = app.config["METRICS"]
     if not address:
@@ -192,7 +191,7 @@ def start_metrics(app: Flask, context: Context) -> str | None:
             "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
         ) from error
     try:
-        return metrics.start(app, context, *split_address(address))
+        return metrics.start(app, loop, *split_address(address))
     except (OSError, UnicodeError) as error:
         raise ClickException(
             f"CATALOG_METRICS {address} cannot be served on: {error_reason(error)}."
@@ -258,7 +257,7 @@ def drain(loop: EventLoop, timeout: int) -> None:
         loop.run_turn(0.05)
         loop.close_listeners(lambda listener: listener.is_empty)
         elapsed = time.monotonic() - started
-        busy = sum(not channel.is_idle for channel in loop.channels())
+        busy = sum(not channel.is_idle for channel in loop.limits.connections)
         if not busy and elapsed > STOP_IDLE_TIME:
             break
         if elapsed >= timeout:

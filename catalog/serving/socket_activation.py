@@ -9,10 +9,9 @@ import logging
 import os
 import re
 import socket
+from contextlib import suppress
 
 from click import ClickException
-
-from ..text import quoted
 
 FIRST_DESCRIPTOR = 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
@@ -31,8 +30,6 @@ def take_passed_sockets() -> list[socket.socket]:
     # Otherwise they are those of a parent process.
     if pid != str(os.getpid()):
         return []
-    if not re.fullmatch("[0-9]{1,4}", count):
-        raise ClickException(f"LISTEN_FDS must be a whole number, not {quoted(count)}.")
     return [
         _listening_socket(descriptor)
         for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))
@@ -40,17 +37,15 @@ def take_passed_sockets() -> list[socket.socket]:
 
 
 def _listening_socket(descriptor: int) -> socket.socket:
-    try:
+    with suppress(OSError):
         os.set_inheritable(descriptor, False)
         passed = socket.socket(fileno=descriptor)
         is_listening = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError:
-        is_listening = 0
-    if not is_listening or passed.type != socket.SOCK_STREAM or passed.family not in FAMILIES:
-        raise ClickException(
-            f"Descriptor {descriptor}, passed by LISTEN_FDS, is not a listening TCP or Unix socket."
-        )
-    return passed
+        if is_listening and passed.type == socket.SOCK_STREAM and passed.family in FAMILIES:
+            return passed
+    raise ClickException(
+        f"Descriptor {descriptor}, passed by LISTEN_FDS, is not a listening TCP or Unix socket."
+    )
 
 
 def warn_of_ignored_settings(passed: list[socket.socket]) -> None:

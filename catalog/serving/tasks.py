@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -20,8 +21,6 @@ from .http_parser import Parser, Refusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
-
-    from .connections import Channel
 
 INTERNAL_ERROR = Refusal("500 Internal Server Error", "Internal server error.")
 RETRY_AFTER = ("Retry-After", "5")
@@ -45,13 +44,6 @@ class Response:
     # Whether the client may still be sending its request, of which the rest is discarded.
     is_refusal: bool = False
 
-    def header(self, name: str) -> str | None:
-        """Return the value of a header, None if there is none."""
-        for each, value in self.headers:
-            if each.lower() == name:
-                return value
-        return None
-
     @property
     def length(self) -> int:
         """The number of bytes of the body."""
@@ -69,7 +61,10 @@ class Response:
 class Task:
     """A request that is complete; one thread after another handles it until one responds."""
 
-    channel: "Channel"
+    # Sends the response over its connection, on the I/O thread.
+    respond: Callable[["Task", Response | None], None]
+    # What all requests of the connection share.
+    environ: "WSGIEnvironment"
     request: Parser
     # In whose queue it waits.
     client: str
@@ -96,14 +91,10 @@ class Task:
         return response
 
     def _environ(self) -> "WSGIEnvironment":
-        request, channel = self.request, self.channel
+        request = self.request
         request.body.seek(0)
-        address, port = channel.addr
         environ = {
-            **channel.listener.environ,
-            "REMOTE_ADDR": address,
-            "REMOTE_HOST": address,
-            "REMOTE_PORT": str(port),
+            **self.environ,
             "REQUEST_METHOD": request.command,
             "SERVER_PROTOCOL": f"HTTP/{request.version}",
             "PATH_INFO": request.path,
@@ -111,11 +102,8 @@ class Task:
             "QUERY_STRING": request.query,
             "wsgi.input": request.body,
             "wsgi.errors": sys.stderr,
-            **{f"HTTP_{name}": value for name, value in request.headers.items()},
+            **request.headers,
         }
-        for name in ("CONTENT_LENGTH", "CONTENT_TYPE"):
-            if f"HTTP_{name}" in environ:
-                environ[name] = environ.pop(f"HTTP_{name}")
         if request.refused_body:
             environ[REFUSED_BODY] = request.refused_body
         return environ
@@ -187,24 +175,21 @@ def is_for_v1(line: str) -> bool:
     return f"/{unquote(target).lstrip('/')}".startswith(V1_PREFIX)
 
 
-# The second of the last Date header, and its text.
-_date = (0, "")
+# The text of the current second.
+http_date = lru_cache(1)(build_http_date)
 
 
 def build_head(request: Parser, response: Response, *, is_last: bool) -> tuple[bytes, bool]:
     """Return the head of the response, and whether the connection is closed after it."""
-    global _date
-    now = int(time.time())
-    if _date[0] != now:
-        _date = now, build_http_date(now)
+    names = {name.lower() for name, _ in response.headers}
     lines = [f"HTTP/{request.version} {response.status}"]
     lines += [f"{name}: {value}" for name, value in response.headers]
     has_body = response.status[:3] not in ("204", "304")
-    if has_body and request.command != "HEAD" and response.header("content-length") is None:
+    if has_body and request.command != "HEAD" and "content-length" not in names:
         lines.append(f"Content-Length: {response.length}")
-    if response.header("date") is None:
-        lines.append(f"Date: {_date[1]}")
-    options = request.headers.get("CONNECTION", "").lower().replace(" ", "").split(",")
+    if "date" not in names:
+        lines.append(f"Date: {http_date(int(time.time()))}")
+    options = request.headers.get("HTTP_CONNECTION", "").lower().replace(" ", "").split(",")
     closes = is_last or response.is_refusal or "close" in options
     if request.version == "1.0" and not closes:
         closes = "keep-alive" not in options

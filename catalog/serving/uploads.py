@@ -10,9 +10,10 @@ or the process is killed.
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ..rights import (
     MAX_FORM_BYTES,
@@ -28,9 +29,6 @@ from ..store.write.tokens import Token, find_valid
 from .http_parser import CANNOT_STORE, Parser
 from .sending import MIN_RATE
 
-if TYPE_CHECKING:
-    from .connections import Channel
-
 # Bodies that are received at the same time: in total, and with one token.
 MAX_UPLOADS = 8
 MAX_UPLOADS_PER_TOKEN = 4
@@ -44,7 +42,8 @@ CHECK_BUDGET = 0.005  # seconds of CPU time
 class Upload:
     """A large body that was accepted: it has a slot until its request has a response."""
 
-    channel: "Channel"
+    # Closes its connection.
+    drop: Callable[[], None]
     request: Parser
     token: str
     started: float = field(default_factory=time.monotonic)
@@ -68,17 +67,17 @@ class Uploads:
 
     def find_token(self, request: Parser) -> Token | None:
         """Return the valid token of a request; raise DeadlineExceeded if it cannot be checked."""
-        text = bearer_token(request.headers["AUTHORIZATION"])
+        text = bearer_token(request.headers["HTTP_AUTHORIZATION"])
         self._database.deadline.set_budget(CHECK_BUDGET)
         try:
             return find_valid(self._database, text) if text is not None else None
         except (DatabaseError, sqlite3.Error) as error:
             raise DeadlineExceeded from error
 
-    def admit(self, channel: "Channel", request: Parser) -> Upload | None:
+    def admit(self, drop: Callable[[], None], request: Parser) -> Upload | None:
         """Accept the body of a request whose head is complete, or leave the request without it."""
         if request.is_form:
-            return self._begin_if_possible(channel, request, ANYONE, MAX_JSON_BYTES)
+            return self._begin_if_possible(drop, request, ANYONE, MAX_JSON_BYTES)
         path = request.path.encode("latin-1").decode("utf-8", "replace")
         right = required_right(request.command, path)
         try:
@@ -92,32 +91,29 @@ class Uploads:
             # to send the request again.
             request.refuse_body(NOT_ADMITTED)
             return None
-        return self._begin_if_possible(channel, request, token.name, limit)
+        return self._begin_if_possible(drop, request, token.name, limit)
 
     def _begin_if_possible(
-        self, channel: "Channel", request: Parser, token: str, limit: int
+        self, drop: Callable[[], None], request: Parser, token: str, limit: int
     ) -> Upload | None:
         if request.content_length > limit:
             request.refuse_body(TOO_LARGE)
         elif not self._has_slot(token):
             request.refuse_body(NOT_ADMITTED)
         else:
-            return self._begin(channel, request, token, limit)
+            try:
+                request.accept_body(self._create_file(), limit)
+            except OSError:
+                request.refuse(CANNOT_STORE)
+                return None
+            upload = Upload(drop, request, token)
+            self._active.add(upload)
+            return upload
         return None
 
     def end(self, upload: Upload) -> None:
         """Leave the slot to another upload."""
         self._active.discard(upload)
-
-    def _begin(self, channel: "Channel", request: Parser, token: str, limit: int) -> Upload | None:
-        try:
-            request.accept_body(self._create_file(), limit)
-        except OSError:
-            request.refuse(CANNOT_STORE)
-            return None
-        upload = Upload(channel, request, token)
-        self._active.add(upload)
-        return upload
 
     def _create_file(self) -> BinaryIO:
         # On the disk of the bundles: /tmp may be in memory.
@@ -133,5 +129,5 @@ class Uploads:
         receiving = [each for each in self._active if not each.request.completed]
         if own or not receiving:
             return False
-        min(receiving, key=lambda each: each.rate(now)).channel.drop()
+        min(receiving, key=lambda each: each.rate(now)).drop()
         return True

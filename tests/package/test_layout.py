@@ -1,7 +1,8 @@
-"""The layout: the direction of imports between folders."""
+"""The layout: the direction of imports between folders, and no circle of modules."""
 
 import ast
 from collections.abc import Iterable
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ LAYERS = [
     {"api", "web", "files", "mirror", "remote", "serving"},
     {"store"},
 ]
+STORE_FOLDERS = {"connection", "schema", "read", "write"}
 WEB_PACKAGES = {"flask", "flask_cors", "werkzeug", "waitress", "click", "jinja2"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
@@ -62,6 +64,44 @@ def imported_packages(paths: Iterable[Path]) -> set[str]:
     return packages
 
 
+def python_files(folder: Path) -> list[Path]:
+    files = sorted(folder.rglob("*.py"))
+    assert files, folder
+    return files
+
+
+def folders_of(folder: Path) -> set[str]:
+    """Return the names of the folders of modules in a folder."""
+    return {path.parent.name for path in folder.glob("*/*.py")}
+
+
+def imported_modules(path: Path) -> set[Path]:
+    """Return the modules of the package that a module imports, for types only too."""
+    modules = set()
+    for name in imports(path):
+        if name.split(".")[0] == PACKAGE.name:
+            target = ROOT.joinpath(*name.split("."))
+            # The name of a module, of a folder, or of something in one of them.
+            files = [target.with_suffix(".py"), target / "__init__.py"]
+            files += [target.parent.with_suffix(".py"), target.parent / "__init__.py"]
+            modules.add(next(file for file in files if file.exists()))
+    return modules
+
+
+def test_every_folder_has_its_place() -> None:
+    parts = {part_of(path) for path in MODULES}
+    assert {part for layer in LAYERS for part in layer} <= parts
+    assert {part for part in folders_of(PACKAGE) if layer_of(part) == len(LAYERS)} == set()
+    assert folders_of(PACKAGE / "store") >= STORE_FOLDERS
+
+
+def test_no_module_imports_itself_over_others() -> None:
+    graph = {path: imported_modules(path) for path in python_files(PACKAGE)}
+    assert any(graph.values())
+    # It raises CycleError with the modules of a circle.
+    TopologicalSorter(graph).prepare()
+
+
 def test_every_module_imports_only_from_its_own_folder_and_from_below() -> None:
     for path in MODULES:
         part, layer = part_of(path), layer_of(part_of(path))
@@ -73,7 +113,7 @@ def test_every_module_imports_only_from_its_own_folder_and_from_below() -> None:
 
 @pytest.mark.parametrize("folder", ["store", "files", "mirror", "remote"])
 def test_folder_does_not_import_the_web_framework(folder: str) -> None:
-    assert imported_packages((PACKAGE / folder).rglob("*.py")) & WEB_PACKAGES == set()
+    assert imported_packages(python_files(PACKAGE / folder)) & WEB_PACKAGES == set()
 
 
 @pytest.mark.parametrize(
@@ -81,6 +121,6 @@ def test_folder_does_not_import_the_web_framework(folder: str) -> None:
     [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],
 )
 def test_folder_of_store_does_not_import_those_above_it(folder: str, others: set[str]) -> None:
-    for path in (PACKAGE / "store" / folder).rglob("*.py"):
+    for path in python_files(PACKAGE / "store" / folder):
         dotted = [name.split(".") for name in imports(path) if name.startswith("catalog.store.")]
         assert {names[2] for names in dotted} & others == set(), path

@@ -180,6 +180,7 @@ BODY_OF_A_MEGABYTE = post(b"Content-Length: 1000000\r\n") + b"x" * 1_000_000
 BODY_IN_CHUNKS = chunks(b"ffff\r\n" + b"x" * 65535 + b"\r\n0\r\n\r\n")
 LONG_PATH = head(b"GET /" + b"a" * 16_400 + b" HTTP/1.1")
 LONG_QUERY = head(b"GET /api/v1/widgets/search?q=" + b"a" * 100_000 + b" HTTP/1.1")
+LONG_EXTENSION = b"5;" + b"a" * 5_000 + b"\r\nhello\r\n"
 TOO_LARGE = {
     "body by its length": (BODY_OF_A_MEGABYTE, 413),
     "body with a continue": (post(b"Content-Length: 1000000\r\nExpect: 100-continue\r\n"), 413),
@@ -187,6 +188,10 @@ TOO_LARGE = {
     "chunk size of 100 kB": (chunks(b"0" * 100_000 + b"\r\n\r\n"), 400),
     "trailer of 100 kB": (chunks(b"0\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"), 400),
     "101 trailers": (chunks(b"0\r\n" + b"X: y\r\n" * 102 + b"\r\n"), 400),
+    "5 kB of an extension and 5 kB of a trailer": (
+        chunks(LONG_EXTENSION + b"0\r\nX: " + b"y" * 5_000 + b"\r\n\r\n"),
+        400,
+    ),
     "chunks of a byte": (chunks(b"1\r\na\r\n" * 2_500 + b"0\r\n\r\n"), 400),
     "path": (LONG_PATH, 414),
     "query": (LONG_QUERY, 414),
@@ -257,6 +262,7 @@ UNUSUAL_BUT_VALID = {
     "a chunk size with zeros": last_chunks(b"0000000000000005\r\nhello\r\n00\r\n\r\n"),
     "500 chunks of a byte": last_chunks(b"1\r\na\r\n" * 500 + b"0\r\n\r\n"),
     "chunk extensions": last_chunks(b'5;a;b=c;d="e f"\r\nhello\r\n0;a\r\n\r\n'),
+    "a chunk extension of 5 kB": last_chunks(LONG_EXTENSION + b"0\r\n\r\n"),
     "100 trailers": last_chunks(b"0\r\n" + b"X: y\r\n" * 100 + b"\r\n"),
 }
 

@@ -20,10 +20,10 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The installs that were counted here, those of the table install. download_count may be higher, or be set
-    -- by an import.
+    -- The installs that were counted here, the sum of install_day. download_count may be higher, or be set by
+    -- an import.
     counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
-    -- Of the last one: its day and version, as in the table install.
+    -- Of the last one: its day, and its version, empty if the client did not name one. Triggers count them.
     installed_day     INTEGER,
     installed_version TEXT,
     -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
@@ -332,42 +332,57 @@ WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot <
 SELECT slot, 0, 0 FROM slots;
 
 -- A separate trigger, so that an install changes only numbers and not the text index. A change other than
--- plus one can move a widget backward in the results, so it counts as a change of content.
+-- plus one can move a widget backward in the results, so it counts as a change of content; an install of a
+-- widget whose count is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
-        content = content + (new.download_count IS NOT coalesce(old.download_count, 0) + 1);
+        content = content + (new.download_count IS NOT old.download_count
+            AND new.download_count IS NOT coalesce(old.download_count, 0) + 1) WHERE id = 1;
     UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
-    UPDATE recent_install SET revision = r.downloads, widget_id = new.id FROM revision AS r
-        WHERE slot = r.downloads % 100;
+    UPDATE recent_install SET (revision, widget_id) = (SELECT downloads, new.id FROM revision WHERE id = 1)
+        WHERE slot = (SELECT downloads % 100 FROM revision WHERE id = 1);
 END;
 
--- The installs of each widget by day and version. Days are in UTC, as numbers from 1970-01-01. Those more than
--- 400 days before the last install of the widget are added up to months, on the first day of the month.
-CREATE TABLE install (
+-- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. Those before
+-- the newest 500 that have any are added up to months, on the first day of the month: the number of days and
+-- not their age decides, so a day that a wrong clock set in the future leaves recent ones as they are.
+CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
-    -- Its number, even if it was deleted since; empty if the client did not name one.
+    installs  INTEGER NOT NULL CHECK (installs > 0),
+    PRIMARY KEY (widget_id, day)
+) STRICT, WITHOUT ROWID;
+
+-- Only those whose client named a version.
+CREATE TABLE install_version (
+    widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    -- Its number, even if it was deleted since.
     version   TEXT    NOT NULL,
     installs  INTEGER NOT NULL CHECK (installs > 0),
-    PRIMARY KEY (widget_id, day, version)
+    PRIMARY KEY (widget_id, version)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
-    INSERT INTO install VALUES (new.id, new.installed_day, new.installed_version, 1)
+    INSERT INTO install_day VALUES (new.id, new.installed_day, 1)
+        ON CONFLICT DO UPDATE SET installs = installs + 1;
+    INSERT INTO install_version SELECT new.id, new.installed_version, 1 WHERE new.installed_version <> ''
         ON CONFLICT DO UPDATE SET installs = installs + 1;
 END;
 
--- With the first install of a day, so that it is little work, and none for widgets that are not installed.
+-- With the first install of a day, so that it is little work: usually one day becomes part of its month.
 CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
 WHEN new.installed_day IS NOT old.installed_day BEGIN
-    INSERT INTO install
-        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, version,
-            sum(installs)
-        FROM install WHERE widget_id = new.id AND day < new.installed_day - 400 AND day <> month
-        GROUP BY month, version
+    INSERT INTO install_day
+        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, sum(installs)
+        FROM install_day
+        WHERE widget_id = new.id AND day <> month AND day < (
+            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499)
+        GROUP BY month
         ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
-    DELETE FROM install WHERE widget_id = new.id AND day < new.installed_day - 400
-        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400;
+    DELETE FROM install_day
+        WHERE widget_id = new.id AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400
+            AND day < (
+            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499);
 END;
 
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
@@ -421,4 +436,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;

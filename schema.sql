@@ -70,7 +70,9 @@ CREATE TABLE version (
     max_w               INTEGER NOT NULL,
     max_h               INTEGER NOT NULL,
     sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
-    config_version      ANY     CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
+    -- A whole number, or the text of another one: SQLite would write only 15 digits of it.
+    config_version      ANY
+        CHECK (typeof(config_version) IN ('integer', 'null') OR json_type(config_version) = 'real'),
     -- A JSON array of strings.
     permissions         TEXT    NOT NULL CHECK (json_valid(permissions)),
     license             TEXT,
@@ -83,6 +85,9 @@ CREATE TABLE version (
 -- the index alone.
 CREATE INDEX version_newest
     ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version);
+
+-- To find the ranges that no version has.
+CREATE INDEX version_range ON version (sdk_version);
 
 -- For the feed of new releases.
 CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
@@ -103,7 +108,7 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
     'icon', coalesce(version.icon, widget.icon),
     'minSize', json_object('w', version.min_w, 'h', version.min_h),
     'maxSize', json_object('w', version.max_w, 'h', version.max_h),
-    'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
+    'sdkVersion', version.sdk_version, 'configVersion', json(version.config_version),
     'permissions', json(version.permissions), 'license', version.license
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;

@@ -193,6 +193,14 @@ def test_installs_by_day_and_version_are_added_up(
     assert run_on(path, "check").exit_code == 0
 
 
+def test_all_digits_of_numbers_are_shown_after_a_migration(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("UPDATE version SET config_version = 0.1 + 0.2 WHERE id = 1")
+    migrate(old)
+    assert '"configVersion": 0.30000000000000004' in run_on(old, "export").stdout
+    assert run_on(old, "check").exit_code == 0
+
+
 def test_service_logs_that_it_migrated_an_old_file(old: Path) -> None:
     before = version(old)
     with Server(old) as server:

@@ -170,6 +170,7 @@ def rebuild_tables(
             for statement in (KEEP_COUNTS, *KEEP_DAYS):
                 connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
+    _write_all_digits(connection)
     for statement in REFRESH:
         connection.execute(statement)
     for table in reversed(RENAMED_TABLES):
@@ -210,6 +211,16 @@ def _add_up_installs(connection: sqlite3.Connection, old: str) -> None:
     if _columns(connection, *old.split(".")):
         for statement in (ADD_UP_DAYS, ADD_UP_VERSIONS):
             connection.execute(statement.format(old=old))
+
+
+READ_REALS = "SELECT id, config_version FROM version WHERE typeof(config_version) = 'real'"
+SET_DIGITS = "UPDATE version SET config_version = ? WHERE id = ?"
+
+
+def _write_all_digits(connection: sqlite3.Connection) -> None:
+    """Store each configVersion that is not whole as text, as validators.check_number() does."""
+    rows = connection.execute(READ_REALS).fetchall()
+    connection.executemany(SET_DIGITS, [(repr(number), id_) for id_, number in rows])
 
 
 def _columns(connection: sqlite3.Connection, schema: str, table: str) -> set[str]:

@@ -221,7 +221,7 @@ CREATE TABLE listing (
     created     TEXT    NOT NULL,
     -- published_at of the latest version; empty if there is none, so that it sorts last.
     updated     TEXT    NOT NULL,
-    -- Of the latest version, for the filters of the browse page; '[]' and '' if it has none.
+    -- Of the latest version, for filters: JSON, which is null without a version; and empty if it states none.
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
@@ -237,7 +237,7 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official);
--- Covers all filters of the browse page, to count the widgets for each of their values.
+-- Covers all filters, to count the widgets for each of their values.
 CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
 -- To find a widget by the name that someone typed.
 CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
@@ -288,7 +288,7 @@ CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
     coalesce(published_at, '') AS updated,
-    coalesce(permissions, '[]') AS permissions, coalesce(license, '') AS license,
+    coalesce(permissions, 'null') AS permissions, coalesce(license, '') AS license,
     folded_name, folded_text
 FROM widget LEFT JOIN version ON version.id = (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0

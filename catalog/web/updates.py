@@ -9,9 +9,9 @@ import re
 from flask import Response, render_template, request, url_for
 
 from ..documents import Json
+from ..installed_list import Installed, UpdatesQuery, read_installed_list
 from ..store.connection.sqlite import Connection
-from ..store.read.installed_list import read_installed_list
-from ..store.read.updates import CURRENT, MAX_INSTALLED, Installed, UpdatesQuery, find_updates
+from ..store.read.updates import CURRENT, MAX_INSTALLED, find_updates
 from .formatting import format_count, is_readable
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters

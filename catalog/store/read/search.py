@@ -131,8 +131,9 @@ def _build_statement(query: SearchQuery) -> str:
     if not query.q:
         # The plus keeps SQLite from using an index that is not in the order of the page.
         in_order = [each if each is IN_SCOPE else f"+({each})" for each in filters]
-        in_order = all_of([*found.matches, *in_order])
-        page = PAGE.format(conditions=conditions, index_conditions=in_order, key=key)
+        page = PAGE.format(
+            conditions=conditions, index_conditions=all_of([*found.matches, *in_order]), key=key
+        )
     else:
         typed = all_of([*found.typed, *filters])
         page = PAGE_WITH_WORDS.format(

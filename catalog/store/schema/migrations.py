@@ -56,7 +56,10 @@ def migrate(connection: Connection, path: Path) -> None:
             connection.execute("ROLLBACK")
     logger.warning(
         "Migrated %s from schema version %s to %s. The old file was copied to %s.",
-        *(path, version, SCHEMA_VERSION, copy),
+        path,
+        version,
+        SCHEMA_VERSION,
+        copy,
     )
 
 

@@ -14,7 +14,7 @@ from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
 from .lookup import (
-    Selection,
+    SelectedVersions,
     WidgetName,
     check_growth,
     find_versions,
@@ -116,7 +116,7 @@ def _set_states(
 
 
 def _change_selected(
-    transaction: Transaction, action: str, selection: Selection, states: Mapping[int, Row]
+    transaction: Transaction, action: str, selection: SelectedVersions, states: Mapping[int, Row]
 ) -> list[VersionChange]:
     """Write and record the new states of the selected versions that have another one."""
     changes, rows = [], []

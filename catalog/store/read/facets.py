@@ -6,7 +6,7 @@ downloads, so they stay valid while only installs are committed.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -75,13 +75,15 @@ HITS = "SELECT scope, official, {permissions} AS permissions, license FROM {sour
 
 
 def _count_facets(connection: Connection, query: SearchQuery) -> Facets:
-    chosen = [(FILTERS.index(name), admits) for name, admits in _predicates(query).items()]
+    license_ = "" if query.license == NONE else query.license
+    wanted = (query.scope, query.official, query.permission, license_)
+    chosen = [index for index in EVERY_FILTER if wanted[index] is not None]
     counts: list[dict[Any, int]] = [defaultdict(int) for _ in FILTERS]
     total = 0
     statement, parameters = _build_statement(query), find_conditions(query).values
     (groups,) = connection.execute(statement, parameters).fetchone()
     for *values, count in json.loads(groups):
-        missed = [index for index, admits in chosen if not admits(values[index])]
+        missed = [index for index in chosen if not _admits(index, wanted[index], values[index])]
         total += 0 if missed else count
         # A filter counts what all the other filters admit.
         if len(missed) <= 1:
@@ -100,32 +102,26 @@ def _count_facets(connection: Connection, query: SearchQuery) -> Facets:
         official=official.get(1, 0),
         not_official=official.get(0, 0),
         scopes_in_catalog=scopes_in_catalog,
-        without={FILTERS[index]: sum(counts[index].values()) for index, _ in chosen},
+        without={FILTERS[index]: sum(counts[index].values()) for index in chosen},
     )
 
 
-def _predicates(query: SearchQuery) -> dict[str, Callable[[Any], bool]]:
-    """Return which values each filter of the query admits."""
-    license_ = "" if query.license == NONE else query.license
-    predicates: dict[str, tuple[object, Callable[[Any], bool]]] = {
-        "scope": (query.scope, lambda scope: scope == query.scope),
-        "official": (query.official, lambda official: official == query.official),
-        "permission": (query.permission, lambda text: _admits(text, query.permission or "")),
-        "license": (query.license, lambda license: license == license_),
-    }
-    return {name: admits for name, (value, admits) in predicates.items() if value is not None}
+def _admits(index: int, wanted: Any, value: Any) -> bool:
+    """Return whether a filter admits a value; that of permission is a list in JSON, or null."""
+    if FILTERS[index] != "permission":
+        return bool(value == wanted)
+    permissions = _parse_permissions(value)
+    if wanted.startswith(WITHOUT):
+        return permissions != () and wanted.removeprefix(WITHOUT) not in permissions
+    return wanted in permissions
 
 
-# Few lists of permissions are distinct.
+# Few lists are distinct.
 @lru_cache(maxsize=256)
-def _admits(text: str, permission: str) -> bool:
-    """Return whether the filter permission admits a list in JSON, which null is not."""
+def _parse_permissions(text: str) -> tuple[str, ...]:
+    """Return the permissions in the list, NONE if there are none; nothing without a version."""
     permissions = json.loads(text)
-    if permissions is None:
-        return False
-    if permission.startswith(WITHOUT):
-        return permission.removeprefix(WITHOUT) not in permissions
-    return permission in (permissions or [NONE])
+    return () if permissions is None else tuple({*permissions}) or (NONE,)
 
 
 def _count_permissions(lists: Mapping[str, int], chosen: str | None) -> Counts:
@@ -135,9 +131,7 @@ def _count_permissions(lists: Mapping[str, int], chosen: str | None) -> Counts:
         # It is among them, even if every widget lacks it.
         counts[chosen.removeprefix(WITHOUT)] = 0
     for text, count in lists.items():
-        permissions = json.loads(text)
-        if permissions is not None:
-            counts.update(dict.fromkeys(permissions or [NONE], count))
+        counts.update(dict.fromkeys(_parse_permissions(text), count))
     return _most_common(counts)
 
 

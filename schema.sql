@@ -20,10 +20,10 @@ CREATE TABLE widget (
     download_count INTEGER CHECK (download_count >= 0),
     created_at     TEXT    NOT NULL,
     listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
-    -- The installs that were counted here, those of the table install. download_count may be higher, or be set
-    -- by an import.
+    -- The installs that were counted here, the sum of install_day. download_count may be higher, or be set by
+    -- an import.
     counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
-    -- Of the last one: its day and version, as in the table install.
+    -- Of the last one: its day, and its version, empty if the client did not name one. Triggers count them.
     installed_day     INTEGER,
     installed_version TEXT,
     -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
@@ -70,7 +70,9 @@ CREATE TABLE version (
     max_w               INTEGER NOT NULL,
     max_h               INTEGER NOT NULL,
     sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
-    config_version      ANY     CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
+    -- A whole number, or the text of another one: SQLite would write only 15 digits of it.
+    config_version      ANY
+        CHECK (typeof(config_version) IN ('integer', 'null') OR json_type(config_version) = 'real'),
     -- A JSON array of strings.
     permissions         TEXT    NOT NULL CHECK (json_valid(permissions)),
     license             TEXT,
@@ -83,6 +85,9 @@ CREATE TABLE version (
 -- the index alone.
 CREATE INDEX version_newest
     ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version);
+
+-- To find the ranges that no version has.
+CREATE INDEX version_range ON version (sdk_version);
 
 -- For the feed of new releases.
 CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
@@ -103,7 +108,7 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
     'icon', coalesce(version.icon, widget.icon),
     'minSize', json_object('w', version.min_w, 'h', version.min_h),
     'maxSize', json_object('w', version.max_w, 'h', version.max_h),
-    'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
+    'sdkVersion', version.sdk_version, 'configVersion', json(version.config_version),
     'permissions', json(version.permissions), 'license', version.license
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
@@ -216,7 +221,7 @@ CREATE TABLE listing (
     created     TEXT    NOT NULL,
     -- published_at of the latest version; empty if there is none, so that it sorts last.
     updated     TEXT    NOT NULL,
-    -- Of the latest version, for the filters of the browse page; '[]' and '' if it has none.
+    -- Of the latest version, for filters: JSON, which is null without a version; and empty if it states none.
     permissions TEXT    NOT NULL,
     license     TEXT    NOT NULL,
     folded_name TEXT    NOT NULL,
@@ -232,7 +237,7 @@ CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
 CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
 -- To count official widgets, in an index that installs do not change.
 CREATE INDEX listing_official ON listing (official);
--- Covers all filters of the browse page, to count the widgets for each of their values.
+-- Covers all filters, to count the widgets for each of their values.
 CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
 -- To find a widget by the name that someone typed.
 CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
@@ -283,7 +288,7 @@ CREATE VIEW rendered_listing AS
 SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
     coalesce(download_count, -1) AS downloads, created_at AS created,
     coalesce(published_at, '') AS updated,
-    coalesce(permissions, '[]') AS permissions, coalesce(license, '') AS license,
+    coalesce(permissions, 'null') AS permissions, coalesce(license, '') AS license,
     folded_name, folded_text
 FROM widget LEFT JOIN version ON version.id = (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
@@ -332,42 +337,57 @@ WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot <
 SELECT slot, 0, 0 FROM slots;
 
 -- A separate trigger, so that an install changes only numbers and not the text index. A change other than
--- plus one can move a widget backward in the results, so it counts as a change of content.
+-- plus one can move a widget backward in the results, so it counts as a change of content; an install of a
+-- widget whose count is at its limit changes nothing.
 CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
     UPDATE revision SET downloads = downloads + 1,
-        content = content + (new.download_count IS NOT coalesce(old.download_count, 0) + 1);
+        content = content + (new.download_count IS NOT old.download_count
+            AND new.download_count IS NOT coalesce(old.download_count, 0) + 1) WHERE id = 1;
     UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
-    UPDATE recent_install SET revision = r.downloads, widget_id = new.id FROM revision AS r
-        WHERE slot = r.downloads % 100;
+    UPDATE recent_install SET (revision, widget_id) = (SELECT downloads, new.id FROM revision WHERE id = 1)
+        WHERE slot = (SELECT downloads % 100 FROM revision WHERE id = 1);
 END;
 
--- The installs of each widget by day and version. Days are in UTC, as numbers from 1970-01-01. Those more than
--- 400 days before the last install of the widget are added up to months, on the first day of the month.
-CREATE TABLE install (
+-- The installs of each widget by day, and by version. Days are in UTC, as numbers from 1970-01-01. Those before
+-- the newest 500 that have any are added up to months, on the first day of the month: the number of days and
+-- not their age decides, so a day that a wrong clock set in the future leaves recent ones as they are.
+CREATE TABLE install_day (
     widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
     day       INTEGER NOT NULL,
-    -- Its number, even if it was deleted since; empty if the client did not name one.
+    installs  INTEGER NOT NULL CHECK (installs > 0),
+    PRIMARY KEY (widget_id, day)
+) STRICT, WITHOUT ROWID;
+
+-- Only those whose client named a version.
+CREATE TABLE install_version (
+    widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    -- Its number, even if it was deleted since.
     version   TEXT    NOT NULL,
     installs  INTEGER NOT NULL CHECK (installs > 0),
-    PRIMARY KEY (widget_id, day, version)
+    PRIMARY KEY (widget_id, version)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
-    INSERT INTO install VALUES (new.id, new.installed_day, new.installed_version, 1)
+    INSERT INTO install_day VALUES (new.id, new.installed_day, 1)
+        ON CONFLICT DO UPDATE SET installs = installs + 1;
+    INSERT INTO install_version SELECT new.id, new.installed_version, 1 WHERE new.installed_version <> ''
         ON CONFLICT DO UPDATE SET installs = installs + 1;
 END;
 
--- With the first install of a day, so that it is little work, and none for widgets that are not installed.
+-- With the first install of a day, so that it is little work: usually one day becomes part of its month.
 CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
 WHEN new.installed_day IS NOT old.installed_day BEGIN
-    INSERT INTO install
-        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, version,
-            sum(installs)
-        FROM install WHERE widget_id = new.id AND day < new.installed_day - 400 AND day <> month
-        GROUP BY month, version
+    INSERT INTO install_day
+        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, sum(installs)
+        FROM install_day
+        WHERE widget_id = new.id AND day <> month AND day < (
+            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499)
+        GROUP BY month
         ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
-    DELETE FROM install WHERE widget_id = new.id AND day < new.installed_day - 400
-        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400;
+    DELETE FROM install_day
+        WHERE widget_id = new.id AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400
+            AND day < (
+            SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499);
 END;
 
 -- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
@@ -421,4 +441,4 @@ WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
     SELECT RAISE (ABORT, 'audit is append-only');
 END;
 
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;

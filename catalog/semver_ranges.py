@@ -55,7 +55,7 @@ def is_version(text: str) -> bool:
     return _parse_version(text) is not None
 
 
-# One to three numbers, perhaps after a v: a person leaves out zeros.
+# One or two numbers, perhaps after a v: a person leaves out zeros.
 SHORT_VERSION = re.compile(r"v?(0|[1-9][0-9]*)(?:\.(0|[1-9][0-9]*))?", re.ASCII)
 
 

@@ -101,9 +101,10 @@ def check_whole_number(value: object) -> int:
     return value
 
 
-def check_number(value: object) -> int | float:
+def check_number(value: object) -> int | str:
+    """A number; one that is not whole is returned as text with all its digits."""
     if isinstance(value, float) and not value.is_integer() and math.isfinite(value):
-        return value
+        return repr(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or abs(value) > MAX_SAFE_INTEGER:

@@ -213,13 +213,11 @@ class ResponseCache:
     def _find_valid(self, key: Key) -> Entry | None:
         """Return the cached response if it is valid."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-            elif self._large and self._large.key == key:
-                entry = self._large
-            else:
+            entry = self._find(key)
+            if entry is None:
                 return None
+            if entry is not self._large:
+                self._entries.move_to_end(key)
         try:
             is_valid = entry.is_valid(self._database.reader())
         except DeadlineExceeded:
@@ -232,7 +230,7 @@ class ResponseCache:
             return None
         with self._lock:
             self.hits += is_valid
-            if not is_valid:
+            if not is_valid and self._find(key) is entry:
                 self._remove(key)
         return entry if is_valid else None
 
@@ -264,17 +262,24 @@ class ResponseCache:
         # After the final deadline it is still better to send the response than to fail.
         check = (lambda: None) if deadline.is_final else deadline.check
         body = compress(entry.pieces, SMALL_LEVEL if is_large else FAST_LEVEL, check)
+        compressed = entry.gzip_head(len(body)), body
         with self._lock:
-            # Its size changes: remove it before, and put it back after.
-            self._remove(entry.key)
-            entry.gzip = compressed = entry.gzip_head(len(body)), body
-            self._put(entry)
+            # In the meantime it may have been evicted, or replaced by a newer one.
+            if self._find(entry.key) is entry:
+                # Its size changes: remove it before, and put it back after.
+                self._remove(entry.key)
+                entry.gzip = compressed
+                self._put(entry)
         return compressed
 
     def size(self) -> int:
         """Return the bytes in memory."""
         with self._lock:
             return self._bytes + (self._large.size if self._large else 0)
+
+    def _find(self, key: Key) -> Entry | None:
+        is_large = self._large is not None and self._large.key == key
+        return self._large if is_large else self._entries.get(key)
 
     def _remove(self, key: Key) -> None:
         if self._large and self._large.key == key:

@@ -8,6 +8,7 @@ import click
 from flask.cli import ScriptInfo
 
 from ..documents import Json, Row
+from ..installed_list import UpdatesQuery
 from ..remote.token_file import remembered_servers
 from ..server_option import Server, named_server
 from ..settings import DEFAULTS
@@ -15,7 +16,7 @@ from ..store.connection.sqlite import today
 from ..store.read import json_sql
 from ..store.read.export import read_document
 from ..store.read.installs import find_installs
-from ..store.read.updates import UpdatesQuery, find_updates
+from ..store.read.updates import find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
 from ..store.write.lookup import WidgetName, find_widget, get_widget

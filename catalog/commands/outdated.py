@@ -5,9 +5,9 @@ from typing import BinaryIO
 import click
 
 from ..documents import Json
+from ..installed_list import UpdatesQuery, read_installed_list
 from ..server_option import store_server
-from ..store.read.installed_list import read_installed_list
-from ..store.read.updates import CURRENT, UpdatesQuery
+from ..store.read.updates import CURRENT
 from ..text import plural
 from .base import SDK, CommandError, command, file_name, json_option, print_status
 from .catalogs import open_catalog

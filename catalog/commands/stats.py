@@ -3,7 +3,7 @@
 import click
 
 from ..store.connection.sqlite import today
-from ..store.read.installs import MAX_DAYS, find_changes
+from ..store.read.installs import MAX_DAYS, find_trends
 from ..text import plural
 from .base import command, database, print_status
 from .terminal import format_json, format_table
@@ -25,7 +25,7 @@ def stats(days: int, limit: int, json_output: bool) -> None:
     Days are in UTC, with today. Only installs that were counted here are compared, with those of
     unlisted widgets.
     """
-    found = find_changes(database().reader(), days, today())
+    found = find_trends(database().reader(), days, today())
     rows = [{**dict(row), "change": row["recent"] - row["before"]} for row in found]
     if json_output:
         click.echo(format_json(rows[:limit]))

@@ -9,7 +9,7 @@ from urllib3 import encode_multipart_formdata
 
 from .. import V1_PREFIX
 from ..documents import WIDGET_FIELDS, Json, Row
-from ..store.read.updates import UpdatesQuery
+from ..installed_list import UpdatesQuery
 from ..store.write.lookup import ChangeError, MissingError, WidgetName, check_version_or_range
 from ..store.write.manifests import build_document, check_keys
 from ..store.write.moderation import LatestChange, Moderation, VersionChange

@@ -26,7 +26,7 @@ from .write.imports import (
 
 # FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
 CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
-SUM_OF_DAYS = "coalesce((SELECT sum(installs) FROM install WHERE widget_id = widget.id), 0)"
+SUM_OF_DAYS = "coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)"
 
 
 WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"

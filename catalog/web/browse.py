@@ -1,8 +1,7 @@
 """The browse page and the page of a scope: search results as cards, filters with their counts.
 
 The API's q matches display names and descriptions only. People also type focus-timer, acme or
-@acme/weather, so these pages find names and scopes too. The filters permission and license are no
-parameters of the API either.
+@acme/weather, so these pages find names and scopes too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from ..documents import Json
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.facets import Facets, find_facets
 from ..store.read.search import find_widgets
-from ..store.read.search_params import NONE, SearchQuery, parse_search
+from ..store.read.search_params import NONE, WITHOUT, SearchQuery, parse_search
 from ..store.read.suggestions import suggest_widgets
 from ..text import quoted
 from ..validators import MAX_IDENTIFIER_LENGTH
@@ -84,12 +83,7 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
     typed = arguments.get("q", "").strip().removeprefix("@")
     # No name is longer.
     is_name = query.q and 0 < len(typed) <= 2 * MAX_IDENTIFIER_LENGTH + len("/")
-    return replace(
-        query,
-        typed=typed if is_name else None,
-        permission=arguments.get("permission"),
-        license=arguments.get("license"),
-    )
+    return replace(query, typed=typed if is_name else None)
 
 
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
@@ -138,7 +132,11 @@ def filter_options(
             Option("true", "Official only", facets.official),
             Option("false", "Not official", facets.not_official),
         ],
-        "permission": [Option("", "Any"), *_with_none(facets.permissions)],
+        "permission": [
+            Option("", "Any"),
+            *_with_none(facets.permissions),
+            *(Option(WITHOUT + name, f"Without {name}", count) for name, count in facets.lacking),
+        ],
         "license": [Option("", "Any"), *_with_none(facets.licenses)],
         "sort": [Option(value, label) for value, label in sorts],
     }

@@ -11,9 +11,9 @@ from flask import redirect, render_template, request, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
+from ..installed_list import Installed, UpdatesQuery, read_installed_list
 from ..rights import REFUSED_BODY, TOO_LARGE
-from ..store.read.installed_list import read_installed_list
-from ..store.read.updates import CURRENT, MAX_INSTALLED, Installed, UpdatesQuery, find_updates
+from ..store.read.updates import CURRENT, MAX_INSTALLED, find_updates
 from .formatting import format_count
 from .pages import page_response, pages, parse_body, reader
 from .parameters import read_parameters

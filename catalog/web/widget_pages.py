@@ -9,12 +9,13 @@ from flask import Response, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
+from ..installed_list import Installed
 from ..semver_ranges import is_version, satisfies
 from ..store.connection.sqlite import Connection, snapshot
 from ..store.read.detail import LATEST
-from ..store.read.update_rule import Advice
-from ..store.read.updates import Installed, find_advice
+from ..store.read.updates import find_advice
 from ..store.schema.sdk_intervals import sdk_key
+from ..update_rule import Advice
 from . import widget_queries
 from .browse import pager_links
 from .compare import permission_changes

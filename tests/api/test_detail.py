@@ -47,7 +47,7 @@ ENTRY = {
     "minSize": {"w": 0, "h": 2},
     "maxSize": {"w": 3, "h": 4},
     "sdkVersion": ">=1.2.0 <3 || 5.x",
-    "configVersion": -1.5,
+    "configVersion": 0.30000000000000004,
     "permissions": ["network", "storage", "network", "位置"],
     "license": "MIT",
 }

@@ -17,7 +17,10 @@ from app import create_app
 
 GREATEST = 2**53 - 1
 OPERATIONS = ["health", "version", "widgets/cli-version", "stats", "settings"]
-NAMES = ["q", "compatSdk", "compatible", "sort", "scope", "official", "page", "limit"]
+NAMES = [
+    *("q", "compatSdk", "compatible", "sort", "scope", "official", "permission", "license"),
+    *("page", "limit"),
+]
 
 # fmt: off
 SYNTAX = [

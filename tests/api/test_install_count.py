@@ -106,3 +106,15 @@ def test_concurrent_installs_are_all_counted(app_with: Apps) -> None:
     with ThreadPoolExecutor(max_workers=8) as workers:
         assert list(workers.map(install, range(8))) == [{200}] * 8
     assert stored_counts(app) == {"acme/clock": 100, "acme/notes": 103}
+
+
+def test_install_at_the_limit_of_the_count_leaves_cached_responses_valid(app_with: Apps) -> None:
+    app = app_with(document("acme/clock", downloadCount=2**53 - 1))
+    client, database = app.test_client(), app.extensions["database"]
+    before = database.fetch("SELECT content FROM revision", {})[0][0]
+    assert client.post(CLOCK).status_code == 200
+    assert count(client) == 2**53 - 1
+    assert client.get(f"{CLOCK}/installs").json["days"][0]["installs"] == 1
+    assert client.post(CLOCK).status_code == 200
+    assert client.get(f"{CLOCK}/installs").json["days"][0]["installs"] == 2
+    assert database.fetch("SELECT content FROM revision", {})[0][0] == before

@@ -75,12 +75,46 @@ def test_install_of_a_missing_version_is_404_and_counts_nothing(
     assert client.get(INSTALLS).json == {"total": 100, "days": [], "versions": []}
 
 
-def test_unlisted_widget_is_counted_and_not_shown(app: Flask, client: FlaskClient) -> None:
+def test_unlisted_widget_is_counted_and_does_not_tell_its_versions(
+    app: Flask, client: FlaskClient
+) -> None:
     run(app, "unlist", "acme/clock")
-    assert client.post(f"{CLOCK}/1.0.0").status_code == 200
+    assert client.post(CLOCK).status_code == 200
     assert client.get(INSTALLS).status_code == 404
+    for number in ("1.0.0", "9.9.9"):
+        response = client.post(f"{CLOCK}/{number}")
+        message = f"There is no version 'acme/clock@{number}'."
+        assert (response.status_code, response.json) == (404, {"error": message})
     run(app, "relist", "acme/clock")
-    assert client.get(INSTALLS).json["total"] == 101
+    shown = client.get(INSTALLS).json
+    assert (shown["total"], shown["versions"]) == (101, [])
+
+
+def test_day_of_a_wrong_clock_is_not_shown_and_leaves_the_others(
+    app: Flask, client: FlaskClient
+) -> None:
+    # None of them is at the end of the range, where midnight would matter.
+    count_days_ago(app, 390, 5, -1000, -2000, 4)
+    days = client.get(f"{INSTALLS}?days=400").json["days"]
+    assert [each["installs"] for each in days] == [1, 1, 1]
+    assert client.get(CLOCK).json["widget"]["downloadCount"] == 105
+
+
+def test_read_of_many_days_and_versions_is_bounded(app_with: Apps) -> None:
+    versions = [version(f"1.0.{number}") for number in range(20)]
+    app = app_with(document("acme/clock", *versions))
+    database = app.extensions["database"]
+    for ago in range(40):
+        for each in versions:
+            assert database.count_install("acme", "clock", today() - ago, each["version"])
+    rows = [
+        database.fetch(f"SELECT count(*) FROM {table}", {})[0][0]
+        for table in ("install_day", "install_version")
+    ]
+    assert rows == [40, 20]
+    shown = app.test_client().get(INSTALLS).json
+    assert [each["installs"] for each in shown["days"]] == [20] * 40
+    assert [each["installs"] for each in shown["versions"]] == [40] * 20
 
 
 @pytest.mark.parametrize(

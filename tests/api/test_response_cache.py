@@ -1,13 +1,16 @@
 """The response cache: what it answers without a statement, and its limits of memory."""
 
 from collections.abc import Callable
+from gzip import decompress
 from hashlib import sha256
 from typing import Any
 
 import pytest
 from builders import document, version
+from conftest import run
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import EnvironBuilder
 
 from catalog.store.connection.sqlite import DeadlineExceeded
 
@@ -106,6 +109,33 @@ def test_response_that_fails_after_it_was_rendered_is_not_cached(client: FlaskCl
     assert client.get(SEARCH).status_code == 500
     is_failing = False
     assert client.get(SEARCH).status_code == 200
+
+
+class Interrupted(dict[str, Any]):
+    """The environ of a request that runs a function after its response was found in the cache."""
+
+    function: Callable[[], object]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key == "HTTP_IF_NONE_MATCH":
+            self.function()
+        return super().get(key, default)
+
+
+def test_response_that_was_replaced_while_it_is_compressed_does_not_come_back(
+    client: FlaskClient, is_cached: IsCached
+) -> None:
+    def change() -> None:
+        run(client.application, "deprecate", "acme/clock@1.0.0", "Use another.")
+        assert b"Use another." in client.get(CLOCK).data
+
+    old = client.get(CLOCK).data
+    gzip = {"Accept-Encoding": "gzip"}
+    environ = Interrupted(EnvironBuilder(CLOCK, headers=gzip).get_environ())
+    environ.function = change
+    body = client.application.wsgi_app(environ, lambda *_: None)
+    assert decompress(b"".join(body)) == old
+    assert is_cached(client, CLOCK, headers=gzip)
 
 
 def test_deadline_ends_a_revalidation_and_the_final_one_is_503(client: FlaskClient) -> None:

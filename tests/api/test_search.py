@@ -122,3 +122,63 @@ def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:
     client = client_with(document())
     others = {"Q": "nothing", "PAGE": "0", "compatsdk": "x", "order": "x", "": "x"}
     assert search(client, **others) == search(client)
+
+
+# The latest version of each runs on SDK 2 only, and the other one on SDK 1 only.
+PERMITTED = [
+    document(
+        f"acme/{name}",
+        version(
+            "1.0.0",
+            **{"sdkVersion": "^1.0.0", "permissions": older, "license": "ISC"},
+            publishedAt="2025-01-01T00:00:00.000Z",
+        ),
+        version(
+            "2.0.0",
+            **{"sdkVersion": "^2.0.0", "permissions": latest, "license": name and "MIT"},
+            publishedAt="2025-02-01T00:00:00.000Z",
+        ),
+    )
+    for name, older, latest in [
+        ("a", ["network", "storage"], []),
+        ("b", [], ["network"]),
+        ("c", ["storage"], ["storage"]),
+    ]
+] + [document("acme/d")]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("permission=", "abcd"),
+        ("permission=network", "b"),
+        ("permission=-network", "ac"),
+        ("permission=(none)", "a"),
+        ("permission=Network", ""),
+        ("permission=network&compatSdk=1.4.0", "a"),
+        ("permission=-network&compatSdk=1.4.0", "bc"),
+        ("permission=(none)&compatSdk=1.4.0", "b"),
+        ("permission=-storage&compatSdk=1.4.0&compatible=true&q=widget", ""),
+        ("permission=-storage&compatSdk=1.4.0&compatible=true", "b"),
+        ("permission=-storage&compatSdk=3.0.0", ""),
+        ("license=MIT", "abc"),
+        ("license=(none)", "d"),
+        ("license=ISC&compatSdk=1.4.0", ""),
+        ("license=MIT&permission=storage&official=false&scope=acme", "c"),
+    ],
+)
+def test_permission_and_license_restrict_the_results(
+    client_with: ClientWith, query: str, found: str
+) -> None:
+    response = client_with(*PERMITTED).get(f"{SEARCH}?{query}").json
+    names = [widget["name"] for widget in response["widgets"]]
+    assert (names, response["total"]) == ([*found], len(found))
+
+
+def test_installs_leave_the_results_of_a_permission_in_order(client_with: ClientWith) -> None:
+    client = client_with(*PERMITTED)
+    query = f"{SEARCH}?permission=-network&compatSdk=1.4.0"
+    for name, order in {"c": "cb", "a": "cb", "b": "bc"}.items():
+        assert client.get(query).status_code == 200
+        assert client.post(f"/api/v1/widgets/acme/{name}").status_code == 200
+        assert [each["name"] for each in client.get(query).json["widgets"]] == [*order]

@@ -23,11 +23,11 @@ def app(app_with: AppWith) -> Flask:
         "notes": [40],
         "radar": [2, 4, 10, 10],
     }
-    widgets = [document(f"acme/{name}", version(), listed=name != "bell") for name in counted]
-    app = app_with(*widgets)
+    app = app_with(*(document(f"acme/{name}", version()) for name in counted))
     for name, days in counted.items():
         for ago in days:
             assert app.extensions["database"].count_install("acme", name, today() - ago, "1.0.0")
+    run(app, "unlist", "acme/bell")
     return app
 
 

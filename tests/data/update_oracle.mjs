@@ -5,7 +5,7 @@
 //     NODE_PATH=$PWD/node_modules node …/tests/data/update_oracle.mjs >…/tests/data/updates.json
 //
 // The result is the same in every run. The rule is that of docs/api.md, written without a look at
-// catalog/store/update_rule.py; versions and ranges are compared by node-semver alone.
+// catalog/update_rule.py; versions and ranges are compared by node-semver alone.
 
 import { createRequire } from "node:module";
 

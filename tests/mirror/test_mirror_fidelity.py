@@ -40,7 +40,7 @@ UNUSUAL = [
     document("odd/no-range", version(sdkVersion="latest"), version("2.0.0", sdkVersion="")),
     document("odd/most", downloadCount=2**53 - 1, createdAt="0001-01-01T00:00:00.000Z"),
     document("odd/sizes", version(minSize={"w": 0, "h": 0}, maxSize={"w": 0, "h": 9})),
-    document("odd/numbers", version(configVersion=1.5), version("2.0.0", configVersion=-1)),
+    document("odd/numbers", version(configVersion=0.1 + 0.2), version("2.0.0", configVersion=-1)),
     document("odd/own", version(displayName="Own", description="", icon="o"), description="D"),
     document("odd/text", version(releaseNotes='"\\ \n\t\u2028 </script>', license="")),
     document("odd/permissions", version(permissions=["", "网络", 'a"b'])),

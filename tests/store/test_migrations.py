@@ -132,7 +132,8 @@ def test_other_commands_leave_an_old_file_to_the_service_that_runs(old: Path) ->
 # What documents do not have, by the table that keeps it.
 STATES = {
     "version": "UPDATE version SET bundle_path = '/x/' || id",
-    "mirrored": "INSERT INTO mirrored SELECT id, 'https://a.example', '\"e\"', 5 FROM widget",
+    "mirrored": "INSERT INTO mirrored (widget_id, source, etag, upstream_count)"
+    " SELECT id, 'https://a.example', '\"e\"', 5 FROM widget",
     "deleted_version": "DELETE FROM version WHERE id = 1",
     "token": "INSERT INTO token VALUES"
     f" ('x', 'ci', '{'0' * 64}', '[\"acme\"]', '[\"yank\"]', '{TIME}', NULL, '{TIME}', NULL)",
@@ -158,6 +159,46 @@ def test_migration_keeps_what_is_not_in_documents(old: Path) -> None:
         migrate(old)
     assert all(states[0])
     assert states[0] == states[1]
+
+
+# Of schema version 5: each version of two days, and one without a version.
+OLD_INSTALLS = """
+INSERT INTO install VALUES
+    (1, 20000, '1.0.0', 2), (1, 20000, '1.1.0', 3), (1, 20000, '', 4), (1, 20001, '1.0.0', 5)
+"""
+
+
+@pytest.mark.parametrize("old", [5], indirect=True)
+@pytest.mark.parametrize("restored", [False, True])
+def test_installs_by_day_and_version_are_added_up(
+    old: Path, tmp_path: Path, restored: bool
+) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute(OLD_INSTALLS)
+        connection.execute("UPDATE widget SET counted = 14 WHERE id = 1")
+    path = tmp_path / "new.db" if restored else old
+    if restored:
+        assert run_on(path, "restore", old, "--yes").exit_code == 0
+    else:
+        migrate(old)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM install_day").fetchall() == [
+            (1, 20000, 9),
+            (1, 20001, 5),
+        ]
+        assert connection.execute("SELECT * FROM install_version").fetchall() == [
+            (1, "1.0.0", 7),
+            (1, "1.1.0", 3),
+        ]
+    assert run_on(path, "check").exit_code == 0
+
+
+def test_all_digits_of_numbers_are_shown_after_a_migration(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("UPDATE version SET config_version = 0.1 + 0.2 WHERE id = 1")
+    migrate(old)
+    assert '"configVersion": 0.30000000000000004' in run_on(old, "export").stdout
+    assert run_on(old, "check").exit_code == 0
 
 
 def test_service_logs_that_it_migrated_an_old_file(old: Path) -> None:

@@ -1,9 +1,13 @@
 """Ranges as intervals: they contain the key of an SDK if and only if the range admits it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import document, version
+from conftest import run
+from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,3 +63,22 @@ def test_intervals_are_in_order_and_admit_what_satisfies_admits(
 @pytest.mark.parametrize("range_", ["banana", "1.0.0 || banana", "^1.0.0 <1.0.0", ">1.0.0 <=1.0.0"])
 def test_range_that_admits_nothing_has_no_interval(range_: str) -> None:
     assert sdk_intervals(range_) == []
+
+
+STORED_RANGES = "SELECT range FROM sdk_range ORDER BY range"
+
+
+def test_range_that_no_version_has_is_not_kept(app_with: Callable[..., Flask]) -> None:
+    ranges = {"1.0.0": "^1.0.0", "1.1.0": "^1.0.0 || ^2.0.0", "2.0.0": "^2.0.0"}
+    versions = [version(number, sdkVersion=range_) for number, range_ in ranges.items()]
+    app = app_with(document("acme/clock", *versions), document("acme/notes", versions[0]))
+
+    def stored() -> list[str]:
+        return [each for (each,) in app.extensions["database"].fetch(STORED_RANGES, {})]
+
+    assert stored() == sorted(ranges.values())
+    run(app, "delete", "acme/clock@1.1.0", "--yes")
+    assert stored() == ["^1.0.0", "^2.0.0"]
+    run(app, "delete", "acme/clock", "--yes")
+    assert stored() == ["^1.0.0"]
+    assert run(app, "check").exit_code == 0

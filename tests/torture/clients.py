@@ -126,8 +126,9 @@ def installs_by_day(database: Path) -> tuple[int, int]:
     """The installs of the clock as the sum of its days, and those of the version."""
     with closing(sqlite3.connect(database)) as connection:
         days, version = connection.execute(
-            "SELECT sum(installs), total(iif(version = ?, installs, 0)) FROM install"
-            " JOIN widget ON id = widget_id WHERE scope = 'acme' AND name = 'clock'",
+            "SELECT (SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), coalesce(("
+            " SELECT installs FROM install_version WHERE widget_id = widget.id AND version = ?), 0)"
+            " FROM widget WHERE scope = 'acme' AND name = 'clock'",
             (VERSION,),
         ).fetchone()
-    return days, int(version)
+    return days, version

@@ -120,8 +120,8 @@ def test_card_shows_icon_names_version_installs_and_badges(client_with: ClientWi
     page = client.get("/").text
     first, second = elements(page, "li", class_="card")
     assert first.text.startswith(
-        "World Clock acme/clock Official Deprecated Twelve cities. Latest 2.0.0 301k installs "
-        "Updated "
+        "World Clock acme/clock Official Deprecated No network Twelve cities. Latest 2.0.0 "
+        "301k installs Updated "
     )
     assert second.text.split() == ["N", "None", "acme/none", "Nothing", "to", "install"]
     assert (find_icon("mdi:clock", "") or "?") in page
@@ -307,7 +307,9 @@ def test_text_that_is_not_a_name_finds_nothing(client_with: ClientWith, q: str) 
 
 ALL = {
     *("acme (2)", "beta (3)", "Official only (1)", "Not official (4)"),
-    *("network (2)", "storage (2)", "None (2)", "MIT (2)", "Apache-2.0 (1)"),
+    *("network (2)", "storage (2)", "Without network (2)", "Without storage (2)"),
+    # One widget needs no permission, and two state no licence.
+    *("None (1)", "None (2)", "MIT (2)", "Apache-2.0 (1)"),
 }
 
 
@@ -316,22 +318,31 @@ ALL = {
     [
         ("", ALL),
         ("q=clock", {"acme (2)", "beta (1)", "Official only (1)", "Not official (2)",
-                     "network (2)", "storage (2)", "MIT (2)", "Apache-2.0 (1)"}),
+                     "network (2)", "storage (2)", "Without network (1)",
+                     "Without storage (1)", "MIT (2)", "Apache-2.0 (1)"}),
         ("scope=beta", {"acme (2)", "beta (3)", "Official only (0)", "Not official (3)",
-                        "storage (1)", "None (2)", "Apache-2.0 (1)"}),
+                        "storage (1)", "Without storage (1)", "None (1)", "None (2)",
+                        "Apache-2.0 (1)"}),
         ("permission=storage&license=MIT",
          {"acme (1)", "Official only (0)", "Not official (1)",
-          "network (2)", "storage (1)", "MIT (1)", "Apache-2.0 (1)"}),
+          "network (2)", "storage (1)", "Without network (0)", "Without storage (1)", "MIT (1)",
+          "Apache-2.0 (1)"}),
         ("compatSdk=1.4.0&compatible=true&official=false",
          {"acme (1)", "beta (1)", "Official only (1)", "Not official (2)",
-          "network (1)", "storage (1)", "None (1)", "MIT (1)"}),
+          "network (1)", "storage (1)", "Without network (1)", "Without storage (1)", "None (1)",
+          "MIT (1)"}),
+        # No version for the SDK needs the network; widgets without one have no permissions.
+        ("compatSdk=2.1.0&permission=-network",
+         {"beta (1)", "Official only (0)", "Not official (1)", "storage (1)", "network (0)",
+          "Without storage (0)", "Without network (1)", "Apache-2.0 (1)"}),
         ("q=egg&compatSdk=1.4.0&compatible=true&license=(none)",
          {"beta (1)", "Official only (0)", "Not official (1)", "None (1)"}),
         # This one is found by its name only.
         ("q=acme/radio&license=ISC",
          {"Official only (0)", "Not official (0)", "MIT (1)", "ISC (0)"}),
     ],
-    ids=["all", "words", "scope", "permission and licence", "SDK", "words and SDK", "name"],
+    ids=["all", "words", "scope", "permission and licence", "SDK", "without", "words and SDK",
+         "name"],
 )  # fmt: skip
 def test_counts_of_a_filter_honour_all_other_filters(
     client: FlaskClient, query: str, counts: set[str]
@@ -343,7 +354,10 @@ def test_counts_of_a_filter_honour_all_other_filters(
     ("query", "found"),
     [
         ("permission=network", ["clock", "radio"]),
-        ("permission=(none)", ["egg", "none"]),
+        ("permission=(none)", ["egg"]),
+        ("permission=-network", ["egg", "timer"]),
+        ("permission=-network&compatSdk=1.4.0", ["egg"]),
+        ("permission=-network&compatSdk=2.1.0", ["timer"]),
         ("permission=camera", []),
         ("license=MIT", ["clock", "radio"]),
         ("license=(none)", ["egg", "none"]),
@@ -474,7 +488,7 @@ def test_counts_follow_the_catalog_and_are_cached_between_installs(
     connection.set_trace_callback(statements.append)
     assert options(client.get("/").text) == ALL
     connection.set_trace_callback(None)
-    assert not [sql for sql in statements if "GROUP BY scope" in sql]
+    assert not [sql for sql in statements if "GROUP BY permissions" in sql]
     assert run(app, "yank", "acme/clock@2.0.0").exit_code == 0
     assert {"camera (1)", "network (1)", "ISC (1)"} < options(client.get("/").text)
 

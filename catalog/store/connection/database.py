@@ -40,11 +40,11 @@ from .transaction import Actor, Transaction, Values
 from .wal import WAL_LIMIT, remove_wal
 from .write_counts import WriteCounts
 
-# Triggers of schema.sql count the install of the day and version.
+# Triggers of schema.sql count the install of the day and of the version.
 COUNT_INSTALL = f"""
 UPDATE widget SET download_count = min(coalesce(download_count, 0) + 1, {MAX_SAFE_INTEGER}),
     counted = counted + 1, installed_day = :day, installed_version = :version
-WHERE scope = :scope AND name = :name AND (:version = '' OR EXISTS (
+WHERE scope = :scope AND name = :name AND (:version = '' OR listed AND EXISTS (
     SELECT 1 FROM version WHERE widget_id = widget.id AND version = :version))
 """
 
@@ -174,7 +174,8 @@ class Database:
     def count_install(self, scope: str, name: str, day: int, version: str = "") -> bool:
         """Count one install on the day, as today() returns it; return False if it has no widget.
 
-        With a version, also False if the widget does not have it.
+        With a version, also False if the widget does not have it or is unlisted: the response must
+        not tell which versions an unlisted widget has.
         """
         values = {"scope": scope, "name": name, "day": day, "version": version}
 

@@ -45,7 +45,7 @@ DataVersion = tuple[int, int, int]
 
 
 def today() -> int:
-    """Return the current day in UTC, in days since 1970-01-01, as the table install has it."""
+    """Return the current day in UTC, in days since 1970-01-01, as the table install_day has it."""
     return int(time.time() // DAY)
 
 

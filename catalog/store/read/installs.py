@@ -8,7 +8,7 @@ from . import json_sql
 from .search_params import parse_positive
 
 DEFAULT_DAYS = 90
-# Older days are stored as months: see schema.sql.
+# At least so many days are stored before they become part of a month: see schema.sql.
 MAX_DAYS = 400
 
 
@@ -20,22 +20,20 @@ def parse_days(parameters: Mapping[str, str]) -> int:
 # What the installs of a widget depend on: the content, the count, those counted here, and the day.
 InstallsRevision = tuple[int, int | None, int, int]
 
+# A day in the future is one that a wrong clock has set.
 DAYS = f"""json((
-    SELECT json_group_array(json_object('day', date(day * {DAY}, 'unixepoch'), 'installs', sum))
+    SELECT json_group_array(json_object('day', date, 'installs', installs))
     FROM (
-        SELECT day, sum(installs) AS sum FROM install
-        WHERE widget_id = widget.id AND day > :today - :days GROUP BY day ORDER BY day)))"""
-VERSIONS = f"""json((
-    SELECT json_group_array(json_object('version', version, 'installs', sum))
+        SELECT date(day * {DAY}, 'unixepoch') AS date, installs FROM install_day
+        WHERE widget_id = widget.id AND day > :today - :days AND day <= :today ORDER BY day)))"""
+INSTALLED_VERSIONS = f"""json((
+    SELECT json_group_array(json_object('version', version, 'installs', installs))
     FROM (
-        SELECT version, sum FROM (
-            SELECT version, sum(installs) AS sum FROM install WHERE widget_id = widget.id
-            GROUP BY version)
-        CROSS JOIN version USING (version) WHERE widget_id = widget.id
-        ORDER BY {json_sql.NEWEST_FIRST})))"""
+        SELECT version, installs FROM install_version CROSS JOIN version USING (widget_id, version)
+        WHERE widget_id = widget.id ORDER BY {json_sql.NEWEST_FIRST})))"""
 INSTALLS = f"""
 SELECT content, download_count, counted, json_object(
-    'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {VERSIONS})
+    'total', coalesce(download_count, 0), 'days', {DAYS}, 'versions', {INSTALLED_VERSIONS})
 FROM revision JOIN widget ON scope = :scope AND name = :name AND (listed OR :unlisted)
 """
 
@@ -58,7 +56,7 @@ def find_installs(
     return (*counts, today), f"{text}\n".encode()
 
 
-READ_REVISION = """
+INSTALLS_REVISION = """
 SELECT content, download_count, counted FROM revision JOIN widget ON scope = :scope AND name = :name
 """
 
@@ -67,21 +65,22 @@ def revalidate_installs(
     connection: sqlite3.Connection, scope: str, name: str, revision: InstallsRevision
 ) -> InstallsRevision | None:
     """Return the revision if the installs are still the same, else None."""
-    row = connection.execute(READ_REVISION, {"scope": scope, "name": name}).fetchone()
+    row = connection.execute(INSTALLS_REVISION, {"scope": scope, "name": name}).fetchone()
     return revision if row and (*row, today()) == revision else None
 
 
-CHANGES = """
+TRENDS = """
 SELECT scope, name, sum(iif(day > :today - :days, installs, 0)) AS recent,
     sum(iif(day <= :today - :days, installs, 0)) AS before
-FROM widget CROSS JOIN install ON widget_id = widget.id AND day > :today - 2 * :days
+FROM widget CROSS JOIN install_day ON widget_id = widget.id
+    AND day > :today - 2 * :days AND day <= :today
 GROUP BY widget.id ORDER BY abs(recent - before) DESC, scope, name
 """
 
 
-def find_changes(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
+def find_trends(connection: sqlite3.Connection, days: int, today: int) -> list[sqlite3.Row]:
     """Return the installs of each widget in the last days and as many before, if it has any.
 
     The widget with the largest change is the first.
     """
-    return connection.execute(CHANGES, {"days": days, "today": today}).fetchall()
+    return connection.execute(TRENDS, {"days": days, "today": today}).fetchall()

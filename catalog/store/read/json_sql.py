@@ -36,7 +36,7 @@ DOCUMENT_VERSION = f"""json_object(
     'displayName', version.display_name, 'description', version.description, 'icon', version.icon,
     'minSize', json_object('w', version.min_w, 'h', version.min_h),
     'maxSize', json_object('w', version.max_w, 'h', version.max_h),
-    'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
+    'sdkVersion', version.sdk_version, 'configVersion', json(version.config_version),
     'permissions', json(version.permissions), 'license', version.license)"""
 
 # The newest version of a widget that is not yanked, as a JSON string or null.

@@ -1,6 +1,7 @@
 """Search: one statement finds, ranks and counts the widgets, and renders the page as JSON.
 
-It reads three tables, which the triggers of schema.sql maintain for every listed widget:
+It reads three tables with rows for every listed widget, which each transaction that changes the
+widget writes again (catalog/store/schema/derived.py):
 
 - listing: the columns to filter and to sort by, and the folded text to find words in.
 - listing_text: an index of the trigrams (three characters in a row) of the folded text. It gives
@@ -9,7 +10,7 @@ It reads three tables, which the triggers of schema.sql maintain for every liste
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..connection.sqlite import Connection
 from .json_sql import ADMITS, LATEST_COMPATIBLE_ENTRY
@@ -86,7 +87,7 @@ RANK = """place, CASE
 RENDER_PAGE = """
 SELECT content, revision.downloads, (SELECT total FROM total) AS total, least_downloads, widgets
 FROM revision CROSS JOIN (
-    SELECT min(page.downloads) AS least_downloads, CAST(group_concat(
+    SELECT coalesce(min(page.downloads), -1) AS least_downloads, CAST(group_concat(
         head || coalesce(nullif(page.downloads, -1), 'null') || ',"latestVersion":' || latest
         {latest_compatible} || '}}') AS BLOB) AS widgets
     FROM page CROSS JOIN summary USING (widget_id)
@@ -103,16 +104,47 @@ LATEST_COMPATIBLE = f"""
 
 def find_widgets(connection: Connection, query: SearchQuery) -> tuple[PageRevision, bytes]:
     """Return one page of results as the JSON of the response, and the revision that it shows."""
-    page = PAGE_WITH_WORDS if query.q else PAGE
     # Other searches are counted in an index alone, or find all results anyway.
-    key = total_key(query) if query.compatible else None
+    key = total_key(query) if query.reads_versions else None
     counted_at, counted = connection.counts.get(key, (None, None))
-    row = _fetch_row(connection, page + RENDER_PAGE, query, counted_at=counted_at, counted=counted)
+    values = {
+        **find_conditions(query).values,
+        "limit": query.limit,
+        "offset": query.offset,
+        "counted_at": counted_at,
+        "counted": counted,
+    }
+    row = connection.execute(_build_statement(query), values).fetchone()
     if key and row["content"] != counted_at:
         remember_count(connection, key, row["content"], row["total"])
-    revision = PageRevision(row["content"], row["downloads"], _least_downloads(query, row))
+    revision = PageRevision(row["content"], row["downloads"], row["least_downloads"])
     end = f'],"total":{row["total"]},"page":{query.page},"limit":{query.limit}}}\n'
     return revision, b"".join((b'{"widgets":[', row["widgets"] or b"", end.encode()))
+
+
+def _build_statement(query: SearchQuery) -> str:
+    """Return the statement that finds, counts and renders the page."""
+    found = find_conditions(query)
+    filters = [*found.filters.values()]
+    conditions = all_of([*found.matches, *filters])
+    key = SORT_KEYS[query.sort or "installs"]
+    if not query.q:
+        # The plus keeps SQLite from using an index that is not in the order of the page.
+        in_order = [each if each is IN_SCOPE else f"+({each})" for each in filters]
+        page = PAGE.format(
+            conditions=conditions, index_conditions=all_of([*found.matches, *in_order]), key=key
+        )
+    else:
+        typed = all_of([*found.typed, *filters])
+        page = PAGE_WITH_WORDS.format(
+            source=found.source,
+            conditions=conditions,
+            or_typed=OR_TYPED.format(conditions=typed) if found.typed else "",
+            key=key if query.sort else RANK.format(in_name=found.in_name),
+        )
+    return page + RENDER_PAGE.format(
+        latest_compatible=LATEST_COMPATIBLE if query.compat_sdk else ""
+    )
 
 
 def total_key(query: SearchQuery) -> SearchQuery:
@@ -127,21 +159,8 @@ def remember_count(connection: Connection, key: object, content: int, count: obj
     connection.counts[key] = content, count
 
 
-def _least_downloads(query: SearchQuery, row: Any) -> int:
-    """Return the downloads below which an installed widget does not belong on the page."""
-    least: int | None = row["least_downloads"]
-    if least is None:
-        return -1
-    # In the other orders an install changes only the count that the page shows.
-    if query.sort in (None, "installs"):
-        is_full = row["total"] >= query.page * query.limit
-        # With words, a widget with few downloads can be on a page before one with many.
-        return least if is_full and not query.q else -1
-    return least
-
-
 # An install can move its widget only forward in the results. So the page stays the same if the
-# widget does not match the query, or still has fewer downloads than the last one of a full page.
+# widget does not match the query, or still has fewer downloads than each one of the page.
 REVALIDATE_SEARCH = """
 SELECT content, downloads, :least_downloads FROM revision
 WHERE content = :content AND (
@@ -156,26 +175,8 @@ def revalidate_search(
     connection: Connection, query: SearchQuery, revision: PageRevision
 ) -> PageRevision | None:
     """Return the current revision if the page is the same at it, else None."""
-    row = _fetch_row(connection, REVALIDATE_SEARCH, query, **revision._asdict())
-    return PageRevision(*row) if row else None
-
-
-def _fetch_row(connection: Connection, template: str, query: SearchQuery, **values: object) -> Any:
-    """Return the first row of the template's statement for the query."""
     found = find_conditions(query)
-    # The plus keeps SQLite from using an index that is not in the order of the page.
-    in_order = [each if each is IN_SCOPE else f"+{each}" for each in found.filters.values()]
-    filters = [*found.filters.values()]
-    typed = OR_TYPED.format(conditions=all_of([*found.typed, *filters])) if found.typed else ""
-    statement = template.format(
-        source=found.source,
-        conditions=all_of([*found.matches, *filters]),
-        or_typed=typed,
-        index_conditions=all_of([*found.matches, *in_order]),
-        key=RANK.format(in_name=found.in_name)
-        if query.q and not query.sort
-        else SORT_KEYS[query.sort or "installs"],
-        latest_compatible=LATEST_COMPATIBLE if query.compat_sdk else "",
-    )
-    values |= {**found.values, "limit": query.limit, "offset": query.offset}
-    return connection.execute(statement, values).fetchone()
+    conditions = all_of([*found.matches, *found.filters.values()])
+    statement = REVALIDATE_SEARCH.format(conditions=conditions)
+    row = connection.execute(statement, {**found.values, **revision._asdict()}).fetchone()
+    return PageRevision(*row) if row else None

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..schema.sdk_intervals import sdk_key
-from .search_params import NONE, SearchQuery
+from .json_sql import NEWEST_FIRST
+from .search_params import NONE, WITHOUT, SearchQuery
 
 # The index reads one more list for each trigram, and this many leave few candidates.
 MAX_TRIGRAMS = 12
@@ -17,12 +18,17 @@ WITH_TRIGRAMS = """listing_text CROSS JOIN listing
     ON listing.widget_id = listing_text.rowid AND listing_text MATCH :trigrams"""
 
 # Few ranges are distinct. Those that admit the SDK are read once for each statement.
-IS_COMPATIBLE = """EXISTS (
-    SELECT 1 FROM version
-    WHERE version.widget_id = listing.widget_id AND yanked = 0 AND sdk_version IN (
-        SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
-        WHERE low <= :sdk AND :sdk < high))
+_RUNS_ON_SDK = """
+version.widget_id = listing.widget_id AND yanked = 0 AND +sdk_version IN (
+    SELECT range FROM sdk_interval CROSS JOIN sdk_range ON id = range_id
+    WHERE low <= :sdk AND :sdk < high)
 """
+IS_COMPATIBLE = f"EXISTS (SELECT 1 FROM version WHERE {_RUNS_ON_SDK})"
+# The permissions of the latest version for the SDK. They are 'null' if there is none, as in the
+# table listing.
+PERMISSIONS_FOR_SDK = f"""coalesce((
+    SELECT version.permissions FROM version WHERE {_RUNS_ON_SDK}
+    ORDER BY {NEWEST_FIRST} LIMIT 1), 'null')"""
 
 IS_TYPED = "(name = :typed COLLATE NOCASE OR scope = :typed COLLATE NOCASE)"
 # With a slash, the name is perhaps not complete.
@@ -37,7 +43,9 @@ HAS_PERMISSION = """permissions IN (
     SELECT list FROM (SELECT DISTINCT permissions AS list FROM listing)
     WHERE EXISTS (SELECT 1 FROM json_each(list) WHERE value = :permission))
 """
-HAS_NO_PERMISSION = "permissions = '[]'"
+HAS_PERMISSION_FOR_SDK = f"""
+EXISTS (SELECT 1 FROM json_each({PERMISSIONS_FOR_SDK}) WHERE value = :permission)
+"""
 HAS_LICENSE = "license = :license"
 
 
@@ -52,6 +60,8 @@ class Conditions(NamedTuple):
     typed: list[str]
     # Those of the filters, by the name of the filter.
     filters: dict[str, str]
+    # The permissions that a filter compares, as JSON.
+    permissions: str
     # The name contains every word.
     in_name: str
     # The values of all parameters in them.
@@ -81,7 +91,7 @@ def find_conditions(query: SearchQuery) -> Conditions:
         "typed_scope": scope if slash else None,
         "scope": query.scope,
         "official": query.official,
-        "permission": query.permission,
+        "permission": (query.permission or "").removeprefix(WITHOUT),
         "license": "" if query.license == NONE else query.license,
         "sdk": query.compat_sdk and sdk_key(query.compat_sdk),
     }
@@ -90,6 +100,7 @@ def find_conditions(query: SearchQuery) -> Conditions:
         matches=matches,
         typed=typed,
         filters=_filters(query),
+        permissions=_permissions(query),
         in_name=all_of(f"instr(folded_name, :word{number})" for number in range(len(words))),
         values=values,
     )
@@ -100,12 +111,25 @@ def all_of(conditions: Iterable[str]) -> str:
     return " AND ".join(conditions) or "true"
 
 
+def _permissions(query: SearchQuery) -> str:
+    return PERMISSIONS_FOR_SDK if query.compat_sdk else "permissions"
+
+
+def _has_permission(query: SearchQuery) -> str:
+    permissions = _permissions(query)
+    if query.permission == NONE:
+        return f"{permissions} = '[]'"
+    has_permission = HAS_PERMISSION_FOR_SDK if query.compat_sdk else HAS_PERMISSION
+    if (query.permission or "").startswith(WITHOUT):
+        return f"({permissions} <> 'null' AND NOT {has_permission})"
+    return has_permission
+
+
 def _filters(query: SearchQuery) -> dict[str, str]:
-    has_permission = HAS_NO_PERMISSION if query.permission == NONE else HAS_PERMISSION
     filters = {
         "scope": (query.scope, IN_SCOPE),
         "official": (query.official, IS_OFFICIAL),
-        "permission": (query.permission, has_permission),
+        "permission": (query.permission, _has_permission(query)),
         "license": (query.license, HAS_LICENSE),
     }
     return {name: each for name, (value, each) in filters.items() if value is not None}

@@ -12,6 +12,8 @@ MAX_Q_LENGTH = 1000  # characters
 SORTS = ("installs", "updated", "created", "name")
 # The value of a filter for widgets that have no value.
 NONE = "(none)"
+# Before a permission, for widgets that do not need it.
+WITHOUT = "-"
 
 
 class ParameterError(ValueError):
@@ -33,18 +35,24 @@ class SearchQuery:
     compatible: bool = False
     # One of SORTS; None for the default order.
     sort: str | None = None
-    # The others are only for the browse page and no parameters of the API.
-    # Find the widgets too whose name, scope or beginning of scope/name is this one.
-    typed: str | None = None
-    # Only widgets whose latest version needs this permission; NONE for those that need no one.
+    # Only widgets whose latest version, the latest for compat_sdk if there is one, needs this
+    # permission; NONE for those that need no one, and WITHOUT before one that they do not need.
     permission: str | None = None
     # Only widgets whose latest version has this licence; NONE for those that state none.
     license: str | None = None
+    # Find the widgets too whose name, scope or beginning of scope/name is this one. Only for the
+    # browse page, and no parameter of the API.
+    typed: str | None = None
 
     @property
     def words(self) -> list[str]:
         """The words of q, each once."""
         return list(dict.fromkeys(self.q.split()))
+
+    @property
+    def reads_versions(self) -> bool:
+        """Whether it depends on all versions of a widget and not only on the latest one."""
+        return self.compatible or (self.permission is not None and self.compat_sdk is not None)
 
     @property
     def offset(self) -> int:
@@ -63,6 +71,8 @@ def parse_search(parameters: Mapping[str, str]) -> SearchQuery:
         limit=parse_limit(parameters),
         compatible=_parse_boolean("compatible", parameters.get("compatible")) or False,
         sort=_parse_sort(parameters.get("sort")),
+        permission=parameters.get("permission") or None,
+        license=parameters.get("license") or None,
     )
     if query.compatible and query.compat_sdk is None:
         raise ParameterError("compatible must be used with compatSdk, such as compatSdk=1.4.0.")

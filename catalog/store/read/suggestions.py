@@ -1,13 +1,8 @@
-"""The listed widgets whose names are nearest to one that a person mistyped.
+"""The listed widgets whose names are nearest to one that a person mistyped."""
 
-The similarity of two texts is the share of trigrams (three characters in a row) that they have in
-common: twice the common ones, divided by those of both. A space before and after the text makes its
-first and last letters count too. Of a widget, its name and its display name are compared together,
-and the shorter one counts as its length.
-"""
-
+import json
 import re
-from functools import lru_cache
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from ...text import fold
@@ -15,12 +10,12 @@ from ..connection.sqlite import Connection
 
 MAX_SUGGESTIONS = 5
 # Longer texts are compared by their beginning.
-MAX_COMPARED_TRIGRAMS = 16
-# The most installed widgets are compared, of the scope and of all others: about 20 ms.
-MAX_COMPARED_IN_SCOPE = 1_000
-MAX_COMPARED = 5_000
-# Less is not similar.
-MIN_SIMILARITY = 0.3
+MAX_COMPARED_LENGTH = 40
+# The most installed widgets are compared, of the scope and of all others.
+MAX_COMPARED_IN_SCOPE = 200
+MAX_COMPARED = 1_000
+# As SequenceMatcher measures it. Less is not similar.
+MIN_SIMILARITY = 0.65
 SAME_SCOPE_BONUS = 0.1
 
 SEPARATORS = re.compile(r"[-_.\s\0]+")
@@ -34,30 +29,21 @@ class Suggestion(NamedTuple):
     display_name: str
 
 
-# MATERIALIZED, so that the text is concatenated once and not for each trigram.
-SIMILAR_WIDGETS = """
-WITH names AS MATERIALIZED (
-    SELECT widget_id, scope, name, min(length(folded_name), length(name)) AS length,
-        ' ' || folded_name || ' '
-            || replace(replace(lower(name), '-', ' '), '_', ' ') || ' ' AS text
-    FROM (
-        SELECT * FROM (
-            SELECT widget_id, scope, name, folded_name FROM listing WHERE scope = :scope
-            ORDER BY downloads DESC, name LIMIT :max_compared_in_scope)
-        UNION ALL
-        SELECT * FROM (
-            SELECT widget_id, scope, name, folded_name FROM listing WHERE +scope <> :scope
-            ORDER BY downloads DESC, scope, name LIMIT :max_compared)
-    )
-),
-similar AS (
-    SELECT widget_id, scope, name, 2.0 * ({common}) / (:trigrams + length) AS similarity FROM names
-)
-SELECT similar.scope, similar.name, display_name
-FROM similar CROSS JOIN widget ON widget.id = widget_id
-WHERE similarity >= :min_similarity
-ORDER BY similarity + :bonus * (similar.scope = :scope) DESC, similar.scope, similar.name
-LIMIT :limit
+# As one JSON text: a row for each widget takes longer.
+MOST_INSTALLED = """
+SELECT json_group_array(json_array(widget_id, scope, name, folded_name)) FROM (
+    SELECT * FROM (
+        SELECT widget_id, scope, name, folded_name FROM listing WHERE scope = :scope
+        ORDER BY downloads DESC, name LIMIT :max_compared_in_scope)
+    UNION ALL
+    SELECT * FROM (
+        SELECT widget_id, scope, name, folded_name FROM listing WHERE +scope <> :scope
+        ORDER BY downloads DESC, scope, name LIMIT :max_compared))
+"""
+NAMES = """
+SELECT scope, name, display_name
+FROM json_each(:ids) AS found JOIN widget ON widget.id = found.value
+ORDER BY found.key
 """
 
 
@@ -65,27 +51,28 @@ def suggest_widgets(
     connection: Connection, name: str, *, scope: str = "", limit: int = MAX_SUGGESTIONS
 ) -> list[Suggestion]:
     """Return the widgets with the most similar name or display name, the most similar first."""
-    text = SEPARATORS.sub(" ", f" {fold(name)} ")
-    starts = range(min(len(text) - 2, MAX_COMPARED_TRIGRAMS))
-    trigrams = list(dict.fromkeys(text[start : start + 3] for start in starts))
-    if not trigrams:
-        return []
-    values: dict[str, object] = {f"trigram{n}": each for n, each in enumerate(trigrams)}
-    values |= {
-        "trigrams": len(trigrams),
-        "scope": scope,
-        "bonus": SAME_SCOPE_BONUS,
-        "min_similarity": MIN_SIMILARITY,
-        "max_compared_in_scope": MAX_COMPARED_IN_SCOPE,
-        "max_compared": MAX_COMPARED,
-        "limit": limit,
-    }
-    rows = connection.execute(_build_statement(len(trigrams)), values)
-    return [Suggestion(*row) for row in rows]
+    # The matcher keeps what it knows about its second text.
+    matcher = SequenceMatcher(None, "", _words(name), autojunk=False)
+    bounds = {"max_compared_in_scope": MAX_COMPARED_IN_SCOPE, "max_compared": MAX_COMPARED}
+    (text,) = connection.execute(MOST_INSTALLED, {"scope": scope, **bounds}).fetchone()
+    similar = []
+    for widget_id, its_scope, its_name, folded_name in json.loads(text):
+        connection.check_deadline()
+        similarity = max(_similarity(matcher, each) for each in {_words(its_name), folded_name})
+        if similarity >= MIN_SIMILARITY:
+            bonus = SAME_SCOPE_BONUS if its_scope == scope else 0
+            similar.append((-similarity - bonus, its_scope, its_name, widget_id))
+    ids = json.dumps([widget_id for *_, widget_id in sorted(similar)[:limit]])
+    return [Suggestion(*row) for row in connection.execute(NAMES, {"ids": ids})]
 
 
-@lru_cache(maxsize=MAX_COMPARED_TRIGRAMS)
-def _build_statement(trigrams: int) -> str:
-    """Return the statement that compares this number of trigrams."""
-    common = " + ".join(f"(instr(text, :trigram{number}) > 0)" for number in range(trigrams))
-    return SIMILAR_WIDGETS.format(common=common)
+def _words(name: str) -> str:
+    return SEPARATORS.sub(" ", fold(name[:MAX_COMPARED_LENGTH])).strip()
+
+
+def _similarity(matcher: SequenceMatcher[str], text: str) -> float:
+    """Return how similar the texts are; 0 if one of the upper bounds, found faster, is too low."""
+    matcher.set_seq1(text[:MAX_COMPARED_LENGTH])
+    if matcher.real_quick_ratio() < MIN_SIMILARITY or matcher.quick_ratio() < MIN_SIMILARITY:
+        return 0
+    return matcher.ratio()

@@ -3,37 +3,18 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
-from typing import NamedTuple
 
-from ...semver_ranges import is_version
+from ...installed_list import Installed, UpdatesQuery, parse_installed
 from ...text import quoted
+from ...update_rule import Advice, Release, advise
 from ..connection.sqlite import Connection, snapshot
 from ..schema.sdk_intervals import sdk_key
 from .json_sql import NEWEST_FIRST, VERSION_ADMITS
 from .search_params import ParameterError, parse_compat_sdk
-from .update_rule import Advice, Release, advise
 
 MAX_INSTALLED = 100
 
 CURRENT, UPDATE, UNAVAILABLE, UNKNOWN = "current", "update", "unavailable", "unknown"
-
-
-class Installed(NamedTuple):
-    """A version that a dashboard has installed."""
-
-    scope: str
-    name: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}@{self.version}"
-
-
-class UpdatesQuery(NamedTuple):
-    """Installed versions, and the SDK of the dashboard."""
-
-    sdk: str
-    installed: tuple[Installed, ...]
 
 
 def parse_updates(sdk: str | None, installed: Sequence[str]) -> UpdatesQuery:
@@ -45,30 +26,21 @@ def parse_updates(sdk: str | None, installed: Sequence[str]) -> UpdatesQuery:
         raise ParameterError(
             f"installed must be given 1 to {MAX_INSTALLED} times, not {len(installed)}."
         )
-    parsed = tuple(map(parse_installed, installed))
+    try:
+        parsed = tuple(map(parse_installed, installed))
+    except ValueError as error:
+        raise ParameterError(str(error)) from error
     if len(set(parsed)) < len(parsed):
         repeated = next(each for each in parsed if parsed.count(each) > 1)
         raise ParameterError(f"installed has {quoted(str(repeated))} more than once.")
     return UpdatesQuery(sdk, parsed)
 
 
-def parse_installed(text: str) -> Installed:
-    """Return the version that scope/name@version names; raise ParameterError."""
-    path, _, version = text.rpartition("@")
-    scope, _, name = path.partition("/")
-    if not scope or not name or "/" in name or not is_version(version):
-        raise ParameterError(
-            f"installed must be scope/name@version such as acme/clock@1.0.0, not {quoted(text)}; "
-            "a + in it must be sent as %2B."
-        )
-    return Installed(scope, name, version)
-
-
 # The versions of each listed widget, newest first, as one JSON text: pairs of the widget's position
 # in :widgets and the fields of Release. Without an SDK every version is compatible. A row for each
 # version or widget takes longer; the text of a hundred widgets could take too much memory.
 WIDGETS_PER_TEXT = 20
-VERSIONS = f"""
+RELEASES = f"""
 SELECT json_group_array(json_array(position, json(versions))) FROM (
     SELECT item.key AS position, (
         SELECT json_group_array(json_array(
@@ -154,7 +126,7 @@ def _read_releases(
     for start in range(0, len(names), WIDGETS_PER_TEXT):
         some = names[start : start + WIDGETS_PER_TEXT]
         values = {"widgets": json.dumps(some), "sdk": sdk and sdk_key(sdk)}
-        (text,) = connection.execute(VERSIONS, values).fetchone()
+        (text,) = connection.execute(RELEASES, values).fetchone()
         for position, rows in json.loads(text):
             # The deadline of the thread also bounds the work in Python.
             connection.check_deadline()

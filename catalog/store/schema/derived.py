@@ -76,6 +76,10 @@ FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
 CROSS JOIN json_each(given.value) AS interval
 WHERE true ON CONFLICT DO NOTHING
 """
+# After versions were deleted.
+REMOVE_UNUSED_RANGES = """
+DELETE FROM sdk_range WHERE NOT EXISTS (SELECT 1 FROM version WHERE sdk_version = range)
+"""
 
 
 def add_ranges(ranges: Iterable[str]) -> list[Statement]:

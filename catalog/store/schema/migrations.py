@@ -24,11 +24,11 @@ KEPT_TABLES = ("token", "audit")
 # The tables whose rows are copied, parents before children. The others are derived, and so are the
 # rows of change, except those of widgets that are no longer listed.
 COPIED_TABLES = (
-    *("widget", "install", "version", "mirrored", "upstream", "deleted_version", "change"),
-    *KEPT_TABLES,
+    *("widget", "install_day", "install_version", "version", "mirrored", "upstream"),
+    *("deleted_version", "change", *KEPT_TABLES),
 )
-# Versions refer to sdk_range until they are dropped.
-RENAMED_TABLES = ("sdk_range", *COPIED_TABLES)
+# Versions refer to sdk_range until they are dropped; schema version 5 has installs in one table.
+RENAMED_TABLES = ("sdk_range", "install", *COPIED_TABLES)
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,10 @@ def migrate(connection: Connection, path: Path) -> None:
             connection.execute("ROLLBACK")
     logger.warning(
         "Migrated %s from schema version %s to %s. The old file was copied to %s.",
-        *(path, version, SCHEMA_VERSION, copy),
+        path,
+        version,
+        SCHEMA_VERSION,
+        copy,
     )
 
 
@@ -103,8 +106,13 @@ WHERE old.scope = widget.scope AND old.name = widget.name
 # A pack has no days, so those of the replaced catalog stay.
 KEEP_DAYS = (
     """
-    INSERT INTO install
-    SELECT widget.id, day, version, installs FROM old_install
+    INSERT INTO install_day
+    SELECT widget.id, day, installs FROM old_install_day
+    JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
+    """,
+    """
+    INSERT INTO install_version
+    SELECT widget.id, version, installs FROM old_install_version
     JOIN old_widget ON old_widget.id = widget_id JOIN widget USING (scope, name)
     """,
     """
@@ -157,6 +165,7 @@ def rebuild_tables(
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
+    _add_up_installs(connection, f"{source}.install" if source else "main.old_install")
     if source and has_catalog:
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
@@ -164,6 +173,7 @@ def rebuild_tables(
             for statement in (KEEP_COUNTS, *KEEP_DAYS):
                 connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
+    _write_all_digits(connection)
     for statement in REFRESH:
         connection.execute(statement)
     for table in reversed(RENAMED_TABLES):
@@ -188,6 +198,32 @@ def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) 
         f"INSERT INTO main.{new} ({names}) SELECT {names} FROM {schema}.{old} WHERE {condition}"
         " ON CONFLICT DO NOTHING"
     ).rowcount
+
+
+ADD_UP_DAYS = """
+INSERT INTO install_day SELECT widget_id, day, sum(installs) FROM {old} GROUP BY widget_id, day
+"""
+ADD_UP_VERSIONS = """
+INSERT INTO install_version
+SELECT widget_id, version, sum(installs) FROM {old} WHERE version <> '' GROUP BY widget_id, version
+"""
+
+
+def _add_up_installs(connection: sqlite3.Connection, old: str) -> None:
+    """Copy the installs of schema version 5, which has a row for each day and version."""
+    if _columns(connection, *old.split(".")):
+        for statement in (ADD_UP_DAYS, ADD_UP_VERSIONS):
+            connection.execute(statement.format(old=old))
+
+
+READ_REALS = "SELECT id, config_version FROM version WHERE typeof(config_version) = 'real'"
+SET_DIGITS = "UPDATE version SET config_version = ? WHERE id = ?"
+
+
+def _write_all_digits(connection: sqlite3.Connection) -> None:
+    """Store each configVersion that is not whole as text, as validators.check_number() does."""
+    rows = connection.execute(READ_REALS).fetchall()
+    connection.executemany(SET_DIGITS, [(repr(number), id_) for id_, number in rows])
 
 
 def _columns(connection: sqlite3.Connection, schema: str, table: str) -> set[str]:

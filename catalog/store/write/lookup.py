@@ -132,7 +132,7 @@ def check_version_or_range(text: str | None) -> str:
     return text
 
 
-class Selection(NamedTuple):
+class SelectedVersions(NamedTuple):
     """The versions of a widget, newest first, and those of them that are to be changed."""
 
     widget: WidgetName
@@ -140,7 +140,7 @@ class Selection(NamedTuple):
     selected: Sequence[sqlite3.Row]
 
 
-def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[Selection]:
+def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[SelectedVersions]:
     """Return the versions that the targets name, each once; raise ChangeError if there are none."""
     requests: dict[WidgetName, list[WidgetName]] = {}
     for target in dict.fromkeys(targets):
@@ -157,7 +157,7 @@ def select_versions(read: Read, targets: Iterable[WidgetName]) -> list[Selection
                 f"{widget} has {len(versions)} versions; name fewer than {ranges} ranges at once."
             )
         selected = {row["id"]: row for target in named for row in match_versions(versions, target)}
-        selections.append(Selection(widget, versions, list(selected.values())))
+        selections.append(SelectedVersions(widget, versions, list(selected.values())))
     return selections
 
 

@@ -12,9 +12,9 @@ from ...documents import Row
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
-from ..schema.derived import folded_columns
+from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
 from .lookup import (
-    Selection,
+    SelectedVersions,
     WidgetName,
     check_growth,
     find_versions,
@@ -116,7 +116,7 @@ def _set_states(
 
 
 def _change_selected(
-    transaction: Transaction, action: str, selection: Selection, states: Mapping[int, Row]
+    transaction: Transaction, action: str, selection: SelectedVersions, states: Mapping[int, Row]
 ) -> list[VersionChange]:
     """Write and record the new states of the selected versions that have another one."""
     changes, rows = [], []
@@ -227,6 +227,7 @@ def remove_widgets(transaction: Transaction, action: str, rows: Sequence[Any]) -
         }
         transaction.record(action, (row["scope"], row["name"], None), before=before)
     transaction.execute(REMOVE_WIDGETS, {"ids": json.dumps([row["id"] for row in rows])})
+    transaction.execute(REMOVE_UNUSED_RANGES)
 
 
 def remove_versions(
@@ -237,3 +238,4 @@ def remove_versions(
         before = {"sha256Hash": row["sha256_hash"], **version_state(row, STATE_KEYS)}
         transaction.record(action, widget._replace(version=row["version"]), before=before)
     transaction.execute(REMOVE_VERSIONS, {"ids": json.dumps([row["id"] for row in rows])})
+    transaction.execute(REMOVE_UNUSED_RANGES)

@@ -1,12 +1,14 @@
-"""A list of installed versions that a person has: lines of text, or a JSON lockfile."""
+"""Installed versions: as a dashboard names them, and the list that a person has.
+
+A list is lines of text, or a JSON lockfile.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ...text import plural, quoted
-from .search_params import ParameterError
-from .updates import Installed, parse_installed
+from .semver_ranges import is_version
+from .text import plural, quoted
 
 FORM = "scope/name@version, such as acme/clock@1.0.0"
 # The members of an object that can have its version.
@@ -14,6 +16,36 @@ VERSION_KEYS = ("version", "installed")
 NPM = "This is a lockfile of npm: it names packages of npm, not widgets."
 # Around a version in a line that was copied out of JSON.
 PUNCTUATION = " \t\ufeff,\"'"
+
+
+class Installed(NamedTuple):
+    """A version that a dashboard has installed."""
+
+    scope: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}@{self.version}"
+
+
+class UpdatesQuery(NamedTuple):
+    """Installed versions, and the SDK of the dashboard."""
+
+    sdk: str
+    installed: tuple[Installed, ...]
+
+
+def parse_installed(text: str) -> Installed:
+    """Return the version that scope/name@version names; raise ValueError."""
+    path, _, version = text.rpartition("@")
+    scope, _, name = path.partition("/")
+    if not scope or not name or "/" in name or not is_version(version):
+        raise ValueError(
+            f"installed must be scope/name@version such as acme/clock@1.0.0, not {quoted(text)}; "
+            "a + in it must be sent as %2B."
+        )
+    return Installed(scope, name, version)
 
 
 class InstalledList(NamedTuple):
@@ -111,5 +143,5 @@ def _is_path(text: str) -> bool:
 def _parse(text: str) -> Installed | None:
     try:
         return parse_installed(text)
-    except ParameterError:
+    except ValueError:
         return None

@@ -9,7 +9,7 @@ version with the highest precedence below it is a downgrade.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...text import shorten
+from .text import shorten
 
 # Bounds of what a reason says about versions that are no update.
 MAX_NAMED = 3

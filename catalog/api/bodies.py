@@ -17,10 +17,10 @@ from flask import abort, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, UnsupportedMediaType
 from werkzeug.formparser import MultiPartParser
 
+from ..changes import BundleSummary
 from ..documents import Json
 from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
 from ..store.connection.deadlines import Deadline
-from ..store.write.manifests import BundleSummary
 from ..text import quoted
 
 CHUNK = 64 * 1024  # bytes

@@ -11,10 +11,10 @@ from flask import Flask, Response
 from waitress.channel import ClientDisconnected
 
 from .. import V1_PREFIX
+from ..changes import ChangeError
 from ..documents import Json
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, WouldBlock
-from ..store.write.lookup import ChangeError
 from ..text import quoted
 from .control import Control
 

@@ -8,7 +8,7 @@ from ..connection.sqlite import DatabaseError, Statement
 
 # "Wcat": marks a SQLite file as a widget catalog.
 APPLICATION_ID = 0x57636174
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 COUNT_ALL = """
 SELECT (SELECT count(*) FROM widget) AS widgets, (SELECT count(*) FROM version) AS versions

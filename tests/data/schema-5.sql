@@ -1,0 +1,424 @@
+-- The schema of a catalog. The tables widget and version hold the catalog; token holds the access tokens and
+-- audit the record of changes; the others are derived from the first two, or record where widgets were copied
+-- from and which versions were deleted.
+--
+-- catalog/documents.py validates what is written. The CHECKs here are those on which statements rely.
+-- Timestamps are UTC text in the form of JavaScript's toISOString, so that text order is time order.
+
+-- "Wcat" distinguishes our files from other SQLite files.
+PRAGMA application_id = 0x57636174;
+
+CREATE TABLE widget (
+    -- The id of a deleted widget is not used again.
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope          TEXT    NOT NULL CHECK (scope <> '' AND instr(scope, '/') = 0),
+    name           TEXT    NOT NULL CHECK (name <> '' AND instr(name, '/') = 0),
+    display_name   TEXT    NOT NULL,
+    description    TEXT,
+    icon           TEXT,
+    is_official    INTEGER CHECK (is_official IN (0, 1)),
+    download_count INTEGER CHECK (download_count >= 0),
+    created_at     TEXT    NOT NULL,
+    listed         INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    -- The installs that were counted here, those of the table install. download_count may be higher, or be set
+    -- by an import.
+    counted           INTEGER NOT NULL DEFAULT 0 CHECK (counted >= 0),
+    -- Of the last one: its day and version, as in the table install.
+    installed_day     INTEGER,
+    installed_version TEXT,
+    -- For search, folded by fold() in catalog/text.py: display_name, and display_name with description.
+    folded_name    TEXT    NOT NULL,
+    folded_text    TEXT    NOT NULL,
+    UNIQUE (scope, name)
+) STRICT;
+
+-- The distinct npm ranges in version.sdk_version, with the SDKs that each admits as intervals of keys: low
+-- is included, high is not. The keys sort like versions (catalog/store/schema/sdk_intervals.py). A range that
+-- admits no SDK has no interval.
+CREATE TABLE sdk_range (
+    id    INTEGER PRIMARY KEY,
+    range TEXT    NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE sdk_interval (
+    range_id INTEGER NOT NULL REFERENCES sdk_range (id) ON DELETE CASCADE,
+    low      TEXT    NOT NULL,
+    high     TEXT    NOT NULL CHECK (low < high),
+    PRIMARY KEY (range_id, low)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE version (
+    id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+    widget_id           INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    version             TEXT    NOT NULL,
+    -- A key whose text order is the precedence of SemVer (catalog/semver_ranges.py).
+    precedence          TEXT    NOT NULL,
+    bundle_url          TEXT    NOT NULL,
+    bundle_size         INTEGER NOT NULL,
+    sha256_hash         TEXT    NOT NULL,
+    published_at        TEXT    NOT NULL,
+    yanked              INTEGER NOT NULL CHECK (yanked IN (0, 1)),
+    yanked_reason       TEXT,
+    deprecation_message TEXT,
+    release_notes       TEXT,
+    -- If one of these three is null, the widget's own value is used.
+    display_name        TEXT,
+    description         TEXT,
+    icon                TEXT,
+    min_w               INTEGER NOT NULL,
+    min_h               INTEGER NOT NULL,
+    max_w               INTEGER NOT NULL,
+    max_h               INTEGER NOT NULL,
+    sdk_version         TEXT    NOT NULL REFERENCES sdk_range (range),
+    config_version      ANY     CHECK (typeof(config_version) IN ('integer', 'real', 'null')),
+    -- A JSON array of strings.
+    permissions         TEXT    NOT NULL CHECK (json_valid(permissions)),
+    license             TEXT,
+    -- The URL path of a held bundle, which this service serves itself; null if it holds none.
+    bundle_path         TEXT CHECK (bundle_path LIKE '/_%'),
+    UNIQUE (widget_id, version)
+) STRICT;
+
+-- The order of versions. It covers yanked and sdk_version, so that the newest version for an SDK is found in
+-- the index alone.
+CREATE INDEX version_newest
+    ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version);
+
+-- For the feed of new releases.
+CREATE INDEX version_published ON version (published_at) WHERE yanked = 0;
+
+-- The JSON of each version as the API returns it (VersionEntry): fields that the version does not have
+-- are taken from the widget. The URL of a held bundle is only a path, so that the text is the same for
+-- every host name; with_bundle_urls() in catalog/store/read/json_sql.py inserts the host.
+CREATE VIEW version_entry AS
+SELECT version.id, widget_id, published_at, precedence, version, yanked, json_object(
+    'scope', widget.scope, 'name', widget.name,
+    'version', version.version, 'bundleUrl', coalesce(version.bundle_path, version.bundle_url),
+    'bundleSize', version.bundle_size, 'sha256Hash', version.sha256_hash,
+    'publishedAt', version.published_at, 'yanked', json(iif(version.yanked, 'true', 'false')),
+    'yankedReason', version.yanked_reason, 'deprecationMessage', version.deprecation_message,
+    'releaseNotes', version.release_notes,
+    'displayName', coalesce(version.display_name, widget.display_name),
+    'description', coalesce(version.description, widget.description),
+    'icon', coalesce(version.icon, widget.icon),
+    'minSize', json_object('w', version.min_w, 'h', version.min_h),
+    'maxSize', json_object('w', version.max_w, 'h', version.max_h),
+    'sdkVersion', version.sdk_version, 'configVersion', version.config_version,
+    'permissions', json(version.permissions), 'license', version.license
+) AS entry
+FROM version CROSS JOIN widget ON widget.id = version.widget_id;
+
+-- Where a widget was copied from, for the next refresh of the mirror. No response contains it.
+CREATE TABLE mirrored (
+    widget_id      INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
+    -- The base URL of the upstream.
+    source         TEXT    NOT NULL,
+    -- The ETag of the widget's detail at the upstream.
+    etag           TEXT,
+    -- The downloadCount at the upstream, at the last refresh.
+    upstream_count INTEGER CHECK (upstream_count >= 0),
+    -- 1 if the mirror has unlisted the copy because the upstream no longer shows the widget.
+    gone           INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1))
+) STRICT;
+
+-- The upstreams of a mirror, for the next refresh.
+CREATE TABLE upstream (
+    -- The base URL.
+    source       TEXT PRIMARY KEY,
+    -- What is copied: the fields of MirrorOptions in catalog/mirror/remembered.py.
+    options      TEXT NOT NULL CHECK (json_valid(options)),
+    -- How far its changes were read: the token for its /api/v1/widgets/changes. Every copy from there is at
+    -- least as recent.
+    token        TEXT,
+    -- When the last run in which no widget failed ended.
+    refreshed_at TEXT
+) STRICT, WITHOUT ROWID;
+
+-- The hashes of deleted versions. Clients cache a bundle for a year without revalidation, so publish
+-- must not publish the same version with other bytes. Triggers fill the table on every delete.
+CREATE TABLE deleted_version (
+    scope       TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    version     TEXT NOT NULL,
+    sha256_hash TEXT NOT NULL,
+    PRIMARY KEY (scope, name, version, sha256_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER version_deleted AFTER DELETE ON version BEGIN
+    INSERT INTO deleted_version
+        SELECT scope, name, old.version, old.sha256_hash FROM widget WHERE id = old.widget_id
+        ON CONFLICT DO NOTHING;
+END;
+
+-- When a widget is deleted, its row is gone before version_deleted runs for its versions.
+CREATE TRIGGER widget_deleted BEFORE DELETE ON widget BEGIN
+    INSERT INTO deleted_version
+        SELECT old.scope, old.name, version, sha256_hash FROM version WHERE widget_id = old.id
+        ON CONFLICT DO NOTHING;
+END;
+
+-- Derived rows: for each listed widget, listing to filter and sort by, listing_text to find words in and
+-- summary for the JSON; and in change, the last change of each widget that was ever listed. The views
+-- rendered_... define what the rows must be.
+--
+-- These six triggers note which widgets a transaction touches. Before it commits, the statements of
+-- catalog/store/schema/derived.py write the derived rows of these widgets again, and empty the table. After a
+-- change with another program, such as the sqlite3 shell, the next transaction does it.
+
+CREATE TABLE touched (widget_id INTEGER PRIMARY KEY) STRICT;
+
+CREATE TRIGGER widget_added AFTER INSERT ON widget BEGIN
+    INSERT INTO touched VALUES (new.id) ON CONFLICT DO NOTHING;
+END;
+
+-- Installs change only download_count: see widget_downloaded.
+CREATE TRIGGER widget_changed AFTER UPDATE OF
+    display_name, description, icon, is_official, created_at, listed, folded_name, folded_text
+ON widget BEGIN
+    INSERT INTO touched VALUES (new.id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER widget_removed AFTER DELETE ON widget BEGIN
+    INSERT INTO touched VALUES (old.id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER version_added AFTER INSERT ON version BEGIN
+    INSERT INTO touched VALUES (new.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER version_changed AFTER UPDATE ON version BEGIN
+    INSERT INTO touched VALUES (new.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
+    INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+-- A widget keeps its name, and a version its widget: clients know them by these.
+CREATE TRIGGER widget_renamed BEFORE UPDATE OF id, scope, name ON widget
+WHEN (old.id, old.scope, old.name) IS NOT (new.id, new.scope, new.name) BEGIN
+    SELECT RAISE (ABORT, 'a widget cannot be renamed');
+END;
+
+CREATE TRIGGER version_moved BEFORE UPDATE OF id, widget_id ON version
+WHEN (old.id, old.widget_id) IS NOT (new.id, new.widget_id) BEGIN
+    SELECT RAISE (ABORT, 'a version cannot be moved to another widget');
+END;
+
+CREATE TABLE listing (
+    widget_id   INTEGER PRIMARY KEY,
+    scope       TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    -- 0 if is_official is null.
+    official    INTEGER NOT NULL,
+    -- -1 if download_count is null, so that it sorts last.
+    downloads   INTEGER NOT NULL,
+    created     TEXT    NOT NULL,
+    -- published_at of the latest version; empty if there is none, so that it sorts last.
+    updated     TEXT    NOT NULL,
+    -- Of the latest version, for the filters of the browse page; '[]' and '' if it has none.
+    permissions TEXT    NOT NULL,
+    license     TEXT    NOT NULL,
+    folded_name TEXT    NOT NULL,
+    folded_text TEXT    NOT NULL
+) STRICT;
+
+-- The indexes cover official, so that a search skips other widgets in the index alone.
+CREATE INDEX listing_order ON listing (downloads DESC, scope, name, official);
+CREATE INDEX listing_order_in_scope ON listing (scope, downloads DESC, name, official);
+-- The other orders that a search may have, in indexes that installs do not change.
+CREATE INDEX listing_updated ON listing (updated DESC, scope, name, official);
+CREATE INDEX listing_created ON listing (created DESC, scope, name, official);
+CREATE INDEX listing_name ON listing (folded_name, scope, name, official);
+-- To count official widgets, in an index that installs do not change.
+CREATE INDEX listing_official ON listing (official);
+-- Covers all filters of the browse page, to count the widgets for each of their values.
+CREATE INDEX listing_filters ON listing (permissions, license, scope, official);
+-- To find a widget by the name that someone typed.
+CREATE INDEX listing_typed_name ON listing (name COLLATE NOCASE);
+
+CREATE VIEW listed_text AS SELECT id, folded_text FROM widget WHERE listed;
+
+-- Stores which trigrams a text contains, but not where (detail = none): positions would triple its size,
+-- and search looks for the words in listing.folded_text anyway.
+CREATE VIRTUAL TABLE listing_text USING fts5 (
+    folded_text, content = 'listed_text', content_rowid = 'id', columnsize = 0, detail = none,
+    tokenize = 'trigram case_sensitive 1'
+);
+
+-- The JSON of each listed widget in search results (WidgetSummary), in two parts around the download
+-- count, so that an install does not change it: head, and latest, the JSON of the latest version or null.
+-- sdk_range_id is the range of the latest version.
+-- Rendering takes longer than finding the widgets of a page, so writes render, not searches.
+-- It is not part of listing: with wide rows, searches that scan it took 150 instead of 87 ms at 100,000
+-- widgets.
+CREATE TABLE summary (
+    widget_id    INTEGER PRIMARY KEY,
+    head         TEXT NOT NULL,
+    latest       TEXT NOT NULL,
+    sdk_range_id INTEGER
+) STRICT;
+
+-- The rows that summary must have. rtrim() removes only the closing brace: the last value is no object.
+CREATE VIEW rendered_summary AS
+SELECT widget.id AS widget_id,
+    rtrim(json_object(
+        'scope', widget.scope, 'name', widget.name, 'displayName', widget.display_name,
+        'description', widget.description, 'icon', widget.icon,
+        'isOfficial', json(CASE widget.is_official WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END)
+    ), '}') || ',"downloadCount":' AS head,
+    coalesce((
+        SELECT entry FROM version_entry WHERE widget_id = widget.id AND yanked = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    ), 'null') AS latest,
+    (
+        SELECT sdk_range.id FROM version CROSS JOIN sdk_range ON range = sdk_version
+        WHERE widget_id = widget.id AND yanked = 0
+        ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+    ) AS sdk_range_id
+FROM widget WHERE widget.listed;
+
+-- The rows that listing must have.
+CREATE VIEW rendered_listing AS
+SELECT widget.id AS widget_id, scope, name, coalesce(is_official, 0) AS official,
+    coalesce(download_count, -1) AS downloads, created_at AS created,
+    coalesce(published_at, '') AS updated,
+    coalesce(permissions, '[]') AS permissions, coalesce(license, '') AS license,
+    folded_name, folded_text
+FROM widget LEFT JOIN version ON version.id = (
+    SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
+    ORDER BY published_at DESC, precedence DESC, version DESC LIMIT 1
+)
+WHERE listed;
+
+-- The last public change of each widget that is or was listed, for /api/v1/widgets/changes. Installs are no
+-- change, nor is anything about a widget while it is unlisted: sequence numbers public changes only, so its
+-- gaps tell nothing else. A widget that was never listed has no row.
+CREATE TABLE change (
+    scope    TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    sequence INTEGER NOT NULL UNIQUE,
+    -- 0 if the widget was unlisted or deleted.
+    listed   INTEGER NOT NULL CHECK (listed IN (0, 1)),
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+
+-- Counts the transactions that wrote anything (content) and the installs (downloads). A response that was
+-- rendered at a revision is valid while the revision is current, whichever process writes. The column history
+-- is a random name, new after every restore: the numbers in change are comparable within one history only.
+
+CREATE TABLE revision (
+    -- A transaction on a cluster fails at this CHECK if another one was faster.
+    id        INTEGER PRIMARY KEY CHECK (id = 1),
+    content   INTEGER NOT NULL,
+    downloads INTEGER NOT NULL,
+    history   TEXT    NOT NULL
+) STRICT;
+
+INSERT INTO revision VALUES (1, 0, 0, lower(hex(randomblob(8))));
+
+-- The last hundred installs, a ring buffer. A cached page that shows none of their widgets stays valid;
+-- otherwise every install would invalidate every cached search, and a mix of 97 % reads and 3 % installs
+-- took 769 instead of 517 µs of CPU time per request. The column revision is revision.downloads after
+-- the install.
+CREATE TABLE recent_install (
+    slot      INTEGER PRIMARY KEY,
+    revision  INTEGER NOT NULL,
+    widget_id INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO recent_install
+WITH slots (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM slots WHERE slot < 99)
+SELECT slot, 0, 0 FROM slots;
+
+-- A separate trigger, so that an install changes only numbers and not the text index. A change other than
+-- plus one can move a widget backward in the results, so it counts as a change of content.
+CREATE TRIGGER widget_downloaded AFTER UPDATE OF download_count ON widget BEGIN
+    UPDATE revision SET downloads = downloads + 1,
+        content = content + (new.download_count IS NOT coalesce(old.download_count, 0) + 1);
+    UPDATE listing SET downloads = coalesce(new.download_count, -1) WHERE widget_id = new.id;
+    UPDATE recent_install SET revision = r.downloads, widget_id = new.id FROM revision AS r
+        WHERE slot = r.downloads % 100;
+END;
+
+-- The installs of each widget by day and version. Days are in UTC, as numbers from 1970-01-01. Those more than
+-- 400 days before the last install of the widget are added up to months, on the first day of the month.
+CREATE TABLE install (
+    widget_id INTEGER NOT NULL REFERENCES widget (id) ON DELETE CASCADE,
+    day       INTEGER NOT NULL,
+    -- Its number, even if it was deleted since; empty if the client did not name one.
+    version   TEXT    NOT NULL,
+    installs  INTEGER NOT NULL CHECK (installs > 0),
+    PRIMARY KEY (widget_id, day, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER widget_installed AFTER UPDATE OF installed_day ON widget BEGIN
+    INSERT INTO install VALUES (new.id, new.installed_day, new.installed_version, 1)
+        ON CONFLICT DO UPDATE SET installs = installs + 1;
+END;
+
+-- With the first install of a day, so that it is little work, and none for widgets that are not installed.
+CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
+WHEN new.installed_day IS NOT old.installed_day BEGIN
+    INSERT INTO install
+        SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, version,
+            sum(installs)
+        FROM install WHERE widget_id = new.id AND day < new.installed_day - 400 AND day <> month
+        GROUP BY month, version
+        ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
+    DELETE FROM install WHERE widget_id = new.id AND day < new.installed_day - 400
+        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400;
+END;
+
+-- Access tokens for publishing over HTTP. A token is shown once, when it is created; here is only its SHA-256.
+-- A revoked token stays, so that its name in audit never means another one.
+CREATE TABLE token (
+    -- The part of the token after its prefix. It is no secret.
+    id            TEXT PRIMARY KEY,
+    name          TEXT NOT NULL UNIQUE CHECK (name <> ''),
+    sha256_hash   TEXT NOT NULL CHECK (length(sha256_hash) = 64 AND sha256_hash NOT GLOB '*[^0-9a-f]*'),
+    -- JSON arrays. A token with the permission admin is for every scope.
+    scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+    permissions   TEXT NOT NULL CHECK (json_valid(permissions) AND json_type(permissions) = 'array'),
+    created_at    TEXT NOT NULL,
+    -- Null if the token does not expire.
+    expires_at    TEXT,
+    revoked_at    TEXT,
+    -- The day of the last use, in UTC.
+    last_used_day TEXT
+) STRICT;
+
+-- Who changed what, in the same transaction as the change. Installs are not recorded. The table is append-only.
+CREATE TABLE audit (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at      TEXT    NOT NULL,
+    -- local: actor is the operating-system user of a command; token: the name of a token.
+    kind    TEXT    NOT NULL CHECK (kind IN ('local', 'token')),
+    actor   TEXT    NOT NULL,
+    action  TEXT    NOT NULL,
+    -- What was changed; null for a change of the whole catalog, or of a token.
+    scope   TEXT,
+    name    TEXT,
+    version TEXT,
+    -- JSON objects of what the change is about; null for what does not exist.
+    before  TEXT CHECK (before IS NULL OR json_valid(before)),
+    after   TEXT CHECK (after IS NULL OR json_valid(after))
+) STRICT;
+
+CREATE INDEX audit_widget ON audit (scope, name, id) WHERE scope IS NOT NULL;
+
+CREATE TRIGGER audit_row_changed BEFORE UPDATE ON audit BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
+END;
+
+CREATE TRIGGER audit_row_removed BEFORE DELETE ON audit BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
+END;
+
+-- INSERT OR REPLACE would delete a row without the trigger above.
+CREATE TRIGGER audit_row_replaced BEFORE INSERT ON audit
+WHEN EXISTS (SELECT 1 FROM audit WHERE id = new.id) BEGIN
+    SELECT RAISE (ABORT, 'audit is append-only');
+END;
+
+PRAGMA user_version = 5;

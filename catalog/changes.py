@@ -48,13 +48,13 @@ class MissingWidgetError(MissingError):
 
 
 class TooLargeError(ConflictError):
-    """The change would make a widget larger than allowed."""
+    """A widget is larger than allowed, or would be."""
 
     def __init__(self, path: str, versions: int, size: int) -> None:
         # The widget as scope/name, and the rest of the sentence without its full stop.
         self.path = path
         self.reason = (
-            f"would have {versions} versions of {size} bytes as JSON; a widget may have "
+            f"is too large, with {versions} versions of {size} bytes as JSON; a widget may have "
             f"{MAX_VERSIONS} versions of {MAX_DOCUMENT_BYTES} bytes"
         )
         super().__init__(f"{self.path} {self.reason}.")

@@ -34,7 +34,7 @@ def assert_refused(app: Flask, *arguments: str, stdin: str | None = None, count:
     before = exported(app)
     message = error_message(run(app, *arguments, stdin=stdin))
     beginning, _, end = message.partition(" bytes as JSON; ")
-    name, _, size = beginning.partition(f" would have {count} versions of ")
+    name, _, size = beginning.partition(f" is too large, with {count} versions of ")
     assert (name, size.isdecimal(), end) == ("acme/clock", True, f"{ALLOWED}.")
     assert exported(app) == before
     assert run(app, "check").exit_code == 0
@@ -75,7 +75,7 @@ def test_a_publication_does_not_add_more_versions_than_allowed(app_with: AppWith
         headers=bearer(create_token(app)),
     )
     assert response.status_code == 409
-    assert response.json["error"].startswith("acme/clock would have 10001 versions of ")
+    assert response.json["error"].startswith("acme/clock is too large, with 10001 versions of ")
     assert (exported(app), [*app.extensions["bundles"].hashes()]) == (before, [])
 
 
@@ -89,7 +89,7 @@ def test_a_mirror_copies_the_other_widgets(mirror_app: Flask, upstream: FakeUpst
     upstream.put(document("acme/alarm"), large, document("lab/tide"))
     result = run_mirror(mirror_app, upstream.url)
     assert result.exit_code == 1
-    assert "acme/clock: would have 600 versions of " in result.stderr
+    assert "acme/clock: is too large, with 600 versions of " in result.stderr
     assert f"{ALLOWED}.\n" in result.stderr
     assert exported(mirror_app).count(b'"widget"') == 2
 
@@ -111,8 +111,10 @@ def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(app_wit
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(EARLIER)
     assert run_on(path, "migrate").exit_code == 0
+    expected = "acme/clock is too large, with 10001 versions of "
+    assert run_on(path, "check").stdout.startswith(expected)
     result = run_on(path, "yank", "acme/clock@1.7.0")
-    assert error_message(result).startswith("acme/clock would have 10001 versions of ")
+    assert error_message(result).startswith(expected)
     assert run_on(path, "delete", "acme/clock@1.7.0", "--yes").exit_code == 0
 
 
@@ -124,6 +126,6 @@ MESSAGES = ["JSON path error near '{}'", "bad JSON path: '{}'"]
 def test_the_error_of_a_node_names_the_widget(message: str) -> None:
     with pytest.raises(TooLargeError) as refused:
         raise_if_too_large(message.format("too large: 12000 7 acme/it''s"))
-    expected = f"acme/it's would have 12000 versions of 7 bytes as JSON; {ALLOWED}."
+    expected = f"acme/it's is too large, with 12000 versions of 7 bytes as JSON; {ALLOWED}."
     assert str(refused.value) == expected
     raise_if_too_large("CHECK constraint failed: id = 1")

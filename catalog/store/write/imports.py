@@ -92,8 +92,7 @@ class StoredWidget(NamedTuple):
     versions: dict[str, sqlite3.Row]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a document changes in what is stored of its widget."""
 
     target: WidgetName

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import Json, document, version
 from click.testing import Result
-from conftest import error_message, exported, run, start_command
+from conftest import error_message, exported, run, running, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -511,3 +511,13 @@ def test_a_name_like_one_of_another_scope_gets_a_warning(
     again = publish(app, {**named, "version": "2.0.0"}), publish(app, {**named, "scope": "acme"})
     assert "mistaken" not in again[0].stderr
     assert f"{other}." not in again[1].stderr
+
+
+def test_a_version_of_a_copy_is_refused(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version("0.9.0")), BUNDLE_URL=URL)
+    copied = "INSERT INTO mirrored (widget_id, source) SELECT id, 'https://up.example' FROM widget"
+    app.extensions["database"].transact(running(copied))
+    assert error_message(publish(app, MINIMAL)) == (
+        "acme/clock is a copy from https://up.example, whose next refresh would remove the "
+        "version; publish it there."
+    )

@@ -73,6 +73,7 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 STORED_VERSIONS = f"""
 SELECT id, widget_id, {_columns(VERSION_COLUMNS)} FROM version
 WHERE widget_id IN (SELECT value FROM json_each(:ids))
+  AND (:numbers IS NULL OR version IN (SELECT value FROM json_each(:numbers)))
 """
 
 
@@ -81,7 +82,7 @@ class PutResult(NamedTuple):
 
     added: set[str]
     changed: set[str]
-    # Stored versions that are not in the documents.
+    # Stored versions that are not in the documents; those of an action only.
     others: Sequence[WidgetName] = ()
 
 
@@ -124,7 +125,7 @@ def put_documents(
     an action, changes of what users rely on are recorded: states of versions, listings, removals;
     removes_versions needs one.
     """
-    stored = _find_stored(transaction, documents)
+    stored = _find_stored(transaction, documents, with_others=action is not None)
     plans = [compare(document, stored.get(document.path)) for document in documents]
     changed = {str(plan.target) for plan in plans if plan.stored and plan.changes}
     for plan in plans:
@@ -186,14 +187,19 @@ def _put_rows(transaction: Transaction, plans: Sequence[Plan]) -> None:
 
 
 def _find_stored(
-    transaction: Transaction, documents: Sequence[Document]
+    transaction: Transaction, documents: Sequence[Document], *, with_others: bool
 ) -> dict[str, StoredWidget]:
     """Return what is stored of the widgets of the documents, by scope/name."""
+    numbers = {row["version"] for document in documents for row in document.versions}
     names = [(each.widget["scope"], each.widget["name"]) for each in documents]
     rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
     stored = {row["id"]: StoredWidget(row, {}) for row in rows}
     if stored:
-        for row in transaction.read(STORED_VERSIONS, {"ids": json.dumps(list(stored))}):
+        values = {
+            "ids": json.dumps(list(stored)),
+            "numbers": None if with_others else json.dumps(list(numbers)),
+        }
+        for row in transaction.read(STORED_VERSIONS, values):
             stored[row["widget_id"]].versions[row["version"]] = row
     return {f"{each.widget['scope']}/{each.widget['name']}": each for each in stored.values()}
 

@@ -27,12 +27,14 @@ Read = Callable[[str, Values], list[sqlite3.Row]]
 
 
 FIND_WIDGET = f"""
-SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
+SELECT *, {json_sql.WIDGET} AS json,
+    (SELECT source FROM mirrored WHERE widget_id = widget.id) AS source
+FROM widget WHERE scope = :scope AND name = :name
 """
 
 
 def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
-    """Return the row of a widget, or None."""
+    """Return the row of a widget, with its JSON and the upstream of a copy, or None."""
     return next(iter(read(FIND_WIDGET, {"scope": scope, "name": name})), None)
 
 

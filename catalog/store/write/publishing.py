@@ -32,7 +32,6 @@ from ...validators import check_identifier
 from ..bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
-from ..read.json_sql import latest_version
 from ..schema.sdk_intervals import sdk_intervals
 from .held_bundles import (
     bundle_path,
@@ -102,6 +101,10 @@ def _find_manifest_widget(read: Read, manifest: Any) -> sqlite3.Row | None:
     return find_widget(read, scope, name)
 
 
+# What orders versions; the greatest is the newest.
+NEWNESS = itemgetter("published_at", "precedence", "version")
+
+
 def _put(
     transaction: Transaction,
     new: NewVersion,
@@ -113,8 +116,9 @@ def _put(
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
-    after: list[Any] = [*versions, *([] if stored else [version])]
-    after.sort(key=itemgetter("published_at", "precedence", "version"), reverse=True)
+    available = [row for row in versions if not row["yanked"]]
+    before = available[0]["version"] if available else None
+    is_latest = stored is None and not (available and NEWNESS(available[0]) > NEWNESS(version))
     official = new.manifest.get("isOfficial")
     result = Published(
         version=str(target),
@@ -123,13 +127,18 @@ def _put(
         warnings=[],
         isUnlisted=widget is not None and not widget["listed"],
         isOfficialIgnored=widget is not None and official not in (None, widget["is_official"]),
-        previousLatestVersion=latest_version(versions),
-        latestVersion=latest_version(after),
+        previousLatestVersion=before,
+        latestVersion=target.version if is_latest else before,
         document=None,
     )
     if stored is None:
+        if widget and widget["source"]:
+            raise ConflictError(
+                f"{target.widget} is a copy from {widget['source']}, whose next refresh would "
+                "remove the version; publish it there."
+            )
         result["warnings"] += find_warnings(document, is_new_widget=widget is None)
-        result["warnings"] += _order_warnings(target, version, versions)
+        result["warnings"] += _order_warnings(target, version, available)
         _add(transaction, target, document, holds=result["stored"])
     elif result["stored"]:
         _hold_again(transaction, document, target, stored["bundle_path"])
@@ -151,17 +160,18 @@ def _add(transaction: Transaction, target: WidgetName, document: Document, *, ho
 
 
 def _order_warnings(
-    target: WidgetName, version: Row, versions: Sequence[sqlite3.Row]
+    target: WidgetName, version: Row, available: Sequence[sqlite3.Row]
 ) -> Iterator[str]:
-    """Return what surprises people who expect the highest version to be the latest."""
-    available = [row for row in versions if not row["yanked"]]
+    """Return what surprises people who expect the highest version to be the latest.
+
+    The available versions are not yanked, and the first of them is the latest.
+    """
     if not available:
         return
-    # The first is the newest.
-    newest = available[0]
-    if newest["published_at"] > version["published_at"]:
+    latest = available[0]
+    if latest["published_at"] > version["published_at"]:
         yield (
-            f"{target.widget}@{newest['version']} has the publishedAt {newest['published_at']}, in "
+            f"{target.widget}@{latest['version']} has the publishedAt {latest['published_at']}, in "
             "the future, and stays the latest version until then"
         )
         return
@@ -172,7 +182,7 @@ def _order_warnings(
         f"{highest['version']} is higher; dashboards now get {target.version}, because the latest "
         "is the one published last"
     )
-    if highest is newest and _admits_more(highest["sdk_version"], version["sdk_version"]):
+    if highest is latest and _admits_more(highest["sdk_version"], version["sdk_version"]):
         yield (
             f"dashboards that send a compatSdk of {highest['sdk_version']} still get "
             f"{highest['version']}"

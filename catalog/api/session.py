@@ -1,6 +1,6 @@
 """Internal paths that show the holder of a token its rights, and the record of changes."""
 
-from flask import Response, abort, current_app, jsonify, request
+from flask import Response, abort, jsonify, request
 
 from ..rights import ADMIN
 from ..semver_ranges import MAX_SAFE_INTEGER
@@ -18,8 +18,8 @@ AUDIT_LIMIT = 100
 @internal.get("/session")
 @needs(None)
 def show_session(token: Token) -> Response:
-    """Respond with who the token is, its rights and its expiry, and the limit of an upload."""
-    return jsonify(**describe_token(token), maxBundleBytes=current_app.config["MAX_BUNDLE_BYTES"])
+    """Respond with who the token is, its rights and its expiry."""
+    return jsonify(describe_token(token))
 
 
 @internal.get("/audit")

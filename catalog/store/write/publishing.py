@@ -60,10 +60,11 @@ def publish(
     given_url = new.url_template or settings["BUNDLE_URL"]
     url = given_url or (None if new.content is None else served_url_template(settings))
     # Every name is compared, so not while other writes wait.
-    mistakable = _mistakable_names(database.fetch, new.manifest)
+    name = _manifest_widget(new.manifest)
+    mistakable = _mistakable_names(database.fetch, name) if name else []
 
     def put(transaction: Transaction) -> Published:
-        widget = _find_manifest_widget(transaction.read, new.manifest)
+        widget = find_widget(transaction.read, name.scope, name.name) if name else None
         display_name = widget["display_name"] if widget else None
         document = build_document(new.manifest, new.bundle, url, display_name)
         if not new.bundle.size:
@@ -91,14 +92,12 @@ def publish(
         return database.transact(put, actor)
 
 
-def _find_manifest_widget(read: Read, manifest: Any) -> sqlite3.Row | None:
-    """Return the row of the widget that the manifest names, if it exists."""
+def _manifest_widget(manifest: Any) -> WidgetName | None:
+    """Return the widget that the manifest names; build_document() reports an invalid name."""
     try:
-        scope, name = (check_identifier(manifest[key]) for key in ("scope", "name"))
+        return WidgetName(*(check_identifier(manifest[key]) for key in ("scope", "name")))
     except (TypeError, LookupError, ValueError):
-        # build_document() reports an invalid name together with all other problems.
         return None
-    return find_widget(read, scope, name)
 
 
 # What orders versions; the greatest is the newest.
@@ -209,18 +208,14 @@ ORDER BY scope, name
 """
 
 
-def _mistakable_names(read: Read, manifest: Any) -> list[str]:
+def _mistakable_names(read: Read, new: WidgetName) -> list[str]:
     """Return a warning if widgets of other scopes have names that look like that of a new one."""
-    try:
-        scope, name = (check_identifier(manifest[key]) for key in ("scope", "name"))
-    except (TypeError, LookupError, ValueError):
+    if find_widget(read, new.scope, new.name):
         return []
-    if find_widget(read, scope, name):
-        return []
-    rows = read(SIMILAR_NAMES, {"scope": scope, "length": len(without_separators(name))})
-    names = [f"{row['scope']}/{row['name']}" for row in rows if is_mistakable(row["name"], name)]
-    shown = ", ".join(names[:3])
-    return [f"name {quoted(name)} can be mistaken for {shown}"] if names else []
+    rows = read(SIMILAR_NAMES, {"scope": new.scope, "length": len(without_separators(new.name))})
+    names = [WidgetName(*row) for row in rows if is_mistakable(row["name"], new.name)]
+    shown = ", ".join(map(str, names[:3]))
+    return [f"name {quoted(new.name)} can be mistaken for {shown}"] if names else []
 
 
 STORED_VERSION = """

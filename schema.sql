@@ -199,6 +199,18 @@ CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
     INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
 END;
 
+-- Every write empties the table, so this refuses a widget that became too large, by whichever way.
+-- 16 versions are fewer than 16 MiB, since the limits of the fields of one leave less than 1 MiB. Before SQLite 3.47
+-- RAISE takes no expression, but the error of an invalid path has its text: catalog/store/schema/derived.py reads it.
+CREATE TRIGGER widget_too_large BEFORE DELETE ON touched
+WHEN (SELECT count(*) FROM version WHERE widget_id = old.widget_id) > 16 BEGIN
+    SELECT json_extract('{}', 'too large: ' || versions || ' ' || size || ' ' || scope || '/' || name)
+    FROM widget, (
+        SELECT count(*) AS versions, sum(length(CAST(entry AS BLOB))) AS size
+        FROM version_entry WHERE widget_id = old.widget_id)
+    WHERE id = old.widget_id AND (versions > 10000 OR size > 16777216);
+END;
+
 -- A widget keeps its name, and a version its widget: clients know them by these.
 CREATE TRIGGER widget_renamed BEFORE UPDATE OF id, scope, name ON widget
 WHEN (old.id, old.scope, old.name) IS NOT (new.id, new.scope, new.name) BEGIN

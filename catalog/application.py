@@ -22,8 +22,8 @@ from werkzeug.routing import BaseConverter, MapAdapter
 
 from . import V1_PREFIX
 
-# The module adds its routes to the blueprint internal.
-from .api import internal_changes  # noqa: F401
+# These modules add their routes to the blueprint internal.
+from .api import session, versions, widgets  # noqa: F401
 from .api.authentication import FailedAttempts
 from .api.compression import encode_response
 from .api.internal import internal
@@ -60,7 +60,7 @@ MESSAGES: dict[str | None, str] = {
 }
 
 
-class WidgetName(BaseConverter):
+class WidgetNameConverter(BaseConverter):
     """The name of a widget in a path; registry.json is that of a scope's registry."""
 
     regex = r"(?!registry\.json\Z)[^/]+"
@@ -77,7 +77,10 @@ class CatalogApp(Flask):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, static_folder=None)
-        self.url_map.converters |= {"widget_name": WidgetName, "version_number": VersionNumber}
+        self.url_map.converters |= {
+            "widget_name": WidgetNameConverter,
+            "version_number": VersionNumber,
+        }
         # Without this, paths with several slashes would be redirected.
         self.url_map.merge_slashes = False
 

@@ -26,13 +26,12 @@ from .validators import (
     format_timestamp,
 )
 
+# The trigger widget_too_large of schema.sql refuses a widget with more versions or bytes.
 MAX_VERSIONS = 10_000
 # Clocks of different machines differ.
 MAX_CLOCK_ERROR = timedelta(days=1)
-# As JSON, with the texts that versions have from the widget, as the detail endpoint returns them.
+# Of all versions as JSON in the detail, with the texts that they have from the widget.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# No version has more, by the limits of its fields; so a document of few versions is not measured.
-MAX_VERSION_BYTES = 1024 * 1024
 # A file that is not a catalog file could have a problem for each of its values.
 MAX_PROBLEMS = 20
 # Commas and brackets; about seven times as many as a document of MAX_VERSIONS has. It bounds the
@@ -117,8 +116,6 @@ VERSION_FIELDS = (
     Field("license", "license", check_text),
 )
 
-INHERITED_COLUMNS = ("scope", "name", "display_name", "description", "icon")
-
 
 def check_document(document: object) -> Document:
     """Return the rows of a widget document; raise DocumentError with its problems."""
@@ -142,10 +139,6 @@ def check_document(document: object) -> Document:
             break
         versions.append(_check_version_entry(entry, widget, index, problems))
     problems += _duplicates(row.get("version") for row in versions)
-    if not problems and len(versions) * MAX_VERSION_BYTES > MAX_DOCUMENT_BYTES:
-        size = _document_size(widget, versions)
-        if size > MAX_DOCUMENT_BYTES:
-            problems.append(f"has {size} bytes, more than the {MAX_DOCUMENT_BYTES} allowed")
     if problems:
         raise DocumentError(problems[:MAX_PROBLEMS])
 
@@ -220,18 +213,22 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
     return row
 
 
-def _document_size(widget: Row, versions: Iterable[Row]) -> int:
-    """Return about how many bytes the versions have in the detail of the widget."""
-    inherited = {key: widget[key] for key in INHERITED_COLUMNS}
-    # A version without one of these texts has that of the widget.
-    entries = (
-        inherited | {key: value for key, value in row.items() if value is not None}
-        for row in versions
-    )
-    texts = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in entries)
-    return sum(len(text.encode()) for text in texts)
-
-
 def _duplicates(versions: Iterable[str | None]) -> list[str]:
     counts = Counter(versions)
     return [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
+
+
+def widget_json(row: Row) -> Json:
+    """Return a widget of a document as the API shows it, from its columns."""
+    return {field.key: row[field.column] for field in WIDGET_FIELDS if field.key != "listed"}
+
+
+def version_json(row: Row) -> Json:
+    """Return a version of a document as an export has it, from its columns."""
+    parsed = {
+        "min_size": {"w": row["min_w"], "h": row["min_h"]},
+        "max_size": {"w": row["max_w"], "h": row["max_h"]},
+        "permissions": json.loads(row["permissions"]),
+    }
+    columns = {**row, **parsed}
+    return {field.key: columns[field.column] for field in VERSION_FIELDS}

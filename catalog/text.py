@@ -65,9 +65,14 @@ def bundle_file_name(name: str, version: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+|^[.-]", "_", stem) + ".js"
 
 
+def without_separators(name: str) -> str:
+    """Return the name as people remember it: folded, and without dots, dashes and the like."""
+    return fold(name).translate(_SEPARATORS)
+
+
 def is_mistakable(name: str, other: str) -> bool:
     """Return whether two names differ only by case, separators or one character."""
-    short, long = (fold(each).translate(_SEPARATORS) for each in (name, other))
+    short, long = without_separators(name), without_separators(other)
     if len(short) > len(long):
         short, long = long, short
     if name == other or len(long) - len(short) > 1:

@@ -16,6 +16,7 @@ from .semver_ranges import MAX_SAFE_INTEGER, is_version
 
 MAX_IDENTIFIER_LENGTH = 214
 MAX_URL_LENGTH = 8192
+MAX_ETAG_LENGTH = 1000
 # Everybody who may publish fills the memory of everybody who reads.
 MAX_TEXT_LENGTH = 10_000  # characters
 MAX_RELEASE_NOTES_BYTES = 64 * 1024
@@ -28,6 +29,7 @@ PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
 # Times in the form that is stored, which need not be converted.
 STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
+ETAG = re.compile("[!-~\u00a1-\u00ff]+")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -169,6 +171,13 @@ def check_http_url(value: object) -> str:
     except ValueError:
         raise ValueError("an absolute http or https URL") from None
     return url
+
+
+def check_etag(value: object) -> str:
+    """An ETag of another catalog, as it can be sent in a header."""
+    if not (isinstance(value, str) and len(value) <= MAX_ETAG_LENGTH and ETAG.fullmatch(value)):
+        raise ValueError(f"1 to {MAX_ETAG_LENGTH} visible characters of Latin-1")
+    return value
 
 
 def check_base_url(value: object) -> str:

@@ -16,13 +16,13 @@ from typing import NoReturn
 from flask import Response, abort, current_app, g, jsonify, request
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
+from ..changes import ChangeError, ConflictError, MissingError
 from ..documents import DocumentError
 from ..rights import NEEDS_SESSION, bearer_token
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.connection.transaction import now
 from ..store.write import tokens
-from ..store.write.lookup import ChangeError, ConflictError, MissingError
 from ..store.write.tokens import Token
 
 View = Callable[..., Response]

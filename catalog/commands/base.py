@@ -11,6 +11,7 @@ import click
 from flask import Blueprint, Flask
 from flask.cli import ScriptInfo
 
+from ..changes import ChangeError, MissingWidgetError, WidgetName
 from ..data_files import DataFileError
 from ..documents import MAX_PROBLEMS, Document, DocumentError
 from ..files.jsonl import CatalogFileError
@@ -21,7 +22,6 @@ from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import suggest_widgets
-from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
 from ..validators import check_identifier, check_text
 from .terminal import replace_unprintable
@@ -181,12 +181,12 @@ def file_name(file: BinaryIO) -> str:
 
 
 def print_latest(
-    target: WidgetName, before: str | None, after: str | None, *, dry_run: bool = False
+    widget: object, before: str | None, after: str | None, *, dry_run: bool = False
 ) -> None:
     """Print which version of the widget is the latest now, if it is another one than before."""
     if after != before:
         verb = "would be" if dry_run else "is now"
-        print_status(f"The latest version of {target.widget} {verb} {after or 'none'}.")
+        print_status(f"The latest version of {widget} {verb} {after or 'none'}.")
 
 
 def confirm(question: str, yes: bool) -> None:

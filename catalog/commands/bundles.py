@@ -33,11 +33,11 @@ from .maintenance import print_moved
 from .retention import add_dated, check_target, directory_option, keep_option
 from .selection import select_widgets, selection_options
 
-# Without those of copies that gc removes.
+# In a dry run, without those of copies that gc would remove.
 USED_HASHES = """
 SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
 LEFT JOIN mirrored USING (widget_id)
-WHERE listed OR gone IS NOT 1
+WHERE NOT :dry_run OR listed OR gone IS NOT 1
 """
 
 
@@ -58,19 +58,16 @@ def gc(release: bool, dry_run: bool) -> None:
         if database().is_cluster:
             # The local file may lack a version that another node has published.
             database().check_writes()
+        gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
+        # After it: a mirror may have listed a copy again while it waited.
         with database().read() as connection:
-            used = {sha256 for (sha256,) in connection.execute(USED_HASHES)}
+            rows = connection.execute(USED_HASHES, {"dry_run": dry_run})
+            used = {sha256 for (sha256,) in rows}
             held = packs.held_hashes(connection)
-            (has_versions,) = connection.execute("SELECT EXISTS (SELECT 1 FROM version)").fetchone()
         unused = {*bundles().hashes()} - used
         partials = bundles().incomplete()
-        if unused and not has_versions:
-            raise CommandError(
-                f"{database().name} has no version; is {bundles().name} of another catalog?"
-            )
         size = sum(bundles().path(sha256).stat().st_size for sha256 in unused)
         missing = [sha256 for sha256 in held if not bundles().holds(sha256)] if release else []
-        gone = database().transact(remove_gone, local_actor(), dry_run=dry_run)
         released = database().transact(
             lambda transaction: release_bundles(transaction, missing, "release"),
             local_actor(),

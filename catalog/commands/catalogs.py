@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 from flask.cli import ScriptInfo
 
-from ..documents import Json, Row
-from ..installed_list import UpdatesQuery
+from ..changes import Edited, Moderated, NewVersion, Published, WidgetName
+from ..documents import Json
+from ..installed_list import Installed, UpdatesQuery
 from ..remote.token_file import remembered_servers
 from ..server_option import Server, named_server
 from ..settings import DEFAULTS
@@ -19,9 +20,7 @@ from ..store.read.installs import find_installs
 from ..store.read.updates import find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
-from ..store.write.lookup import WidgetName, find_widget, get_widget
-from ..store.write.moderation import Moderation, VersionChange
-from ..store.write.publishing import PublishResult, Upload
+from ..store.write.lookup import find_widget, get_widget
 from ..text import fold
 from .base import application, bundles, database, print_status
 
@@ -110,26 +109,26 @@ class DatabaseCatalog:
     def bundles_name(self) -> str:
         return bundles().name
 
-    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
+    def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
         return publishing.publish(
-            database(), bundles(), application().config, local_actor(), upload, dry_run=dry_run
+            database(), bundles(), application().config, local_actor(), new, dry_run=dry_run
         )
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> Moderation:
+    ) -> list[Moderated]:
         return moderation.set_yanked(
             database(), local_actor(), targets, yanked, reason, dry_run=dry_run
         )
 
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
-    ) -> list[VersionChange]:
+    ) -> list[Moderated]:
         return moderation.set_deprecation(
             database(), local_actor(), targets, message, dry_run=dry_run
         )
 
-    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
+    def edit_widget(self, widget: WidgetName, changes: Json) -> Edited:
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
     def read_log(
@@ -170,8 +169,8 @@ class DatabaseCatalog:
         installs: Json | None = json.loads(found[1]) if found else None
         return installs
 
-    def find_updates(self, query: UpdatesQuery) -> list[Json]:
-        _, body = find_updates(database().reader(), query)
+    def find_updates(self, sdk: str, installed: Sequence[Installed]) -> list[Json]:
+        _, body = find_updates(database().reader(), UpdatesQuery(sdk, tuple(installed)))
         items: list[Json] = json.loads(body)["updates"]
         return items
 

@@ -1,15 +1,16 @@
 """The commands that change a widget or version: yank, deprecate, unlist, describe and others."""
 
 import re
+from itertools import chain
 from typing import NamedTuple
 
 import click
 
+from ..changes import Moderated, WidgetName, is_version_or_range
 from ..semver_ranges import is_version
 from ..store.write import moderation
 from ..store.write.audit import local_actor
-from ..store.write.lookup import WidgetName, get_widget, is_version_or_range, select_versions
-from ..store.write.moderation import VersionChange
+from ..store.write.lookup import get_widget, select_versions
 from ..text import add_replacement, quoted
 from .base import (
     TEXT,
@@ -74,9 +75,11 @@ def set_yanked(
     targets: tuple[WidgetName, ...], yanked: bool, reason: str | None, dry_run: bool
 ) -> None:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
-    changes, latest = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
-    print_changes(changes, YANKED if yanked else UNYANKED, dry_run)
-    for widget, before, after in latest:
+    results = open_catalog().set_yanked(targets, yanked, reason, dry_run=dry_run)
+    print_changes(results, YANKED if yanked else UNYANKED, dry_run)
+    for result in results:
+        widget, _, _ = result["versions"][0]["version"].rpartition("@")
+        before, after = result["previousLatestVersion"], result["latestVersion"]
         print_latest(widget, before, after, dry_run=dry_run)
 
 
@@ -117,8 +120,8 @@ def deprecate(
         raise click.UsageError("The VERSION is missing before the MESSAGE.")
     if not message:
         raise CommandError("The message is empty; widget-catalog undeprecate removes a warning.")
-    changes = catalog.set_deprecation(versions, message, dry_run=dry_run)
-    print_changes(changes, DEPRECATED, dry_run)
+    results = catalog.set_deprecation(versions, message, dry_run=dry_run)
+    print_changes(results, DEPRECATED, dry_run)
 
 
 WIDGET_ARGUMENT = re.compile(r"[^\s/]+/[^\s/]+")
@@ -138,17 +141,17 @@ def undeprecate(versions: tuple[WidgetName, ...], dry_run: bool) -> None:
 
     Each VERSION is one version or an npm range of them.
     """
-    changes = open_catalog().set_deprecation(versions, None, dry_run=dry_run)
-    print_changes(changes, UNDEPRECATED, dry_run)
+    results = open_catalog().set_deprecation(versions, None, dry_run=dry_run)
+    print_changes(results, UNDEPRECATED, dry_run)
 
 
-def print_changes(changes: list[VersionChange], outcome: Outcome, dry_run: bool) -> None:
+def print_changes(results: list[Moderated], outcome: Outcome, dry_run: bool) -> None:
     """Print what happened, or would happen, to each version."""
-    for version, is_changed in changes:
-        if is_changed:
-            print_status(f"{outcome.planned if dry_run else outcome.changed} {version}.")
+    for change in chain.from_iterable(result["versions"] for result in results):
+        if change["changed"]:
+            print_status(f"{outcome.planned if dry_run else outcome.changed} {change['version']}.")
         else:
-            print_status(f"{version} {outcome.unchanged}.")
+            print_status(f"{change['version']} {outcome.unchanged}.")
 
 
 @command("unlist", remote=True)
@@ -168,9 +171,9 @@ def relist(widget: WidgetName) -> None:
     set_property(widget, "listed", True, "is listed")
 
 
-def set_property(widget: WidgetName, column: str, value: bool, state: str) -> None:
-    """Set a column of the widget, and print its state."""
-    changed = open_catalog().edit_widget(widget, {column: value})
+def set_property(widget: WidgetName, key: str, value: bool, state: str) -> None:
+    """Set a property of the widget, and print its state."""
+    changed = open_catalog().edit_widget(widget, {key: value})["changed"]
     print_status(f"{widget} {state}{'' if changed else ' already'}.")
 
 
@@ -179,7 +182,7 @@ def set_property(widget: WidgetName, column: str, value: bool, state: str) -> No
 @click.option("--off", is_flag=True, help="Mark it as not maintained by you.")
 def official(widget: WidgetName, off: bool) -> None:
     """Mark a widget as maintained by you."""
-    set_property(widget, "is_official", not off, "is not official" if off else "is official")
+    set_property(widget, "isOfficial", not off, "is not official" if off else "is official")
 
 
 # Its name before --off.
@@ -187,7 +190,7 @@ def official(widget: WidgetName, off: bool) -> None:
 @click.argument("widget", type=WIDGET)
 def unofficial(widget: WidgetName) -> None:
     """Mark a widget as not maintained by you."""
-    set_property(widget, "is_official", False, "is not official")
+    set_property(widget, "isOfficial", False, "is not official")
 
 
 @command("describe", remote=True)
@@ -206,9 +209,9 @@ def describe(
         raise click.UsageError("Give --display-name, --description or --icon.")
     if display_name == "":
         raise CommandError("The display name must not be empty.")
-    options = {"display_name": display_name, "description": description, "icon": icon}
+    options = {"displayName": display_name, "description": description, "icon": icon}
     changes = {key: value or None for key, value in options.items() if value is not None}
-    changed = open_catalog().edit_widget(widget, changes)
+    changed = open_catalog().edit_widget(widget, changes)["changed"]
     print_status(f"{widget} is {'described' if changed else 'already described like this'}.")
 
 
@@ -232,11 +235,11 @@ def delete(target: WidgetName, yes: bool) -> None:
     else:
         raise CommandError(f"{quoted(target.version)} is not a version such as 1.4.0.")
     confirm(question, yes)
-    _, before, after = moderation.delete(database(), local_actor(), target)
+    before, after = moderation.delete(database(), local_actor(), target)
     print_status(f"Deleted {target}.")
     numbers = "The numbers of its versions" if target.version is None else "Its number"
     print_status(
         f"{numbers} can be published again only with the same bundle: clients may have it cached."
     )
     if target.version is not None:
-        print_latest(target, before, after)
+        print_latest(target.widget, before, after)

@@ -1,11 +1,12 @@
 """widget-catalog init, import, export: creates the catalog, reads catalog files and writes them."""
 
-import io
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from tempfile import NamedTemporaryFile
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -25,6 +26,7 @@ from .base import (
     command,
     database,
     dry_run_option,
+    file_name,
     format_counts,
     print_status,
     progress_bar,
@@ -67,8 +69,10 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     files is invalid, nothing is imported.
     """
     database().check()
+    # The write lock must not wait for whoever writes to a pipe.
+    files = tuple(map(_seekable, files))
     if database().is_cluster:
-        files = _validated(files)
+        _validate(files)
     reader, total = CatalogReader(files), total_size(files)
     try:
         with progress_bar("Importing") as on_progress:
@@ -95,18 +99,28 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
         )
 
 
-def _validated(files: Sequence[BinaryIO]) -> tuple[BinaryIO, ...]:
-    """Return the files, to be read again, if they are valid: a cluster writes them in parts."""
-    copies = tuple(file if file.seekable() else io.BytesIO(file.read()) for file in files)
-    reader = CatalogReader(copies)
+def _seekable(file: BinaryIO) -> BinaryIO:
+    """Return the file, or a temporary copy of one that cannot be read again, such as a pipe."""
+    if file.seekable():
+        return file
+    copy = NamedTemporaryFile()  # noqa: SIM115
+    shutil.copyfileobj(file, copy)
+    copy.seek(0)
+    # For messages.
+    copy.name = file_name(file)
+    return cast(BinaryIO, copy)
+
+
+def _validate(files: Sequence[BinaryIO]) -> None:
+    """Raise CatalogFileError unless the files are valid: a cluster writes them in parts."""
+    reader = CatalogReader(files)
     try:
         for _ in reader.batches(database().part_size):
             pass
     except DocumentError as error:
         raise reader.all_problems() from error
-    for copy in copies:
-        copy.seek(0)
-    return copies
+    for file in files:
+        file.seek(0)
 
 
 def _batches(

@@ -2,10 +2,11 @@
 
 import click
 
+from ..changes import WidgetName
 from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.read import json_sql
-from ..store.write.lookup import WidgetName, match_versions
+from ..store.write.lookup import match_versions
 from ..text import plural
 from .base import TEXT, WIDGET_OR_VERSION, command, json_option, print_status
 from .catalogs import open_catalog, resolve_name

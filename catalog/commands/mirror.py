@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..changes import WidgetName
 from ..server_option import CA_OPTION, named_ca
 from ..store.write.audit import local_actor
 from ..text import plural
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ..mirror.bundles import BundleReport
     from ..mirror.remembered import MirrorOptions, Remembered
     from ..mirror.sync import MirrorRun
-    from ..store.write.lookup import WidgetName
 
 # As shells report a process that SIGINT ended.
 INTERRUPTED_EXIT_CODE = 130

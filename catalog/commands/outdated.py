@@ -5,7 +5,7 @@ from typing import BinaryIO
 import click
 
 from ..documents import Json
-from ..installed_list import UpdatesQuery, read_installed_list
+from ..installed_list import read_installed_list
 from ..server_option import store_server
 from ..store.read.updates import CURRENT
 from ..text import plural
@@ -38,7 +38,7 @@ def outdated(file: BinaryIO, sdk: str, json_output: bool) -> None:
     catalog = open_catalog()
     items: list[Json] = []
     for start in range(0, len(installed), BATCH):
-        items += catalog.find_updates(UpdatesQuery(sdk, tuple(installed[start : start + BATCH])))
+        items += catalog.find_updates(sdk, installed[start : start + BATCH])
     if json_output:
         click.echo(format_json(items))
         return

@@ -6,9 +6,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from ..changes import BundleSummary, NewVersion, Published
 from ..documents import DocumentError
-from ..store.write.manifests import BundleSummary, BundleUrlError
-from ..store.write.publishing import PublishResult, Upload
+from ..manifests import BundleUrlError
 from .base import STDIN, CommandError, command, file_name, print_latest, print_status
 from .catalogs import open_catalog
 from .terminal import format_json
@@ -44,25 +44,24 @@ def publish(
     summary = BundleSummary(len(content), sha256, f"The bundle {file_name(bundle)}")
     catalog = open_catalog()
     is_stored = store or (catalog.stores_by_default and not bundle_url)
-    upload = Upload(manifest_json, summary, [content] if is_stored else None, bundle_url)
+    new = NewVersion(manifest_json, summary, [content] if is_stored else None, bundle_url)
     try:
-        result = catalog.publish(upload, dry_run=dry_run)
+        result = catalog.publish(new, dry_run=dry_run)
     except BundleUrlError:
         raise
     except DocumentError as error:
         raise CommandError(f"{file_name(manifest)}: {error}") from error
-    for warning in result.warnings:
+    for warning in result["warnings"]:
         print_status(f"Warning: {warning}.")
-    if result.document is not None:
-        click.echo(format_json(result.document))
+    if result["document"] is not None:
+        click.echo(format_json(result["document"]))
         return
-    target = result.target
-    print_status(f"Published {target}." if result.is_new else f"{target} is already published.")
-    if result.is_stored and not dry_run:
+    version, is_new = result["version"], result["published"]
+    print_status(f"Published {version}." if is_new else f"{version} is already published.")
+    if result["stored"] and not dry_run:
         print_status(f"Its bundle is stored in {catalog.bundles_name}.")
-    if result.is_new:
-        print_unchanged(result)
-        print_latest(target, result.latest_before, result.latest)
+    if is_new:
+        print_consequences(result)
 
 
 def read_manifest(file: BinaryIO) -> Any:
@@ -73,10 +72,11 @@ def read_manifest(file: BinaryIO) -> Any:
         raise CommandError(f"{file_name(file)} is not JSON in UTF-8: {error}.") from error
 
 
-def print_unchanged(result: PublishResult) -> None:
-    """Print which properties of an existing widget a new version does not change."""
-    if result.is_unlisted:
-        widget = result.target._replace(version=None)
+def print_consequences(result: Published) -> None:
+    """Print what a new version does not change in its widget, and which one is the latest now."""
+    widget, _, _ = result["version"].rpartition("@")
+    if result["isUnlisted"]:
         print_status(f"{widget} is unlisted; widget-catalog relist shows it.")
-    if result.is_official_ignored:
+    if result["isOfficialIgnored"]:
         print_status("isOfficial is unchanged; use widget-catalog official to change it.")
+    print_latest(widget, result["previousLatestVersion"], result["latestVersion"])

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from ..changes import WidgetName
 from ..documents import Json
 from ..rights import ADMIN, PERMISSIONS
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.connection.transaction import now
 from ..store.write import tokens
 from ..store.write.audit import local_actor
-from ..store.write.lookup import WidgetName
 from ..store.write.tokens import MAX_NAME_LENGTH, Token
 from ..text import plural
 from ..validators import check_identifier, check_timestamp

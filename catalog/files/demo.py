@@ -28,15 +28,17 @@ INSTALL_DAYS = 84
 # Of the widgets, in percent a week.
 GROWTHS = (-2, -1, 1, 2, 4, 5, 7)
 INSTALLS = """
-INSERT INTO install
-SELECT widget.id, item.value ->> 2, item.value ->> 3, item.value ->> 4
 FROM json_each(:installs) AS item
 JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
 """
-COUNTED = """
-UPDATE widget SET counted = coalesce(
-    (SELECT sum(installs) FROM install WHERE widget_id = widget.id), 0)
-"""
+INSTALL_STATEMENTS = (
+    f"INSERT INTO install_day SELECT id, item.value ->> 2 AS day, sum(item.value ->> 4) {INSTALLS}"
+    " GROUP BY id, day",
+    "INSERT INTO install_version SELECT id, item.value ->> 3 AS version, sum(item.value ->> 4)"
+    f" {INSTALLS} GROUP BY id, version",
+    "UPDATE widget SET counted = coalesce("
+    "(SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)",
+)
 
 
 def create_demo(database: Database, bundles: Bundles, day: int | None = None) -> list[Document]:
@@ -59,8 +61,8 @@ def create_demo(database: Database, bundles: Bundles, day: int | None = None) ->
         hold_bundles(transaction, held)
         if day is not None:
             rows = [row for document in documents for row in demo_installs(document, day)]
-            transaction.execute(INSTALLS, {"installs": json.dumps(rows)})
-            transaction.execute(COUNTED)
+            for statement in INSTALL_STATEMENTS:
+                transaction.execute(statement, {"installs": json.dumps(rows)})
 
     database.create(fill)
     return documents

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from .. import V1_PREFIX
+from ..changes import WidgetName
 from ..documents import Document, DocumentError, check_document
 from ..store.read.search_params import DEFAULT_LIMIT, MAX_LIMIT
 from ..store.read.selection import Selection
-from ..store.write.lookup import WidgetName
 from ..text import quoted
 from ..validators import (
     MAX_IDENTIFIER_LENGTH,

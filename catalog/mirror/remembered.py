@@ -87,7 +87,7 @@ ON CONFLICT (source) DO UPDATE SET (options, token, refreshed_at)
 def put_remembered(transaction: Transaction, upstream: Remembered) -> None:
     """Remember an upstream, and how far it was read."""
     values = {**upstream._asdict(), "options": upstream.options.json()}
-    transaction.execute(PUT_REMEMBERED, values)
+    transaction.note(PUT_REMEMBERED, values)
 
 
 WITHOUT_COPIES = """

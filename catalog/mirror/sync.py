@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from ..changes import TooLargeError, WidgetName
 from ..documents import Document, Row
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction, now
 from ..store.read.selection import Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import OPTIMIZE_AFTER, OPTIMIZE_SEARCH_INDEX, PutResult
-from ..store.write.lookup import WidgetName
 from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream_counts,
@@ -281,13 +281,16 @@ class MirrorRun:
                 transaction.record("mirror", after=after)
             return result
 
-        if not widgets:
-            return
-        if self.database.exists():
-            result = self.database.transact(put, local_actor(), dry_run=self.dry_run)
-        else:
-            # A dry run without a catalog.
-            result = PutResult({document.path for document, _ in widgets}, set())
+        # A dry run without a catalog adds all.
+        result = PutResult({document.path for document, _ in widgets}, set())
+        while widgets and self.database.exists():
+            try:
+                result = self.database.transact(put, local_actor(), dry_run=self.dry_run)
+                break
+            except TooLargeError as error:
+                self.report.failures[error.path] = error.reason
+                widgets = [each for each in widgets if each[0].path != error.path]
+                result = PutResult(set(), set())
         added, changed = len(result.added), len(result.changed)
         self.report.added += added
         self.report.changed += changed

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from ..changes import WidgetName
 from ..documents import Row
 from ..semver_ranges import precedence, satisfies
 from ..store.connection.database import Database
-from ..store.write.lookup import WidgetName
 
 STORED_VERSIONS = """
 SELECT version.* FROM version JOIN widget ON widget.id = widget_id

@@ -3,22 +3,27 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import count
+from typing import cast
 from urllib.parse import quote
 
 from urllib3 import encode_multipart_formdata
 
 from .. import V1_PREFIX
-from ..documents import WIDGET_FIELDS, Json, Row
-from ..installed_list import UpdatesQuery
-from ..store.write.lookup import ChangeError, MissingError, WidgetName, check_version_or_range
-from ..store.write.manifests import build_document, check_keys
-from ..store.write.moderation import LatestChange, Moderation, VersionChange
-from ..store.write.publishing import PublishResult, Upload
+from ..changes import (
+    ChangeError,
+    Edited,
+    MissingError,
+    Moderated,
+    NewVersion,
+    Published,
+    WidgetName,
+    check_version_or_range,
+)
+from ..documents import Json
+from ..manifests import build_document, check_keys
 from ..validators import check_identifier, check_version
 from .service import Body, Service, json_body
 
-# The keys of the API, by the columns that the commands change.
-COLUMN_KEYS = {field.column: field.key for field in WIDGET_FIELDS}
 DRY_RUN = {"dryRun": "true"}
 # The internal paths of widgets.
 WIDGETS = "/api/widgets/"
@@ -34,21 +39,21 @@ class RemoteCatalog:
         self.service = service
         self.bundles_name = service.url
 
-    def publish(self, upload: Upload, *, dry_run: bool) -> PublishResult:
+    def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
         """Add a version, and send its bundle if its content is given."""
-        target = _manifest_target(upload)
-        if not upload.bundle.size:
-            raise ChangeError(f"{upload.bundle.label} is empty.")
+        target = _manifest_target(new)
+        if not new.bundle.size:
+            raise ChangeError(f"{new.bundle.label} is empty.")
         manifest = {
-            **upload.manifest,
-            "bundleSize": upload.bundle.size,
-            "sha256Hash": upload.bundle.sha256,
+            **new.manifest,
+            "bundleSize": new.bundle.size,
+            "sha256Hash": new.bundle.sha256,
         }
-        if upload.url_template:
-            manifest["bundleUrl"] = upload.url_template
+        if new.url_template:
+            manifest["bundleUrl"] = new.url_template
         body = json_body(manifest)
-        if upload.content is not None:
-            bundle = b"".join(upload.content)
+        if new.content is not None:
+            bundle = b"".join(new.content)
             parts = {
                 "manifest": ("manifest", body.content, body.content_type),
                 "bundle": ("bundle", bundle, "text/javascript"),
@@ -56,43 +61,26 @@ class RemoteCatalog:
             body = Body(*encode_multipart_formdata(parts))
         options = DRY_RUN if dry_run else {}
         result = self.service.request("PUT", f"{WIDGETS}{_path(target)}", body, options)
-        return PublishResult(
-            target=target,
-            is_new=result["published"],
-            is_stored=result["stored"],
-            warnings=result["warnings"],
-            is_unlisted=result["isUnlisted"],
-            is_official_ignored=result["isOfficialIgnored"],
-            latest_before=result["previousLatestVersion"],
-            latest=result["latestVersion"],
-            document=result["document"],
-        )
+        return cast(Published, result)
 
     def set_yanked(
         self, targets: Sequence[WidgetName], yanked: bool, reason: str | None, *, dry_run: bool
-    ) -> Moderation:
+    ) -> list[Moderated]:
         """Yank the versions or make them available again; None keeps the stored reason."""
         body = {"reason": reason} if yanked and reason is not None else {}
-        results = self._change(targets, "yank" if yanked else "unyank", body, dry_run)
-        latest = [
-            LatestChange(widget, result["previousLatestVersion"], result["latestVersion"])
-            for widget, result in results.items()
-        ]
-        return _version_changes(results), latest
+        return self._change(targets, "yank" if yanked else "unyank", body, dry_run)
 
     def set_deprecation(
         self, targets: Sequence[WidgetName], message: str | None, *, dry_run: bool
-    ) -> list[VersionChange]:
+    ) -> list[Moderated]:
         """Set the warning of the versions; None removes it."""
         if message is None:
-            results = self._change(targets, "undeprecate", {}, dry_run)
-        else:
-            results = self._change(targets, "deprecate", {"message": message}, dry_run)
-        return _version_changes(results)
+            return self._change(targets, "undeprecate", {}, dry_run)
+        return self._change(targets, "deprecate", {"message": message}, dry_run)
 
     def _change(
         self, targets: Sequence[WidgetName], action: str, body: Json, dry_run: bool
-    ) -> dict[WidgetName, Json]:
+    ) -> list[Moderated]:
         """Send a request for each widget, which changes all its versions or none.
 
         If there are several, a dry run of all of them comes first, so that a mistake in one of them
@@ -104,17 +92,17 @@ class RemoteCatalog:
         if len(widgets) > 1 and not dry_run:
             self._change(targets, action, body, dry_run=True)
         options = DRY_RUN if dry_run else {}
-        results: dict[WidgetName, Json] = {}
+        results: list[Moderated] = []
         for widget, versions in widgets.items():
             path = f"{WIDGETS}{_path(widget._replace(version=','.join(versions)))}/{action}"
-            results[widget] = self.service.request("POST", path, json_body(body), options)
+            result = self.service.request("POST", path, json_body(body), options)
+            results.append(cast(Moderated, result))
         return results
 
-    def edit_widget(self, widget: WidgetName, changes: Row) -> bool:
-        """Set columns of the widget; return whether one of them was different."""
-        body = json_body({COLUMN_KEYS[column]: value for column, value in changes.items()})
-        result = self.service.request("PATCH", f"{WIDGETS}{_path(widget)}", body)
-        return bool(result["changed"])
+    def edit_widget(self, widget: WidgetName, changes: Json) -> Edited:
+        """Set properties of the widget, by their keys in the API."""
+        path = f"{WIDGETS}{_path(widget)}"
+        return cast(Edited, self.service.request("PATCH", path, json_body(changes)))
 
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
@@ -168,9 +156,9 @@ class RemoteCatalog:
         except MissingError:
             return None
 
-    def find_updates(self, query: UpdatesQuery) -> list[Json]:
+    def find_updates(self, sdk: str, installed: Sequence[object]) -> list[Json]:
         """Return the updates of installed versions."""
-        parameters = {"compatSdk": query.sdk, "installed": list(map(str, query.installed))}
+        parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}
         items: list[Json] = self.service.get(f"{V1_PREFIX}updates", parameters)["updates"]
         return items
 
@@ -185,19 +173,9 @@ def _listed_widget(summary: Json) -> Json:
     return {**summary, "listed": True, **states}
 
 
-def _version_changes(results: dict[WidgetName, Json]) -> list[VersionChange]:
-    return [
-        VersionChange(
-            widget._replace(version=change["version"].rpartition("@")[2]), change["changed"]
-        )
-        for widget, result in results.items()
-        for change in result["versions"]
-    ]
-
-
-def _manifest_target(upload: Upload) -> WidgetName:
+def _manifest_target(new: NewVersion) -> WidgetName:
     """Return the version that the manifest names; raise DocumentError if it names none."""
-    manifest = check_keys(upload.manifest)
+    manifest = check_keys(new.manifest)
     try:
         return WidgetName(
             check_identifier(manifest.get("scope")),
@@ -206,7 +184,7 @@ def _manifest_target(upload: Upload) -> WidgetName:
         )
     except ValueError:
         # This raises, with all other problems.
-        build_document(manifest, upload.bundle, upload.url_template, None)
+        build_document(manifest, new.bundle, new.url_template, None)
         raise
 
 

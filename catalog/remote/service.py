@@ -14,9 +14,9 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSLError
 
 from .. import __version__
+from ..changes import ChangeError, MissingError
 from ..documents import Json, parse_json
 from ..rights import NEEDS_SESSION
-from ..store.write.lookup import ChangeError, MissingError
 from ..text import error_reason, escape_unprintable, quoted
 from ..tls import CertificatesError, create_context, describe_refusal
 from ..validators import is_loopback

@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 from ..atomic_files import atomic_replace, locked_directory
-from ..store.write.lookup import ChangeError
-from ..store.write.tokens import token_id
+from ..changes import ChangeError
+from ..token_text import token_id
 
 VARIABLE = "CATALOG_TOKEN"
 

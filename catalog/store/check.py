@@ -1,13 +1,14 @@
 """The check of the whole database and of all bundles, for widget-catalog check."""
 
-import json
 import secrets
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 
+from ..changes import TooLargeError
 from ..documents import DocumentError, Row, check_document, version_warnings
 from ..text import quoted
+from ..validators import check_base_url, check_etag
 from .bundles import BundleError, Bundles
 from .connection.database import Database
 from .connection.sqlite import result_code
@@ -15,83 +16,59 @@ from .connection.transaction import Transaction
 from .read.export import EXPORT_WIDGETS, read_document
 from .read.selection import IS_SELECTED
 from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
-from .schema.sdk_intervals import sdk_intervals
 from .write.held_bundles import HeldBundle, bundle_path
-from .write.imports import (
-    VERSION_COLUMNS,
-    WIDGET_COLUMNS,
-    version_rows,
-    widget_row,
-)
-
-# FTS5 compares the index with the indexed text. It changes nothing, although it is an INSERT.
-CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
-SUM_OF_DAYS = "coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)"
-
+from .write.imports import VERSION_COLUMNS, WIDGET_COLUMNS, version_rows, widget_row
 
 WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"
 SET_FOLDED = """
 UPDATE widget SET folded_name = :folded_name, folded_text = :folded_text WHERE id = :id
 """
+COUNT_INSTALLS = """
+UPDATE widget SET counted
+    = coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)
+"""
 
 
 def repair_derived(database: Database) -> None:
     """Write all derived rows again. A new history begins, so mirrors compare every widget."""
-    history = secrets.token_hex(8)
+    database.transact(_rewrite_derived)
 
-    def rewrite(transaction: Transaction) -> None:
-        for row in transaction.read(WIDGET_TEXTS):
-            folded = folded_columns(row["display_name"], row["description"])
-            if any(row[column] != text for column, text in folded.items()):
-                transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
-        ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
-        transaction.execute("DELETE FROM sdk_interval")
-        for statement in add_ranges(ranges):
-            transaction.execute(*statement)
-        transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
-        for table in ("listing", "summary", "change"):
-            transaction.execute(f"DELETE FROM {table}")
-        transaction.execute(f"UPDATE widget SET counted = {SUM_OF_DAYS}")
-        transaction.execute("UPDATE revision SET history = :history", {"history": history})
-        transaction.execute(TOUCH_ALL)
 
-    database.transact(rewrite)
+def _rewrite_derived(transaction: Transaction) -> None:
+    texts = transaction.read(WIDGET_TEXTS)
+    ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
+    for row in texts:
+        folded = folded_columns(row["display_name"], row["description"])
+        if any(row[column] != text for column, text in folded.items()):
+            transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
+    transaction.execute("DELETE FROM sdk_interval")
+    for statement in add_ranges(ranges):
+        transaction.execute(*statement)
+    transaction.execute("INSERT INTO listing_text (listing_text) VALUES ('delete-all')")
+    for table in ("listing", "summary", "change"):
+        transaction.execute(f"DELETE FROM {table}")
+    transaction.execute(COUNT_INSTALLS)
+    history = {"history": secrets.token_hex(8)}
+    transaction.execute("UPDATE revision SET history = :history", history)
+    transaction.execute(TOUCH_ALL)
 
 
 def check_catalog(database: Database) -> Iterator[str]:
     """Return a sentence for each problem of the database."""
     try:
-        with database.read() as connection:
-            for (result,) in connection.execute("PRAGMA integrity_check"):
-                if result != "ok":
-                    yield f"The file is damaged: {result}."
-            for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-                # Rows of a table WITHOUT ROWID have no number.
-                child = "A row" if row_id is None else f"Row {row_id}"
-                yield f"{child} of {table} refers to no {parent}."
-            yield from _check_derived(connection)
+        with database.read() as connection, closing(sqlite3.connect("")) as copy:
+            # The repair is tried in a copy, so that no install waits for it.
+            connection.backup(copy)
+            copy.row_factory, copy.isolation_level = sqlite3.Row, None
+            yield from _check_file(connection)
+            yield from _check_derived(copy)
             for row in connection.execute(EXPORT_WIDGETS, {"paths": None}).fetchall():
                 yield from _check_widget(connection, row)
+            yield from _check_sources(connection)
+            yield from _check_index(copy)
     except sqlite3.DatabaseError as error:
         _raise_if_locked(error)
         yield f"The database cannot be read to the end: {error}."
-        return
-    try:
-        _check_index(database)
-    except sqlite3.DatabaseError as error:
-        _raise_if_locked(error)
-        yield f"The search index does not match the widgets: {error}."
-
-
-def _check_index(database: Database) -> None:
-    """Raise sqlite3.DatabaseError if the text index does not match the widgets."""
-    if not database.is_cluster:
-        database.transact(lambda transaction: transaction.execute(CHECK_INDEX), dry_run=True)
-        return
-    # Only the node writes to its file.
-    with database.read() as connection, closing(sqlite3.connect("")) as copy:
-        connection.backup(copy)
-        copy.execute(CHECK_INDEX)
 
 
 def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
@@ -100,55 +77,93 @@ def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
         raise error
 
 
-WRONG_LISTINGS = """
-SELECT scope || '/' || name AS path
-FROM (SELECT * FROM rendered_listing EXCEPT SELECT * FROM listing)
-UNION
-SELECT scope || '/' || name FROM (SELECT * FROM listing EXCEPT SELECT * FROM rendered_listing)
+def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
+    for (result,) in connection.execute("PRAGMA integrity_check"):
+        if result != "ok":
+            yield f"The file is damaged: {result}."
+    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        # Rows of a table WITHOUT ROWID have no number.
+        child = "A row" if row_id is None else f"Row {row_id}"
+        yield f"{child} of {table} refers to no {parent}."
+
+
+LISTINGS = "SELECT scope || '/' || name AS subject, * FROM listing"
+SUMMARIES = """
+SELECT coalesce(scope || '/' || name, 'widget ' || widget_id) AS subject, summary.*
+FROM summary LEFT JOIN widget ON id = widget_id
 """
-WRONG_SUMMARIES = """
-SELECT scope || '/' || name
-FROM rendered_summary AS rendered JOIN widget ON id = rendered.widget_id
-LEFT JOIN summary USING (widget_id)
-WHERE (rendered.head, rendered.latest, rendered.sdk_range_id)
-    IS NOT (summary.head, summary.latest, summary.sdk_range_id)
+# A repair forgets those of widgets that are no longer listed.
+LISTED_CHANGES = "SELECT scope || '/' || name AS subject FROM change WHERE listed"
+COUNTED_INSTALLS = "SELECT scope || '/' || name AS subject, counted FROM widget"
+INTERVALS = """
+SELECT 'SDK range ''' || range || '''' AS subject, low, high
+FROM sdk_range JOIN sdk_interval ON range_id = id
 """
-UNUSED_SUMMARIES = """
-SELECT widget_id FROM summary WHERE widget_id NOT IN (SELECT id FROM widget WHERE listed)
-"""
-WRONG_CHANGES = """
-SELECT scope || '/' || name FROM widget LEFT JOIN change USING (scope, name)
-WHERE widget.listed <> coalesce(change.listed, 0)
-UNION
-SELECT scope || '/' || name FROM change WHERE listed AND NOT EXISTS (
-    SELECT 1 FROM widget WHERE (widget.scope, widget.name) = (change.scope, change.name))
-"""
-WRONG_INSTALLS = f"SELECT scope || '/' || name FROM widget WHERE counted <> {SUM_OF_DAYS}"
-# Statements that find wrong rows, with a sentence about each value that they return.
+# Derived rows, with a sentence about each subject whose rows the repair changes.
 DERIVED_ROWS = (
-    (WRONG_LISTINGS, "{}: its listing for search differs from the widget."),
-    (WRONG_SUMMARIES, "{}: its summary in search results differs from the widget."),
-    (UNUSED_SUMMARIES, "Search has a summary for widget {}, which is not listed."),
-    (WRONG_CHANGES, "{}: its last change does not say whether it is listed."),
-    (WRONG_INSTALLS, "{}: its installs by day do not add up to those that were counted."),
+    (LISTINGS, "{}: its listing for search differs from the widget."),
+    (SUMMARIES, "{}: its summary in search results differs from the widget."),
+    (LISTED_CHANGES, "{}: its last change does not say whether it is listed."),
+    (COUNTED_INSTALLS, "{}: its installs by day do not add up to those that were counted."),
+    (INTERVALS, "{}: its stored intervals do not match the range."),
 )
 
-STORED_INTERVALS = """
-SELECT range, (
-    SELECT json_group_array(json_array(low, high)) FROM (
-        SELECT low, high FROM sdk_interval WHERE range_id = sdk_range.id ORDER BY low))
-FROM sdk_range ORDER BY range
+
+def _check_derived(copy: sqlite3.Connection) -> Iterator[str]:
+    """Return a sentence for each derived row that the repair changes in a copy of the catalog."""
+    copy.execute("BEGIN")
+    for number, (rows, _) in enumerate(DERIVED_ROWS):
+        copy.execute(f"CREATE TEMP TABLE before_{number} AS {rows}")
+    transaction = Transaction(copy)
+    _rewrite_derived(transaction)
+    try:
+        transaction.finish()
+    except TooLargeError as error:
+        yield str(error)
+    for number, (after, sentence) in enumerate(DERIVED_ROWS):
+        before = f"SELECT * FROM before_{number}"
+        changed = f"""
+        SELECT subject FROM ({before} EXCEPT {after})
+        UNION SELECT subject FROM ({after} EXCEPT {before})
+        """
+        for (subject,) in copy.execute(changed):
+            yield sentence.format(subject)
+    copy.execute("ROLLBACK")
+
+
+# FTS5 compares the index with the indexed text.
+CHECK_INDEX = "INSERT INTO listing_text (listing_text, rank) VALUES ('integrity-check', 1)"
+
+
+def _check_index(copy: sqlite3.Connection) -> Iterator[str]:
+    try:
+        copy.execute(CHECK_INDEX)
+    except sqlite3.DatabaseError as error:
+        yield f"The search index does not match the widgets: {error}."
+
+
+SOURCES = """
+SELECT 'Upstream', source, NULL FROM upstream
+UNION ALL
+SELECT scope || '/' || name, source, etag FROM mirrored JOIN widget ON id = widget_id
 """
 
 
-def _check_derived(connection: sqlite3.Connection) -> Iterator[str]:
-    """Return a sentence for each row that differs from what it is derived from."""
-    for statement, sentence in DERIVED_ROWS:
-        for (value,) in connection.execute(statement):
-            yield sentence.format(value)
-    for text, stored in connection.execute(STORED_INTERVALS):
-        if json.loads(stored) != [list(interval) for interval in sdk_intervals(text)]:
-            yield f"SDK range {quoted(text)}: its stored intervals do not match the range."
+def _check_sources(connection: sqlite3.Connection) -> Iterator[str]:
+    """Return a sentence for each upstream, and each ETag of a copy, that a mirror cannot use."""
+    for subject, source, etag in connection.execute(SOURCES):
+        yield from _check_value(subject, "source", source, check_base_url)
+        if etag is not None:
+            yield from _check_value(subject, "etag", etag, check_etag)
+
+
+def _check_value(
+    subject: str, column: str, value: object, check: Callable[[object], str]
+) -> Iterator[str]:
+    try:
+        check(value)
+    except ValueError as allowed:
+        yield f"{subject}: {column} must be {allowed}, not {quoted(value)}."
 
 
 RANGES_AND_TIMES = """
@@ -229,7 +244,7 @@ def _wrong_bundles(bundles: Bundles) -> Iterator[tuple[str, str]]:
             yield sha256, str(error)
 
 
-VERSIONS = "SELECT * FROM version WHERE widget_id = :id"
+VERSIONS_OF_WIDGET = "SELECT * FROM version WHERE widget_id = :id"
 
 
 def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[str]:
@@ -241,7 +256,8 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
             yield f"{path}: {problem}."
         return
     yield from _check_columns(path, row, widget_row(checked), WIDGET_COLUMNS)
-    stored = {each["version"]: each for each in connection.execute(VERSIONS, {"id": row["id"]})}
+    rows = connection.execute(VERSIONS_OF_WIDGET, {"id": row["id"]})
+    stored = {each["version"]: each for each in rows}
     for version in version_rows(checked):
         number = version["version"]
         yield from _check_columns(

@@ -12,6 +12,7 @@ from typing import Any
 from flask import Flask
 
 from ..api.authentication import FailedAttempts
+from ..changes import ConflictError, WidgetName
 from ..documents import Document, Json, check_document
 from ..files.demo import create_demo
 from ..files.jsonl import read_catalog
@@ -23,10 +24,10 @@ from ..store.connection.sqlite import Connection, connect
 from ..store.connection.transaction import Transaction
 from ..store.write import moderation
 from ..store.write.audit import local_actor
-from ..store.write.held_bundles import HeldBundle
+from ..store.write.held_bundles import HeldBundle, hold_bundles
 from ..store.write.imports import put_documents
-from ..store.write.lookup import ConflictError, WidgetName, find_widget, get_widget
-from ..store.write.publishing import add_version, find_published
+from ..store.write.lookup import find_widget, get_widget
+from ..store.write.publishing import find_published
 from ..text import quoted
 from .publications import build_publication, next_timestamp
 
@@ -135,13 +136,15 @@ class Control:
             document = check_document(build_publication(held, stored, next_timestamp(last), fields))
             if find_published(transaction, document, compare_url=True):
                 raise ConflictError(f"{widget}@{version} exists already.")
-            add_version(transaction, document, is_stored=is_stored)
+            put_documents(transaction, [document])
+            if is_stored:
+                hold_bundles(transaction, [held])
 
         with self._bundles.writing():
             if is_stored:
                 # The catalog does not outlive the process.
                 self._bundles.add(sha256, len(content), [content], durable=False)
-            self._database.transact(add, local_actor())
+            self._database.transact(add)
 
     def yank(self, target: str, reason: str | None = None) -> None:
         """Withdraw versions."""

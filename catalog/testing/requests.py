@@ -14,10 +14,10 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
 
 from .. import V1_PREFIX
+from ..changes import ChangeError
 from ..documents import Json
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError, WouldBlock
-from ..store.write.lookup import ChangeError
 from ..text import error_reason, quoted
 from .arguments import find_refusal, parse_arguments
 from .control import Control

@@ -17,6 +17,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mirrors import mirror_summary
+from publishers import bearer, create_token
+from upstreams import FakeUpstream
 
 from app import create_app
 from catalog.store.connection.sqlite import today
@@ -297,3 +300,30 @@ def test_responses_are_right_after_every_connection_was_closed(service: Service)
     # The last connection to close removes the WAL.
     service.other.extensions["database"].close()
     assert service.responses() == service.uncached_responses()
+
+
+def content_revision(app: Flask) -> int:
+    with app.extensions["database"].read() as connection:
+        (content,) = connection.execute("SELECT content FROM revision").fetchone()
+    return int(content)
+
+
+def test_the_first_use_of_a_token_leaves_cached_responses_valid(
+    app_with: Callable[..., Flask],
+) -> None:
+    app = app_with(*FIRST_CATALOG)
+    headers, before = bearer(create_token(app)), content_revision(app)
+    assert app.test_client().get("/api/session", headers=headers).status_code == 200
+    (token,) = json.loads(run(app, "token", "list", "--json").stdout)
+    assert token["lastUsedDay"] is not None
+    assert content_revision(app) == before
+
+
+def test_a_mirror_run_without_changes_leaves_cached_responses_valid(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.put(*FIRST_CATALOG)
+    mirror_summary(mirror_app, upstream.url)
+    before = content_revision(mirror_app)
+    assert "2 unchanged" in mirror_summary(mirror_app, upstream.url)
+    assert content_revision(mirror_app) == before

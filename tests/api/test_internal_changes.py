@@ -143,7 +143,7 @@ def test_a_bundle_over_the_limit_or_a_body_of_another_type_is_refused(app_with: 
 def test_publishing_waits_only_shortly_for_a_command_that_stores_bundles(
     app: Flask, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.api.internal.LOCK_TIMEOUT", 0)
+    monkeypatch.setattr("catalog.api.versions.LOCK_TIMEOUT", 0)
     with app.extensions["bundles"].writing():
         response = send("PUT", f"{CLOCK}/2.0.0", form(manifest(number="2.0.0"), BUNDLE))
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
@@ -239,5 +239,7 @@ def test_a_version_that_is_named_often_changes_once(send: Send) -> None:
         "versions": [
             {"version": "acme/clock@1.0.0", "changed": True},
             {"version": "acme/clock@1.1.0", "changed": True},
-        ]
+        ],
+        "previousLatestVersion": "1.1.0",
+        "latestVersion": "1.1.0",
     }

@@ -104,8 +104,8 @@ DERIVED_FAULTS = {
     "UPDATE summary SET head = replace(head, 'Clock', 'C')": [SUMMARY],
     "UPDATE summary SET latest = 'null'": [SUMMARY],
     "UPDATE summary SET sdk_range_id = 9": [SUMMARY],
-    COPIED_SUMMARY.format(2): ["Search has a summary for widget 2, which is not listed."],
-    COPIED_SUMMARY.format(9): ["Search has a summary for widget 9, which is not listed."],
+    COPIED_SUMMARY.format(2): [SUMMARY.replace("clock", "notes")],
+    COPIED_SUMMARY.format(9): [SUMMARY.replace("acme/clock", "widget 9")],
     "DELETE FROM change": [f"acme/clock: {CHANGE}"],
     "UPDATE change SET listed = 0": [f"acme/clock: {CHANGE}"],
     NEW_CHANGE.format("notes"): [f"acme/notes: {CHANGE}"],
@@ -116,9 +116,13 @@ DERIVED_FAULTS = {
         "A row of sdk_interval refers to no sdk_range."
     ],
     "UPDATE widget SET display_name = 'Watch' WHERE id = 1": [
-        *(SUMMARY, "acme/clock: an import would store another folded_name, folded_text.")
+        f"acme/clock: {WRONG_LISTING}",
+        SUMMARY,
+        "acme/clock: an import would store another folded_name, folded_text.",
     ],
 }
+COPY = "INSERT INTO mirrored (widget_id, source, etag) VALUES (1, '{}', {})"
+NO_ETAG = "acme/clock: etag must be 1 to 1000 visible characters of Latin-1, not"
 SET_1_10 = "UPDATE version SET {} WHERE version = '1.10.0'"
 FAULTS = {
     "UPDATE sdk_range SET range = '^1' WHERE id = 1; DELETE FROM version WHERE id < 3": [
@@ -147,6 +151,14 @@ FAULTS = {
     "UPDATE widget SET download_count = 9007199254740992 WHERE id = 2": [
         "acme/notes: downloadCount must be a whole number from 0 to 9007199254740991, "
         "not 9007199254740992."
+    ],
+    COPY.format("ftp://up.example", "NULL"): [
+        "acme/clock: source must be an absolute http or https URL, not 'ftp://up.example'."
+    ],
+    COPY.format("https://up.example", "'a' || char(10)"): [f"{NO_ETAG} 'a\\n'."],
+    COPY.format("https://up.example", "printf('%.*c', 1001, 'x')"): [f"{NO_ETAG} '{'x' * 76}...."],
+    "INSERT INTO upstream VALUES ('up.example', '{}', NULL, NULL)": [
+        "Upstream: source must be an absolute http or https URL, not 'up.example'."
     ],
     "DELETE FROM widget WHERE id = 1": [
         *("Row 1 of version refers to no widget.", "Row 2 of version refers to no widget.")

@@ -1,12 +1,15 @@
 """widget-catalog gc: removes the bundles that no version names, and no others."""
 
 import hashlib
+import sqlite3
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from builders import bundled, document
-from conftest import hold, run, running
+from conftest import hold, run, running, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -110,14 +113,34 @@ def test_release_gives_a_version_without_its_bundle_its_original_url(
     assert run(app, "check").exit_code == 0
 
 
-def test_directory_of_another_catalog_is_not_changed(app: Flask, app_with: AppWith) -> None:
-    empty = app_with(BUNDLES=str(directory(app)))
-    result = run(empty, "gc")
-    assert (result.exit_code, result.stderr) == (
-        1,
-        f"Error: {empty.extensions['database'].name} has no version; "
-        f"is {directory(app)} of another catalog?\n",
-    )
+def test_bundles_of_the_last_widgets_are_removed(app: Flask) -> None:
+    for widget in ("acme/clock", "acme/notes"):
+        run(app, "delete", widget, "--yes")
+    assert run(app, "gc").stderr == "Removed 3 bundles of 13 bytes that no version uses.\n"
+    assert names(app) == set()
+
+
+MARK_GONE = """
+INSERT INTO mirrored (widget_id, source, gone)
+SELECT id, 'https://up.example', 1 FROM widget WHERE name = 'notes'
+"""
+
+
+def test_a_copy_that_is_listed_again_meanwhile_keeps_its_bundle(app: Flask) -> None:
+    app.extensions["database"].transact(running(MARK_GONE))
+    path = app.config["DATABASE"]
+    with closing(sqlite3.connect(path, isolation_level=None)) as mirror:
+        mirror.execute("BEGIN IMMEDIATE")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        settings = {"CATALOG_BUNDLES": str(directory(app))}
+        with start_command(path, "gc", settings=settings, **pipes) as command:
+            assert command.stderr is not None
+            assert command.stderr.readline() == "The database is busy; waiting.\n"
+            mirror.execute("UPDATE mirrored SET gone = 0")
+            mirror.execute("UPDATE widget SET listed = 1 WHERE name = 'notes'")
+            mirror.execute("COMMIT")
+            _, output = command.communicate()
+    assert output == "Removed 0 bundles of 0 bytes that no version uses.\n"
     assert names(app) == {*HASHES.values()}
 
 

@@ -1,14 +1,18 @@
 """widget-catalog import: reads catalog files, and imports all of their widgets or none."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import Json, document, version
 from click.testing import Result
 from conftest import error_message, exported, run
 from flask import Flask
+
+from app import create_app
 
 AppWith = Callable[..., Flask]
 BOM = b"\xef\xbb\xbf"
@@ -201,3 +205,31 @@ def test_version_published_in_the_future_gets_a_warning(app_with: AppWith, tmp_p
     assert run(app, "import", file).stderr.startswith(warning)
     result = run(app, "check")
     assert (result.exit_code, result.stdout) == (0, warning)
+
+
+class InstallingPipe(io.RawIOBase):
+    """A pipe whose writer sends a document after an install of acme/clock was counted."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app, self._content = app, lines(document("acme/notes"))
+        self.statuses: list[int] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if len(buffer) == 0 or self.statuses:
+            return 0
+        self.statuses.append(self._app.test_client().post("/api/v1/widgets/acme/clock").status_code)
+        buffer[: len(self._content)] = self._content
+        return len(self._content)
+
+
+def test_installs_are_counted_while_an_import_waits_for_its_input(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock"))
+    service = create_app({"DATABASE": app.config["DATABASE"]})
+    pipe = InstallingPipe(service)
+    result = app.test_cli_runner().invoke(args=["import", "-"], input=io.BufferedReader(pipe))
+    service.extensions["database"].close()
+    assert (result.exit_code, pipe.statuses) == (0, [200])
+    assert "1 added" in result.stderr

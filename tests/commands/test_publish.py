@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import Json, document, version
 from click.testing import Result
-from conftest import error_message, exported, run, start_command
+from conftest import error_message, exported, run, running, start_command
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -418,7 +418,8 @@ def publish_concurrently(app: Flask, manifests: list[Json]) -> list[tuple[int, s
 
 
 def test_concurrent_processes_can_publish_versions_of_a_new_widget(app: Flask) -> None:
-    numbers = [f"1.{minor}.0" for minor in range(4)]
+    # Without precedence among them, so that none is a warning about another.
+    numbers = [f"1.0.0+{number}" for number in range(4)]
     results = publish_concurrently(app, [{**MINIMAL, "version": number} for number in numbers])
     assert results == [(0, f"Published acme/clock@{number}.") for number in numbers]
     assert sorted(entry["version"] for entry in detail(app)["versions"]) == numbers
@@ -430,6 +431,52 @@ def test_concurrent_processes_that_publish_the_same_version_store_it_once(app: F
     already = (0, "acme/clock@1.0.0 is already published.")
     assert sorted(results) == [(0, "Published acme/clock@1.0.0."), already, already]
     assert [entry["version"] for entry in detail(app)["versions"]] == ["1.0.0"]
+
+
+HIGHER = "2.0.0 is higher; dashboards now get 1.9.1, because the latest is the one published last"
+STILL = "dashboards that send a compatSdk of ^2.0.0 still get 2.0.0"
+# The versions that exist, the SDK range of 1.9.1, and the warnings about it.
+ORDERS: dict[str, tuple[list[Json], str, list[str]]] = {
+    "higher": ([version("2.0.0")], "^1.0.0", [HIGHER]),
+    "higher for another SDK": ([version("2.0.0", sdkVersion="^2.0.0")], "^1.0.0", [HIGHER, STILL]),
+    "higher for fewer SDKs": ([version("2.0.0", sdkVersion="^2.0.0")], ">=1.0.0", [HIGHER]),
+    "higher before another": (
+        [
+            version("2.0.0", sdkVersion="^2.0.0"),
+            version("1.9.0", publishedAt="2025-02-01T00:00:00Z"),
+        ],
+        "^1.0.0",
+        [HIGHER],
+    ),
+    "higher, yanked": ([version("2.0.0", yanked=True)], "^1.0.0", []),
+    "lower": ([version("1.9.0", sdkVersion="^2.0.0")], "^1.0.0", []),
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["publish", "dry run"])
+@pytest.mark.parametrize(("stored", "sdk", "warnings"), ORDERS.values(), ids=ORDERS)
+def test_a_version_below_another_gets_a_warning(
+    app_with: AppWith,
+    stored: list[Json],
+    sdk: str,
+    warnings: list[str],
+    options: tuple[str, ...],
+) -> None:
+    app = app_with(document("acme/clock", *stored), BUNDLE_URL=URL)
+    result = publish(app, {**MINIMAL, "version": "1.9.1", "sdkVersion": sdk}, *options)
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    assert lines == [f"Warning: {warning}." for warning in warnings]
+
+
+def test_names_are_compared_before_the_write_lock_is_taken(
+    app_with: AppWith, statements: list[str]
+) -> None:
+    app = app_with(document("acme/clock"), document("acme/cl\u00f6cks"), document("acme/sundial"))
+    result = publish(app, {**MINIMAL, "scope": "ops", "name": "clocks"}, "--store")
+    assert "can be mistaken for acme/clock, acme/cl\u00f6cks." in result.stderr
+    compared = [at for at, sql in enumerate(statements) if "scope <> 'ops'" in sql]
+    assert len(compared) == 1
+    assert compared[0] < statements.index("BEGIN IMMEDIATE")
 
 
 SIMILAR_NAMES = {
@@ -464,3 +511,13 @@ def test_a_name_like_one_of_another_scope_gets_a_warning(
     again = publish(app, {**named, "version": "2.0.0"}), publish(app, {**named, "scope": "acme"})
     assert "mistaken" not in again[0].stderr
     assert f"{other}." not in again[1].stderr
+
+
+def test_a_version_of_a_copy_is_refused(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", version("0.9.0")), BUNDLE_URL=URL)
+    copied = "INSERT INTO mirrored (widget_id, source) SELECT id, 'https://up.example' FROM widget"
+    app.extensions["database"].transact(running(copied))
+    assert error_message(publish(app, MINIMAL)) == (
+        "acme/clock is a copy from https://up.example, whose next refresh would remove the "
+        "version; publish it there."
+    )

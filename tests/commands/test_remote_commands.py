@@ -28,7 +28,7 @@ from catalog.atomic_files import atomic_replace
 from catalog.commands import commands
 from catalog.remote import token_file
 from catalog.remote.token_file import store_login
-from catalog.store.write.tokens import generate_token
+from catalog.token_text import generate_token
 
 AppWith = Callable[..., Flask]
 PUBLIC_URL = "https://widgets.example"

@@ -13,7 +13,7 @@ from conftest import error_message, run_line
 from flask import Flask
 from publishers import bearer
 
-from catalog.store.write import tokens
+from catalog.token_text import generate_token, token_id
 
 AppWith = Callable[..., Flask]
 PATTERN = r"wcat_[0-9A-Za-z]{57}"
@@ -145,10 +145,10 @@ def test_quiet_may_stand_on_both_sides_of_the_command(app: Flask) -> None:
 
 
 def test_a_mistyped_token_is_known_without_the_database() -> None:
-    id_, text = tokens.generate_token()
-    assert tokens.token_id(text) == id_
+    id_, text = generate_token()
+    assert token_id(text) == id_
     for position in range(len(text)):
         other = "0" if text[position] != "0" else "1"
-        assert tokens.token_id(text[:position] + other + text[position + 1 :]) is None
+        assert token_id(text[:position] + other + text[position + 1 :]) is None
     for wrong in ("", text[:-1], f"{text}0", f" {text}", text.upper(), text + "\n"):
-        assert tokens.token_id(wrong) is None
+        assert token_id(wrong) is None

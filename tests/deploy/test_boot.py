@@ -156,12 +156,12 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_and_record
 ) -> None:
     machine.run("widget-catalog token create ci --scope acme")
     before = machine.run("widget-catalog log")
-    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 6")'
+    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 7")'
     machine.run(
         f"cp -a /opt/widget-catalog-1.1.0 {newer}\n"
         f"sed -i 's/1\\.1\\.0/1.2.0/' {newer}/bin/widget-catalog\n"
         f"cd {newer}/lib/python*/site-packages/catalog\n"
-        f"sed -i 's/^SCHEMA_VERSION = 5/SCHEMA_VERSION = 6/' store/schema/schema.py\n"
+        f"sed -i 's/^SCHEMA_VERSION = 6/SCHEMA_VERSION = 7/' store/schema/schema.py\n"
         f"sed -i 's/^        rebuild_tables(.*/        {migration}/' store/schema/migrations.py\n"
     )
     for _ in range(2):
@@ -173,7 +173,7 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_and_record
         assert machine.run("widget-catalog token list").count("ci ") == 1
         assert before.strip() in machine.run("widget-catalog log")
     log = machine.run("journalctl --no-pager --unit widget-catalog")
-    assert log.count("from schema version 5 to 6") == 2
+    assert log.count("from schema version 6 to 7") == 2
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,11 @@ def test_folder_does_not_import_the_web_framework(folder: str) -> None:
     assert imported_packages(python_files(PACKAGE / folder)) & WEB_PACKAGES == set()
 
 
+def test_the_client_of_a_service_does_not_import_the_store() -> None:
+    for path in (PACKAGE / "remote").rglob("*.py"):
+        assert "store" not in imported_parts(path), path
+
+
 @pytest.mark.parametrize(
     ("folder", "others"),
     [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],

@@ -8,7 +8,7 @@ import re
 import select
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 import reverse_proxies
 from conftest import Limits, Server, create_catalog, run_on
-from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
 from catalog.rights import MAX_FORM_BYTES
 from catalog.store.connection.database import Database
-from catalog.store.write import tokens
+from catalog.token_text import generate_token
 
 # Always with the same seed.
 RANDOM = random.Random(1)  # noqa: S311
@@ -136,22 +135,6 @@ def test_a_bundle_larger_than_the_buffers_is_published(
     assert publisher.stored() == [hashlib.sha256(bundle).hexdigest()]
 
 
-def test_a_bundle_needs_its_size_on_the_disk_once(
-    app_with: Callable[..., Flask], tmp_path: Path
-) -> None:
-    app = app_with()
-    token = create_token(app)
-    with (tmp_path / "body").open("w+b") as file:
-        file.write(form(manifest(), RANDOM.randbytes(MEGABYTE)))
-        file.seek(0)
-        response = app.test_client().put(
-            PATH, input_stream=file, content_type=FORM_TYPE, headers=bearer(token)
-        )
-        assert response.status_code == 201
-        # What was read of it has been freed meanwhile.
-        assert os.fstat(file.fileno()).st_blocks * 512 < 100_000
-
-
 REFUSED = {
     "no token": ("", PATH, MEGABYTE, 413),
     "wrong token": ("wcat_wrong", PATH, MEGABYTE, 401),
@@ -200,7 +183,7 @@ def test_a_description_over_the_limit_of_other_bodies_needs_the_right_to_describ
 
 def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) -> None:
     part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
-    wrong = tokens.generate_token()[1]
+    wrong = generate_token()[1]
     with publisher.connect() as connection:
         connection.sendall(publisher.head(MEGABYTE, token=wrong) + part)
         response = read_all(connection)
@@ -412,16 +395,16 @@ def test_a_server_that_is_killed_while_it_publishes_leaves_all_or_nothing(
     assert (shown.exit_code == 0) is is_published
     assert [entry["action"] for entry in log] == (["publish"] if is_published else [])
     # A bundle that no version uses is removed by gc.
-    assert run_on(publisher.path, "gc").exit_code == (0 if is_published else 1)
+    assert run_on(publisher.path, "gc").exit_code == 0
     assert [name for name in publisher.stored() if not re.fullmatch("[0-9a-f]{64}", name)] == []
 
 
 def test_no_stream_and_no_file_contains_a_token(tmp_path: Path, limits: Limits) -> None:
     # The record cannot be read, so that a traceback is logged.
-    limits.run("import catalog.api.internal\ncatalog.api.internal.read_entries = None\n")
+    limits.run("import catalog.api.session\ncatalog.api.session.read_entries = None\n")
     publisher = Publisher(tmp_path, limits, CATALOG_LOG_LEVEL="info")
     admin = publisher.add_token("admin", scopes=(), permissions=("admin",))
-    unknown = tokens.generate_token()[1]
+    unknown = generate_token()[1]
     secrets = [publisher.token, admin, unknown]
     body = form(manifest())
     requests = [("PUT", PATH, text) for text in secrets]

@@ -266,6 +266,25 @@ def test_a_failed_statement_undoes_the_transaction_and_raises_the_error_of_sqlit
     assert exported(app) == before
 
 
+def test_a_widget_that_is_too_large_is_refused_and_named(apps: dict[Node, Flask]) -> None:
+    app = next(iter(apps.values()))
+    versions = [version(f"1.{number}.0") for number in range(600)]
+    line = json.dumps(document("acme/large", *versions))
+    assert run(app, "import", "-", stdin=line).exit_code == 0
+    message = error_message(run(app, "describe", "acme/large", "--description", "天" * 10_000))
+    assert message.startswith("acme/large is too large, with 600 versions of 18")
+    assert run(app, "describe", "acme/large", "--description", "天").exit_code == 0
+    assert run(app, "delete", "acme/large", "--yes").exit_code == 0
+
+
+def test_derived_rows_are_repaired(apps: dict[Node, Flask]) -> None:
+    app = next(iter(apps.values()))
+    app.extensions["database"].transact(running("UPDATE listing SET downloads = 123456"))
+    assert "its listing for search differs from the widget" in run(app, "check").stdout
+    assert run(app, "check", "--repair").exit_code == 0
+    wait_until_equal(apps)
+
+
 def test_a_transaction_that_another_node_outran_runs_again_on_what_that_one_wrote(
     apps: dict[Node, Flask],
 ) -> None:

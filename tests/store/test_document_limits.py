@@ -61,22 +61,6 @@ def test_problems_of_one_document_end_after_twenty_with_a_closing_line(app: Flas
     assert lines[-1] == "There may be more problems after these."
 
 
-def test_publish_does_not_exceed_the_most_versions_allowed(
-    app_with: AppWith, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("catalog.store.write.publishing.MAX_VERSIONS", 20)
-    app = app_with(many_versions(20), BUNDLE_URL="https://cdn.example.com/{version}.js")
-    files = [Path(app.config["DATABASE"]).with_name(name) for name in ("clock.json", "clock.js")]
-    manifest = {"scope": "acme", "name": "clock", "version": "2.0.0", "sdkVersion": "^1.0.0"}
-    files[0].write_text(json.dumps(manifest), "utf-8")
-    files[1].write_bytes(b"tick")
-    result = app.test_cli_runner().invoke(args=["publish", *map(str, files)])
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "Error: acme/clock has 20 versions, which is as many as a widget may have.\n",
-    )
-
-
 def peak_memory(app: Flask, content: bytes) -> int:
     """Return the bytes of memory that the import of an invalid file takes at most."""
     tracemalloc.start()

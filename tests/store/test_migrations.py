@@ -132,8 +132,9 @@ def test_other_commands_leave_an_old_file_to_the_service_that_runs(old: Path) ->
 # What documents do not have, by the table that keeps it.
 STATES = {
     "version": "UPDATE version SET bundle_path = '/x/' || id",
-    "mirrored": "INSERT INTO mirrored (widget_id, source, etag, upstream_count)"
-    " SELECT id, 'https://a.example', '\"e\"', 5 FROM widget",
+    "mirrored": "INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)"
+    " SELECT id, 'https://a.example', '\"e\"', 5, 1 FROM widget",
+    "upstream": f"INSERT INTO upstream VALUES ('https://a.example', '{{}}', 'next', '{TIME}')",
     "deleted_version": "DELETE FROM version WHERE id = 1",
     "token": "INSERT INTO token VALUES"
     f" ('x', 'ci', '{'0' * 64}', '[\"acme\"]', '[\"yank\"]', '{TIME}', NULL, '{TIME}', NULL)",

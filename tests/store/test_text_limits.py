@@ -68,16 +68,23 @@ def versions(count: int, **fields: Any) -> list[Json]:
     return [version(f"1.{number}.0", **fields) for number in range(count)]
 
 
-def test_document_has_at_most_16_mib() -> None:
-    notes = "x" * 65_000
-    check_document(document("acme/clock", *versions(250, releaseNotes=notes)))
-    (problem,) = problems_of(document("acme/clock", *versions(270, releaseNotes=notes)))
-    assert "more than the 16777216 allowed" in problem
-    # Every version has the description of the widget in responses.
-    (problem,) = problems_of(document("acme/clock", *versions(600), description="天" * 10_000))
-    assert "more than the 16777216 allowed" in problem
-    check_document(
-        document("acme/clock", *versions(600, description=""), description="天" * 10_000)
+NOTES_AT_LIMIT = versions(250, releaseNotes="x" * 65_000)
+CHINESE = "天" * 10_000
+# Every version has the description of the widget in responses, unless it has its own.
+SIZES = {
+    "notes": (document("acme/clock", *NOTES_AT_LIMIT), 0),
+    "more notes": (document("acme/clock", *versions(270, releaseNotes="x" * 65_000)), 1),
+    "description": (document("acme/clock", *versions(600), description=CHINESE), 1),
+    "own one": (document("acme/clock", *versions(600, description=""), description=CHINESE), 0),
+}
+
+
+@pytest.mark.parametrize(("value", "status"), SIZES.values(), ids=SIZES)
+def test_document_has_at_most_16_mib(app_with: AppWith, value: Json, status: int) -> None:
+    result = run(app_with(), "import", "-", stdin=json.dumps(value))
+    assert (result.exit_code, "may have 10000 versions of 16777216" in result.stderr) == (
+        status,
+        status == 1,
     )
 
 
@@ -126,13 +133,13 @@ def test_request_with_a_token_refuses_a_long_text(
     assert exported(app) == before
 
 
-def put(app: Flask, **fields: object) -> TestResponse:
+def put(app: Flask, number: str = "2.0.0", **fields: object) -> TestResponse:
     """Publish a version with a token."""
     return app.test_client().put(
-        f"{CLOCK}/2.0.0",
-        data=form(manifest(number="2.0.0", **fields)),
+        f"{CLOCK}/{number}",
+        data=form(manifest(number=number, **fields)),
         content_type=FORM_TYPE,
-        headers=bearer(create_token(app)),
+        headers=bearer(create_token(app, f"for {number}")),
     )
 
 
@@ -144,12 +151,11 @@ def test_publication_with_a_token_refuses_a_long_text(app: Flask) -> None:
 
 def test_widget_that_is_full_accepts_no_version(app_with: AppWith) -> None:
     notes = "x" * 65_000
-    room = app_with(document("acme/clock", *versions(235, releaseNotes=notes)))
-    assert put(room).status_code == 201
-    full = app_with(document("acme/clock", *versions(250, releaseNotes=notes)))
-    response = put(full)
+    app = app_with(document("acme/clock", *versions(255, releaseNotes=notes)))
+    assert put(app, releaseNotes=notes).status_code == 201
+    response = put(app, "2.1.0", releaseNotes=notes)
     assert response.status_code == 409
-    assert "a widget may have 16777216" in response.json["error"]
+    assert "a widget may have 10000 versions of 16777216 bytes" in response.json["error"]
 
 
 def test_stored_text_beyond_the_limit_is_served_and_named_by_check(app: Flask) -> None:

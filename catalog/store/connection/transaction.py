@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ...validators import format_timestamp
-from ..schema.derived import REFRESH
+from ..schema.derived import REFRESH, raise_if_too_large
 
 Values = Mapping[str, object]
 
@@ -46,6 +46,7 @@ class Transaction:
         self._actor = actor
         self._entries: list[Values] = []
         self._is_changed = False
+        self._has_notes = False
 
     def read(self, sql: str, values: Values | None = None) -> list[sqlite3.Row]:
         """Return the rows of a statement."""
@@ -59,6 +60,13 @@ class Transaction:
         """Run a statement that writes for each row; an INSERT must have SELECT and WHERE true."""
         self._is_changed = True
         self._connection.executemany(sql, rows)
+
+    def note(self, sql: str, values: Values) -> None:
+        """Run a statement that writes what no response shows, so that cached ones stay valid."""
+        was_changed = self._is_changed
+        self.execute(sql, values)
+        self._is_changed = was_changed
+        self._has_notes = True
 
     def record(
         self,
@@ -78,14 +86,18 @@ class Transaction:
         self._entries.append({**entry, **names, **states})
 
     def finish(self) -> bool:
-        """Write the record and the derived rows; return whether the catalog was changed."""
+        """Write the record and the derived rows; return whether anything was written."""
         if self._entries:
             self.execute_many(RECORD, self._entries)
             self._entries = []
         if not self._is_changed:
-            return False
-        for sql in REFRESH:
-            self.execute(sql)
+            return self._has_notes
+        try:
+            for sql in REFRESH:
+                self.execute(sql)
+        except sqlite3.OperationalError as error:
+            raise_if_too_large(str(error))
+            raise
         return True
 
 

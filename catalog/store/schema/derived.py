@@ -5,9 +5,11 @@ rows of these widgets in listing, listing_text, summary and change, and raises t
 """
 
 import json
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ...changes import TooLargeError
 from ...text import fold
 from ..connection.sqlite import Statement
 from .sdk_intervals import sdk_intervals
@@ -60,6 +62,18 @@ REFRESH = (
     "UPDATE revision SET content = content + 1",
     "DELETE FROM touched",
 )
+
+# In the error of the trigger widget_too_large, which the last of these statements fires.
+TOO_LARGE = re.compile("'too large: ([0-9]+) ([0-9]+) (.+)'")
+
+
+def raise_if_too_large(message: str) -> None:
+    """Raise TooLargeError if this is the message of SQLite's error for a widget that is."""
+    if match := TOO_LARGE.search(message):
+        # SQLite quotes the text.
+        path = match[3].replace("''", "'")
+        raise TooLargeError(path, versions=int(match[1]), size=int(match[2]))
+
 
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"

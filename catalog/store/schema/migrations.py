@@ -132,6 +132,7 @@ WHERE NOT EXISTS (
         AND version.sha256_hash = old_version.sha256_hash)
 ON CONFLICT DO NOTHING
 """
+LIMIT_TRIGGER = "SELECT sql FROM main.sqlite_schema WHERE name = 'widget_too_large'"
 HIGHEST_REVISION = "SELECT max(content, downloads) FROM main.revision"
 # The id of a deleted row must not be used again.
 COPY_SEQUENCES = """
@@ -174,8 +175,12 @@ def rebuild_tables(
                 connection.execute(statement)
     connection.execute(COPY_SEQUENCES)
     _write_all_digits(connection)
+    # A widget that an earlier release let grow too large stays as it is.
+    (limit,) = connection.execute(LIMIT_TRIGGER).fetchone()
+    connection.execute("DROP TRIGGER widget_too_large")
     for statement in REFRESH:
         connection.execute(statement)
+    connection.execute(limit)
     for table in reversed(RENAMED_TABLES):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
     set_new_revision(connection, old_revision)

@@ -6,16 +6,18 @@ put_documents() reads what is stored of the widgets, compares, and writes only w
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import chain
+from operator import add
 from typing import NamedTuple
 
+from ...changes import WidgetName
 from ...documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
 from ...semver_ranges import precedence
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..schema.derived import add_ranges, folded_columns
-from .lookup import WidgetName
 from .moderation import (
     STATE_KEYS,
     record_listing,
@@ -71,6 +73,7 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 STORED_VERSIONS = f"""
 SELECT id, widget_id, {_columns(VERSION_COLUMNS)} FROM version
 WHERE widget_id IN (SELECT value FROM json_each(:ids))
+  AND (:numbers IS NULL OR version IN (SELECT value FROM json_each(:numbers)))
 """
 
 
@@ -79,15 +82,34 @@ class PutResult(NamedTuple):
 
     added: set[str]
     changed: set[str]
-    # Stored versions that are not in the documents.
+    # Stored versions that are not in the documents; those of an action only.
     others: Sequence[WidgetName] = ()
 
 
-class _Stored(NamedTuple):
+class StoredWidget(NamedTuple):
     """A widget as it is stored, and its versions by number."""
 
     widget: sqlite3.Row
     versions: dict[str, sqlite3.Row]
+
+
+class Plan(NamedTuple):
+    """What a document changes in what is stored of its widget."""
+
+    target: WidgetName
+    stored: StoredWidget | None
+    widget: Row
+    puts_widget: bool
+    sets_count: bool
+    # Those that are new or differ.
+    versions: list[Row]
+    # Stored ones that are not in the document.
+    others: list[sqlite3.Row]
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes anything; the versions that it lacks stay."""
+        return self.puts_widget or self.sets_count or bool(self.versions)
 
 
 def put_documents(
@@ -103,58 +125,81 @@ def put_documents(
     an action, changes of what users rely on are recorded: states of versions, listings, removals;
     removes_versions needs one.
     """
-    stored = _find_stored(transaction, documents)
-    added, changed = set(), set()
-    widgets: list[Row] = []
-    counts: list[Row] = []
-    versions: list[Row] = []
-    others: list[WidgetName] = []
-    for document in documents:
-        old = stored.get(document.path)
-        widget = widget_row(document, old and old.widget)
-        new_versions = [row for row in version_rows(document) if not _is_stored(row, old)]
-        sets_count = bool(old and _sets_count(document, old.widget))
-        unnamed = _other_versions(document, old) if old else []
-        removed = unnamed if removes_versions else []
-        is_changed = old is None or not _has_columns(old.widget, widget, WIDGET_COLUMNS)
-        if is_changed:
-            widgets.append(widget)
-        if sets_count:
-            counts.append(widget)
-        versions += new_versions
-        if old is None:
-            added.add(document.path)
-        elif is_changed or sets_count or new_versions or removed:
-            changed.add(document.path)
-        if old and action:
-            _record_states(transaction, action, widget, new_versions, old)
-            target = WidgetName(widget["scope"], widget["name"])
-            others += [target._replace(version=row["version"]) for row in unnamed]
-            if removed:
-                remove_versions(transaction, action, target, removed)
-    put_rows(transaction, widgets, versions)
-    if counts:
-        transaction.execute_many(SET_COUNT, counts)
-    return PutResult(added, changed, others)
+    stored = _find_stored(transaction, documents, with_others=action is not None)
+    plans = [compare(document, stored.get(document.path)) for document in documents]
+    changed = {str(plan.target) for plan in plans if plan.stored and plan.changes}
+    for plan in plans:
+        if action and plan.stored:
+            _record_states(transaction, action, plan, plan.stored)
+        if action and removes_versions and plan.others:
+            changed.add(str(plan.target))
+            remove_versions(transaction, action, plan.target, plan.others)
+    _put_rows(transaction, plans)
+    return PutResult(
+        added={str(plan.target) for plan in plans if plan.stored is None},
+        changed=changed,
+        others=[
+            plan.target._replace(version=row["version"]) for plan in plans for row in plan.others
+        ],
+    )
 
 
-def put_rows(transaction: Transaction, widgets: Sequence[Row], versions: Sequence[Row]) -> None:
-    """Add or update rows of widget_row() and version_rows()."""
+def compare(document: Document, stored: StoredWidget | None) -> Plan:
+    """Return what the document changes."""
+    widget = widget_row(document, stored and stored.widget)
+    target = WidgetName(widget["scope"], widget["name"])
+    rows = version_rows(document)
+    if stored is None:
+        return Plan(target, None, widget, True, False, list(rows), [])
+    numbers = {row["version"] for row in document.versions}
+    count = stored.widget["download_count"]
+    return Plan(
+        target,
+        stored,
+        widget,
+        puts_widget=_differs(widget, stored.widget, WIDGET_COLUMNS),
+        sets_count=widget["has_download_count"] and widget["download_count"] != count,
+        versions=[
+            row
+            for row in rows
+            if _differs(row, stored.versions.get(row["version"]), VERSION_COLUMNS)
+        ],
+        others=[row for number, row in stored.versions.items() if number not in numbers],
+    )
+
+
+def _differs(row: Row, stored: sqlite3.Row | None, columns: Iterable[str]) -> bool:
+    return stored is None or any(stored[column] != row[column] for column in columns)
+
+
+def _put_rows(transaction: Transaction, plans: Sequence[Plan]) -> None:
+    widgets = [plan.widget for plan in plans if plan.puts_widget]
+    versions = [row for plan in plans for row in plan.versions]
+    counts = [plan.widget for plan in plans if plan.sets_count]
     if widgets:
         transaction.execute_many(PUT_WIDGET, widgets)
     if versions:
         for statement in add_ranges(row["sdk_version"] for row in versions):
             transaction.execute(*statement)
         transaction.execute_many(PUT_VERSION, versions)
+    if counts:
+        transaction.execute_many(SET_COUNT, counts)
 
 
-def _find_stored(transaction: Transaction, documents: Sequence[Document]) -> dict[str, _Stored]:
+def _find_stored(
+    transaction: Transaction, documents: Sequence[Document], *, with_others: bool
+) -> dict[str, StoredWidget]:
     """Return what is stored of the widgets of the documents, by scope/name."""
+    numbers = {row["version"] for document in documents for row in document.versions}
     names = [(each.widget["scope"], each.widget["name"]) for each in documents]
     rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
-    stored = {row["id"]: _Stored(row, {}) for row in rows}
+    stored = {row["id"]: StoredWidget(row, {}) for row in rows}
     if stored:
-        for row in transaction.read(STORED_VERSIONS, {"ids": json.dumps(list(stored))}):
+        values = {
+            "ids": json.dumps(list(stored)),
+            "numbers": None if with_others else json.dumps(list(numbers)),
+        }
+        for row in transaction.read(STORED_VERSIONS, values):
             stored[row["widget_id"]].versions[row["version"]] = row
     return {f"{each.widget['scope']}/{each.widget['name']}": each for each in stored.values()}
 
@@ -178,44 +223,22 @@ def version_rows(document: Document) -> Iterator[Row]:
         yield {**version, **names, "precedence": precedence(version["version"])}
 
 
-def _has_columns(stored: sqlite3.Row, row: Row, columns: Iterable[str]) -> bool:
-    return all(stored[column] == row[column] for column in columns)
-
-
-def _is_stored(row: Row, old: _Stored | None) -> bool:
-    stored = old.versions.get(row["version"]) if old else None
-    return stored is not None and _has_columns(stored, row, VERSION_COLUMNS)
-
-
-def _sets_count(document: Document, stored: sqlite3.Row) -> bool:
-    widget = document.widget
-    has_count = bool(widget["has_download_count"])
-    return has_count and widget["download_count"] != stored["download_count"]
-
-
-def _other_versions(document: Document, old: _Stored) -> list[sqlite3.Row]:
-    """Return the stored versions that are not in the document."""
-    kept = {row["version"] for row in document.versions}
-    return [row for number, row in old.versions.items() if number not in kept]
-
-
-def _record_states(
-    transaction: Transaction, action: str, widget: Row, versions: Iterable[Row], old: _Stored
-) -> None:
-    target = WidgetName(widget["scope"], widget["name"])
-    if widget["listed"] != old.widget["listed"]:
-        record_listing(transaction, action, target, widget["listed"])
-    for row in versions:
-        stored = old.versions.get(row["version"])
-        if stored is None:
+def _record_states(transaction: Transaction, action: str, plan: Plan, stored: StoredWidget) -> None:
+    listed = plan.widget["listed"]
+    if listed != stored.widget["listed"]:
+        record_listing(transaction, action, plan.target, listed)
+    for row in plan.versions:
+        old = stored.versions.get(row["version"])
+        if old is None:
             continue
-        before, after = version_state(stored, STATE_KEYS), version_state(row, STATE_KEYS)
+        before, after = version_state(old, STATE_KEYS), version_state(row, STATE_KEYS)
         if before != after:
-            version = target._replace(version=row["version"])
+            version = plan.target._replace(version=row["version"])
             transaction.record(action, version, before=before, after=after)
 
 
-class ImportReport(NamedTuple):
+@dataclass(frozen=True)
+class ImportReport:
     """What an import changed, or would change, in numbers."""
 
     widgets: int = 0
@@ -224,6 +247,9 @@ class ImportReport(NamedTuple):
     changed: int = 0
     removed_widgets: int = 0
     removed_versions: int = 0
+
+    def __add__(self, other: "ImportReport") -> "ImportReport":
+        return ImportReport(*map(add, astuple(self), astuple(other)))
 
 
 # Merges the segments of the text index. Each large write adds segments, and a search reads all of
@@ -267,22 +293,22 @@ def import_documents(
 
     finish = partial(_finish_import, paths=paths if prune else None)
     reports = database.transact_each(batches, put_batch, finish, actor, dry_run=dry_run)
-    return ImportReport(*map(sum, zip(*reports, strict=True)))
+    return sum(reports, ImportReport())
 
 
 def _finish_import(
     transaction: Transaction, reports: Iterable[ImportReport], paths: list[str] | None
 ) -> ImportReport:
     """Remove the widgets at other paths, record the import, and optimize the search."""
-    columns = zip(ImportReport(), *reports, strict=True)
-    widgets, versions, added, changed, _, removed = map(sum, columns)
+    report = sum(reports, ImportReport())
     others = []
     if paths is not None:
         others = transaction.read(OTHER_WIDGETS, {"paths": json.dumps(paths)})
     if others:
         remove_widgets(transaction, "import", others)
-    if added or changed or removed or others:
-        transaction.record("import", after={"widgets": widgets, "versions": versions})
-    if added + changed >= OPTIMIZE_AFTER:
+    if report.added or report.changed or others:
+        after = {"widgets": report.widgets, "versions": report.versions}
+        transaction.record("import", after=after)
+    if report.added + report.changed >= OPTIMIZE_AFTER:
         transaction.execute(OPTIMIZE_SEARCH_INDEX)
     return ImportReport(removed_widgets=len(others))

@@ -4,9 +4,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ...documents import MAX_DOCUMENT_BYTES
-from ...semver_ranges import is_range, is_version, satisfies
-from ...text import quoted
+from ...changes import (
+    ChangeError,
+    MissingError,
+    MissingWidgetError,
+    WidgetName,
+    check_version_or_range,
+)
+from ...semver_ranges import is_version, satisfies
 from ..connection.transaction import Values
 from ..read import json_sql
 
@@ -21,49 +26,15 @@ T = TypeVar("T", bound=Any)
 Read = Callable[[str, Values], list[sqlite3.Row]]
 
 
-class ChangeError(Exception):
-    """A change that is refused; the message says why in one sentence."""
-
-
-class MissingError(ChangeError):
-    """There is no such widget or version."""
-
-
-class ConflictError(ChangeError):
-    """What is stored contradicts the change."""
-
-
-class WidgetName(NamedTuple):
-    """The name of a widget, optionally with a version or a range of versions after an @."""
-
-    scope: str
-    name: str
-    version: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.name}" + ("" if self.version is None else f"@{self.version}")
-
-    @property
-    def widget(self) -> "WidgetName":
-        """The widget without the version."""
-        return self._replace(version=None)
-
-
-class MissingWidgetError(MissingError):
-    """There is no such widget."""
-
-    def __init__(self, widget: WidgetName) -> None:
-        super().__init__(f"There is no widget {widget}.")
-        self.widget = widget
-
-
 FIND_WIDGET = f"""
-SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE scope = :scope AND name = :name
+SELECT *, {json_sql.WIDGET} AS json,
+    (SELECT source FROM mirrored WHERE widget_id = widget.id) AS source
+FROM widget WHERE scope = :scope AND name = :name
 """
 
 
 def find_widget(read: Read, scope: str, name: str) -> sqlite3.Row | None:
-    """Return the row of a widget, or None."""
+    """Return the row of a widget, with its JSON and the upstream of a copy, or None."""
     return next(iter(read(FIND_WIDGET, {"scope": scope, "name": name})), None)
 
 
@@ -78,7 +49,7 @@ def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
 # Without the long texts.
 FIND_VERSIONS = f"""
 SELECT version.id, published_at, precedence, version, yanked, yanked_reason, deprecation_message,
-    sha256_hash
+    sha256_hash, sdk_version
 FROM version JOIN widget ON widget.id = widget_id
 WHERE scope = :scope AND name = :name
 ORDER BY {json_sql.NEWEST_FIRST}
@@ -88,48 +59,6 @@ ORDER BY {json_sql.NEWEST_FIRST}
 def find_versions(read: Read, target: WidgetName) -> list[sqlite3.Row]:
     """Return the number and state of each version of the widget, newest first."""
     return read(FIND_VERSIONS, target._asdict())
-
-
-MEASURE_VERSIONS = """
-SELECT count(*), coalesce(sum(length(CAST(entry AS BLOB))), 0) FROM version_entry
-WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
-"""
-
-
-def measure_versions(read: Read, target: WidgetName) -> tuple[int, int]:
-    """Return the number of versions of the widget, and their bytes in the JSON of its detail."""
-    ((count, size),) = read(MEASURE_VERSIONS, target._asdict())
-    return count, size
-
-
-def check_growth(
-    read: Read, target: WidgetName, text: str | None, versions: int | None = None
-) -> None:
-    """Raise ConflictError if this text makes the widget larger than allowed.
-
-    It is on so many of its versions, or on all.
-    """
-    if not text:
-        return
-    count, size = measure_versions(read, target)
-    added = len(text.encode()) * (count if versions is None else versions)
-    if size + added > MAX_DOCUMENT_BYTES:
-        raise ConflictError(
-            f"{target.widget} would be larger than {MAX_DOCUMENT_BYTES} bytes; use a shorter text, "
-            "or name fewer versions."
-        )
-
-
-def is_version_or_range(text: str) -> bool:
-    """Return whether the text after an @ can name versions."""
-    return bool(text) and (is_version(text) or is_range(text))
-
-
-def check_version_or_range(text: str | None) -> str:
-    """Return the text after an @; raise ChangeError if it cannot name versions."""
-    if not text or not is_version_or_range(text):
-        raise ChangeError(f"{quoted(text or '')} is neither a version nor a range of versions.")
-    return text
 
 
 class SelectedVersions(NamedTuple):

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ...changes import WidgetName
 from ...documents import Document
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
 from .imports import PutResult, put_documents
-from .lookup import WidgetName
 from .moderation import record_listing, remove_widgets
 
 PUT_MIRRORED = """

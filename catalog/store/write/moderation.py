@@ -6,41 +6,15 @@ Commands and the internal API call these functions, so that both have the same e
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...documents import Row
+from ...changes import Edited, Moderated, WidgetName
+from ...documents import WIDGET_FIELDS, Row
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
-from .lookup import (
-    SelectedVersions,
-    WidgetName,
-    check_growth,
-    find_versions,
-    get_widget,
-    select_versions,
-)
-
-
-class VersionChange(NamedTuple):
-    """A version that was to be changed, and whether it had to be."""
-
-    target: WidgetName
-    is_changed: bool
-
-
-class LatestChange(NamedTuple):
-    """The latest version of a widget before and after a change; both may be the same."""
-
-    widget: WidgetName
-    before: str | None
-    after: str | None
-
-
-# What was changed, or would be, in the versions and in the latest versions of widgets.
-Moderation = tuple[list[VersionChange], list[LatestChange]]
-
+from .lookup import SelectedVersions, find_versions, get_widget, select_versions
 
 # The columns of a version that can be changed, and their keys in the record.
 STATE_KEYS = {
@@ -55,6 +29,9 @@ WHERE id = :id
 """
 
 
+NewState = Callable[[sqlite3.Row], Row]
+
+
 def set_yanked(
     database: Database,
     actor: Actor,
@@ -63,7 +40,7 @@ def set_yanked(
     reason: str | None,
     *,
     dry_run: bool = False,
-) -> Moderation:
+) -> list[Moderated]:
     """Yank the versions or make them available again; None as the reason keeps the stored one."""
 
     def new_state(row: sqlite3.Row) -> Row:
@@ -71,7 +48,7 @@ def set_yanked(
         return {"yanked": yanked, "yanked_reason": kept}
 
     action = "yank" if yanked else "unyank"
-    return _set_states(database, actor, action, targets, new_state, reason, dry_run)
+    return _set_states(database, actor, action, targets, new_state, dry_run)
 
 
 def set_deprecation(
@@ -81,12 +58,11 @@ def set_deprecation(
     message: str | None,
     *,
     dry_run: bool = False,
-) -> list[VersionChange]:
+) -> list[Moderated]:
     """Set the warning of the versions; None removes it."""
     action = "undeprecate" if message is None else "deprecate"
     state = {"deprecation_message": message}
-    changes, _ = _set_states(database, actor, action, targets, lambda row: state, message, dry_run)
-    return changes
+    return _set_states(database, actor, action, targets, lambda row: state, dry_run)
 
 
 def _set_states(
@@ -94,43 +70,40 @@ def _set_states(
     actor: Actor,
     action: str,
     targets: Sequence[WidgetName],
-    new_state: Callable[[sqlite3.Row], Row],
-    text: str | None,
+    new_state: NewState,
     dry_run: bool,
-) -> Moderation:
-    def change(transaction: Transaction) -> Moderation:
-        changes: list[VersionChange] = []
-        latest: list[LatestChange] = []
+) -> list[Moderated]:
+    """Change the versions in one transaction; return what was done to those of each widget."""
+
+    def change(transaction: Transaction) -> list[Moderated]:
         selections = select_versions(transaction.read, targets)
-        for selection in selections:
-            check_growth(transaction.read, selection.widget, text, len(selection.selected))
-        for selection in selections:
-            states = {row["id"]: new_state(row) for row in selection.selected}
-            changes += _change_selected(transaction, action, selection, states)
-            after = [{**row, **states.get(row["id"], {})} for row in selection.versions]
-            before_and_after = latest_version(selection.versions), latest_version(after)
-            latest.append(LatestChange(selection.widget, *before_and_after))
-        return changes, latest
+        return [_change_selected(transaction, action, each, new_state) for each in selections]
 
     return database.transact(change, actor, dry_run=dry_run)
 
 
 def _change_selected(
-    transaction: Transaction, action: str, selection: SelectedVersions, states: Mapping[int, Row]
-) -> list[VersionChange]:
+    transaction: Transaction, action: str, selection: SelectedVersions, new_state: NewState
+) -> Moderated:
     """Write and record the new states of the selected versions that have another one."""
-    changes, rows = [], []
+    result = Moderated(
+        versions=[],
+        previousLatestVersion=latest_version(selection.versions),
+        latestVersion=None,
+    )
+    rows: dict[int, Row] = {}
     for row in selection.selected:
-        state = states[row["id"]]
+        state = new_state(row)
         before, after = version_state(row, state), version_state(state, state)
         target = selection.widget._replace(version=row["version"])
-        changes.append(VersionChange(target, before != after))
+        result["versions"].append({"version": str(target), "changed": before != after})
         if before != after:
-            rows.append({**row, **state})
+            rows[row["id"]] = {**row, **state}
             transaction.record(action, target, before=before, after=after)
     if rows:
-        transaction.execute_many(SET_STATE, rows)
-    return changes
+        transaction.execute_many(SET_STATE, rows.values())
+    result["latestVersion"] = latest_version(rows.get(row["id"], row) for row in selection.versions)
+    return result
 
 
 def version_state(row: Any, columns: Mapping[str, object]) -> Row:
@@ -139,7 +112,8 @@ def version_state(row: Any, columns: Mapping[str, object]) -> Row:
     return {key: bool(value) if key == "yanked" else value for key, value in state.items()}
 
 
-DESCRIPTION_KEYS = {"display_name": "displayName", "description": "description", "icon": "icon"}
+COLUMNS = {field.key: field.column for field in WIDGET_FIELDS}
+DESCRIPTION_KEYS = ("displayName", "description", "icon")
 EDIT_WIDGET = """
 UPDATE widget
 SET display_name = :display_name, description = :description, icon = :icon,
@@ -149,39 +123,38 @@ WHERE id = :id
 """
 
 
-def edit_widget(database: Database, actor: Actor, target: WidgetName, changes: Row) -> bool:
-    """Set columns of a widget in one transaction; return whether one of them was different.
+def edit_widget(
+    database: Database, actor: Actor, target: WidgetName, changes: Mapping[str, Any]
+) -> Edited:
+    """Set properties of a widget in one transaction: its description, listed and isOfficial.
 
-    The columns are those of the description, listed and is_official. Raise MissingError if there is
-    no such widget.
+    Raise MissingError if there is no such widget.
     """
 
-    def change(transaction: Transaction) -> bool:
+    def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
-        new = {column: value for column, value in changes.items() if row[column] != value}
+        new = {key: value for key, value in changes.items() if row[COLUMNS[key]] != value}
         if not new:
-            return False
-        after = {**row, **new}
-        # Versions without a description have that of the widget.
-        check_growth(transaction.read, target, new.get("description"))
+            return {"widget": str(target), "changed": False}
+        after = {**row, **{COLUMNS[key]: value for key, value in new.items()}}
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})
-        if new.keys() & DESCRIPTION_KEYS.keys():
-            before = {key: row[column] for column, key in DESCRIPTION_KEYS.items()}
-            described = {key: after[column] for column, key in DESCRIPTION_KEYS.items()}
+        if new.keys() & {*DESCRIPTION_KEYS}:
+            before = {key: row[COLUMNS[key]] for key in DESCRIPTION_KEYS}
+            described = {key: after[COLUMNS[key]] for key in DESCRIPTION_KEYS}
             transaction.record("describe", target, before=before, after=described)
         if "listed" in new:
             action = "relist" if new["listed"] else "unlist"
             record_listing(transaction, action, target, new["listed"])
-        if "is_official" in new:
+        if "isOfficial" in new:
             official = row["is_official"]
             transaction.record(
-                "official" if new["is_official"] else "unofficial",
+                "official" if new["isOfficial"] else "unofficial",
                 target,
                 before={"isOfficial": None if official is None else bool(official)},
-                after={"isOfficial": new["is_official"]},
+                after={"isOfficial": new["isOfficial"]},
             )
-        return True
+        return {"widget": str(target), "changed": True}
 
     return database.transact(change, actor)
 
@@ -194,21 +167,23 @@ def record_listing(
     transaction.record(action, target, **states)
 
 
-def delete(database: Database, actor: Actor, target: WidgetName) -> LatestChange:
-    """Delete a version, or a widget with all its versions; return the change of the latest one."""
+def delete(database: Database, actor: Actor, target: WidgetName) -> tuple[str | None, str | None]:
+    """Delete a version, or a widget with all its versions.
 
-    def change(transaction: Transaction) -> LatestChange:
+    Return the latest version before and after it.
+    """
+
+    def change(transaction: Transaction) -> tuple[str | None, str | None]:
         row = get_widget(transaction.read, target)
         versions = find_versions(transaction.read, target)
         latest = latest_version(versions)
         if target.version is None:
             remove_widgets(transaction, "delete", [{**row, "versions": len(versions)}])
-            return LatestChange(target, latest, None)
+            return latest, None
         ((_, _, selected),) = select_versions(transaction.read, [target])
         remove_versions(transaction, "delete", target, selected)
         ids = {each["id"] for each in selected}
-        after = latest_version(each for each in versions if each["id"] not in ids)
-        return LatestChange(target.widget, latest, after)
+        return latest, latest_version(each for each in versions if each["id"] not in ids)
 
     return database.transact(change, actor)
 

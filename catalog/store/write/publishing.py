@@ -5,76 +5,42 @@ Commands and the internal API call publish(), so that both have the same effect.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...documents import (
-    MAX_DOCUMENT_BYTES,
-    MAX_VERSION_BYTES,
-    MAX_VERSIONS,
-    Document,
-    Json,
-    Row,
+from ...changes import (
+    BundleSummary,
+    ChangeError,
+    ConflictError,
+    NewVersion,
+    Published,
+    WidgetName,
 )
-from ...text import is_mistakable, quoted
+from ...documents import (
+    VERSION_FIELDS,
+    WIDGET_FIELDS,
+    Document,
+    Row,
+    version_json,
+    widget_json,
+)
+from ...manifests import build_document, find_warnings
+from ...text import is_mistakable, quoted, without_separators
 from ...validators import check_identifier
 from ..bundles import Bundles
 from ..connection.database import Database
-from ..connection.transaction import Actor, Transaction, now
-from ..read import json_sql
-from ..read.json_sql import latest_version
+from ..connection.transaction import Actor, Transaction
+from ..schema.sdk_intervals import sdk_intervals
 from .held_bundles import (
     bundle_path,
     held_bundles,
     hold_bundles,
     served_url_template,
 )
-from .imports import put_rows, version_rows, widget_row
-from .lookup import (
-    ChangeError,
-    ConflictError,
-    WidgetName,
-    find_versions,
-    find_widget,
-    measure_versions,
-)
-from .manifests import (
-    BundleSummary,
-    build_document,
-    find_differences,
-    find_warnings,
-)
-
-
-class Upload(NamedTuple):
-    """A manifest and a bundle to be published."""
-
-    manifest: Any
-    bundle: BundleSummary
-    # The bundle in pieces; None if it is not to be stored.
-    content: Iterable[bytes] | None
-    # Where dashboards load the bundle, with {scope}, {name} and {version}. None is the setting
-    # CATALOG_BUNDLE_URL or, if the bundle is stored, its URL at this service.
-    url_template: str | None
-
-
-class PublishResult(NamedTuple):
-    """What publishing did, or would do."""
-
-    target: WidgetName
-    # False if the same version was published before.
-    is_new: bool
-    is_stored: bool
-    warnings: list[str]
-    # Properties of an existing widget that a new version does not change.
-    is_unlisted: bool
-    is_official_ignored: bool
-    latest_before: str | None
-    latest: str | None
-    # In a dry run: the widget and the new version as they would be stored.
-    document: Json | None
+from .imports import put_documents, version_rows, widget_row
+from .lookup import Read, find_versions, find_widget
 
 
 def publish(
@@ -82,114 +48,174 @@ def publish(
     bundles: Bundles,
     settings: Mapping[str, Any],
     actor: Actor,
-    upload: Upload,
+    new: NewVersion,
     *,
     dry_run: bool,
-) -> PublishResult:
+) -> Published:
     """Add a version, and store its bundle if its content is given; the same one changes nothing.
 
     Raise DocumentError if the manifest is invalid, ConflictError if the version is stored, or was
     deleted, with other content.
     """
-    given_url = upload.url_template or settings["BUNDLE_URL"]
-    served_url = None if upload.content is None else served_url_template(settings)
+    given_url = new.url_template or settings["BUNDLE_URL"]
+    url = given_url or (None if new.content is None else served_url_template(settings))
+    # Every name is compared, so not while other writes wait.
+    name = _manifest_widget(new.manifest)
+    mistakable = _mistakable_names(database.fetch, name) if name else []
 
-    def put(transaction: Transaction) -> PublishResult:
-        existing = _find_manifest_widget(transaction, upload.manifest)
-        display_name = existing["display_name"] if existing else None
-        url = given_url or served_url
-        document = build_document(upload.manifest, upload.bundle, url, display_name)
-        if not upload.bundle.size:
-            raise ChangeError(f"{upload.bundle.label} is empty.")
-        planned = _planned_document(transaction, document, existing) if dry_run else None
+    def put(transaction: Transaction) -> Published:
+        widget = find_widget(transaction.read, name.scope, name.name) if name else None
+        display_name = widget["display_name"] if widget else None
+        document = build_document(new.manifest, new.bundle, url, display_name)
+        if not new.bundle.size:
+            raise ChangeError(f"{new.bundle.label} is empty.")
+        if widget:
+            kept = {field.column: widget[field.column] for field in WIDGET_FIELDS}
+            document = document._replace(widget={**document.widget, **kept})
         stored = find_published(transaction, document, compare_url=bool(given_url))
-        result = _put(transaction, document, existing, stored, upload.content is not None)
-        return result._replace(document=planned if result.is_new else None)
+        result = _put(transaction, new, document, widget, stored)
+        if result["published"]:
+            result["warnings"] += [] if widget else mistakable
+        if result["published"] and dry_run:
+            planned = json.loads(widget["json"]) if widget else widget_json(widget_row(document))
+            result["document"] = {
+                "widget": planned,
+                "versions": [version_json(document.versions[0])],
+            }
+        return result
 
-    if upload.content is None or dry_run:
+    if new.content is None or dry_run:
         return database.transact(put, actor, dry_run=dry_run)
     # A version that is refused leaves no bundle.
     database.transact(put, actor, dry_run=True)
-    with _store_bundle(bundles, upload.bundle, upload.content):
+    with _store_bundle(bundles, new.bundle, new.content):
         return database.transact(put, actor)
 
 
-def _find_manifest_widget(transaction: Transaction, manifest: Any) -> sqlite3.Row | None:
-    """Return the row of the widget that the manifest names, if it exists."""
+def _manifest_widget(manifest: Any) -> WidgetName | None:
+    """Return the widget that the manifest names; build_document() reports an invalid name."""
     try:
-        scope, name = (check_identifier(manifest[key]) for key in ("scope", "name"))
+        return WidgetName(*(check_identifier(manifest[key]) for key in ("scope", "name")))
     except (TypeError, LookupError, ValueError):
-        # build_document() reports an invalid name together with all other problems.
         return None
-    return find_widget(transaction.read, scope, name)
+
+
+# What orders versions; the greatest is the newest.
+NEWNESS = itemgetter("published_at", "precedence", "version")
 
 
 def _put(
     transaction: Transaction,
+    new: NewVersion,
     document: Document,
-    existing: sqlite3.Row | None,
+    widget: sqlite3.Row | None,
     stored: sqlite3.Row | None,
-    is_stored: bool,
-) -> PublishResult:
-    """Add the version unless it is stored; existing is the row of its widget."""
+) -> Published:
+    """Add the version unless it is stored; widget is the row of its widget."""
     (version,) = version_rows(document)
     target = WidgetName(version["scope"], version["name"], version["version"])
     versions = find_versions(transaction.read, target)
-    latest, official = latest_version(versions), document.widget["is_official"]
-    is_new = stored is None
-    # Before the first write: on a cluster, a transaction reads first.
-    mistakable = _mistakable_names(transaction, target) if existing is None else []
+    available = [row for row in versions if not row["yanked"]]
+    before = available[0]["version"] if available else None
+    is_latest = stored is None and not (available and NEWNESS(available[0]) > NEWNESS(version))
+    official = new.manifest.get("isOfficial")
+    result = Published(
+        version=str(target),
+        published=stored is None,
+        stored=new.content is not None,
+        warnings=[],
+        isUnlisted=widget is not None and not widget["listed"],
+        isOfficialIgnored=widget is not None and official not in (None, widget["is_official"]),
+        previousLatestVersion=before,
+        latestVersion=target.version if is_latest else before,
+        document=None,
+    )
     if stored is None:
-        _check_limits(transaction, target)
-        add_version(transaction, document, is_stored=is_stored)
-    elif is_stored:
+        if widget and widget["source"]:
+            raise ConflictError(
+                f"{target.widget} is a copy from {widget['source']}, whose next refresh would "
+                "remove the version; publish it there."
+            )
+        result["warnings"] += find_warnings(document, is_new_widget=widget is None)
+        result["warnings"] += _order_warnings(target, version, available)
+        _add(transaction, target, document, holds=result["stored"])
+    elif result["stored"]:
         _hold_again(transaction, document, target, stored["bundle_path"])
-    available = [row for row in versions if not row["yanked"]] + [version] * is_new
-    newest = max(available, key=itemgetter("published_at", "precedence", "version"), default=None)
-    warnings = find_warnings(document, is_new_widget=existing is None) if is_new else []
-    warnings += mistakable
-    if is_new and newest and newest["published_at"] > now():
-        warnings.append(
-            f"{target.widget}@{newest['version']} has the publishedAt {newest['published_at']}, in "
+    return result
+
+
+def _add(transaction: Transaction, target: WidgetName, document: Document, *, holds: bool) -> None:
+    put_documents(transaction, [document])
+    if holds:
+        hold_bundles(transaction, held_bundles(document))
+    (version,) = document.versions
+    after = {
+        "bundleUrl": version["bundle_url"],
+        "bundleSize": version["bundle_size"],
+        "sha256Hash": version["sha256_hash"],
+        "stored": holds,
+    }
+    transaction.record("publish", target, after=after)
+
+
+def _order_warnings(
+    target: WidgetName, version: Row, available: Sequence[sqlite3.Row]
+) -> Iterator[str]:
+    """Return what surprises people who expect the highest version to be the latest.
+
+    The available versions are not yanked, and the first of them is the latest.
+    """
+    if not available:
+        return
+    latest = available[0]
+    if latest["published_at"] > version["published_at"]:
+        yield (
+            f"{target.widget}@{latest['version']} has the publishedAt {latest['published_at']}, in "
             "the future, and stays the latest version until then"
         )
-    return PublishResult(
-        target,
-        is_new,
-        is_stored,
-        warnings,
-        is_unlisted=existing is not None and not existing["listed"],
-        is_official_ignored=existing is not None
-        and official not in (None, existing["is_official"]),
-        latest_before=latest,
-        latest=newest["version"] if newest else None,
-        document=None,
+        return
+    highest = max(available, key=itemgetter("precedence"))
+    if highest["precedence"] <= version["precedence"]:
+        return
+    yield (
+        f"{highest['version']} is higher; dashboards now get {target.version}, because the latest "
+        "is the one published last"
+    )
+    if highest is latest and _admits_more(highest["sdk_version"], version["sdk_version"]):
+        yield (
+            f"dashboards that send a compatSdk of {highest['sdk_version']} still get "
+            f"{highest['version']}"
+        )
+
+
+def _admits_more(range_: str, other: str) -> bool:
+    """Return whether a range admits an SDK that the other one does not."""
+    intervals = sdk_intervals(other)
+    return any(
+        not any(begin <= low and high <= end for begin, end in intervals)
+        for low, high in sdk_intervals(range_)
     )
 
 
-LISTED_NAMES = "SELECT scope, name FROM listing WHERE scope <> :scope ORDER BY scope, name"
+# Folding can change the length of names with other characters than ASCII.
+SIMILAR_NAMES = """
+SELECT scope, name FROM listing
+WHERE scope <> :scope AND (
+    length(CAST(name AS BLOB)) > length(name)
+    OR length(replace(replace(replace(replace(name, '-', ''), '_', ''), '.', ''), ' ', ''))
+        BETWEEN :length - 1 AND :length + 1)
+ORDER BY scope, name
+"""
 
 
-def _mistakable_names(transaction: Transaction, target: WidgetName) -> list[str]:
+def _mistakable_names(read: Read, new: WidgetName) -> list[str]:
     """Return a warning if widgets of other scopes have names that look like that of a new one."""
-    rows = transaction.read(LISTED_NAMES, target._asdict())
-    names = [f"{scope}/{name}" for scope, name in rows if is_mistakable(name, target.name)]
-    shown = ", ".join(names[:3])
-    return [f"name {quoted(target.name)} can be mistaken for {shown}"] if names else []
-
-
-def _check_limits(transaction: Transaction, target: WidgetName) -> None:
-    """Raise ConflictError if the widget is as large as import and mirror accept."""
-    count, size = measure_versions(transaction.read, target)
-    if count >= MAX_VERSIONS:
-        raise ConflictError(
-            f"{target.widget} has {count} versions, which is as many as a widget may have."
-        )
-    if size + MAX_VERSION_BYTES > MAX_DOCUMENT_BYTES:
-        raise ConflictError(
-            f"The versions of {target.widget} have {size} bytes as JSON, which leaves "
-            f"no room for another: a widget may have {MAX_DOCUMENT_BYTES}."
-        )
+    if find_widget(read, new.scope, new.name):
+        return []
+    rows = read(SIMILAR_NAMES, {"scope": new.scope, "length": len(without_separators(new.name))})
+    names = [WidgetName(*row) for row in rows if is_mistakable(row["name"], new.name)]
+    shown = ", ".join(map(str, names[:3]))
+    return [f"name {quoted(new.name)} can be mistaken for {shown}"] if names else []
 
 
 STORED_VERSION = """
@@ -220,7 +246,7 @@ def find_published(
                 "one cached, so publish this one as a new version."
             )
         return None
-    differences = find_differences(rows[0], document.versions[0], compare_url=compare_url)
+    differences = _find_differences(rows[0], document.versions[0], compare_url=compare_url)
     if differences:
         raise ConflictError(
             f"{target} is published already with a different {', '.join(differences)}; "
@@ -229,22 +255,18 @@ def find_published(
     return rows[0]
 
 
-def add_version(transaction: Transaction, document: Document, *, is_stored: bool) -> None:
-    """Add the only version of a document, and its widget if it is new, and record it."""
-    (version,) = version_rows(document)
-    widget = widget_row(document)
-    exists = find_widget(transaction.read, widget["scope"], widget["name"])
-    put_rows(transaction, [] if exists else [widget], [version])
-    if is_stored:
-        hold_bundles(transaction, held_bundles(document))
-    after = {
-        "bundleUrl": version["bundle_url"],
-        "bundleSize": version["bundle_size"],
-        "sha256Hash": version["sha256_hash"],
-        "stored": is_stored,
-    }
-    target = widget["scope"], widget["name"], version["version"]
-    transaction.record("publish", target, after=after)
+# Columns that other commands change, and the time of publishing.
+MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
+SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
+KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
+
+
+def _find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
+    """Return the keys in which a version to be published differs from the stored one."""
+    columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
+    return sorted(
+        {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
+    )
 
 
 def _hold_again(
@@ -279,23 +301,3 @@ def _store_bundle(
             if is_new:
                 bundles.remove(bundle.sha256)
             raise
-
-
-def _planned_document(
-    transaction: Transaction, document: Document, existing: sqlite3.Row | None
-) -> Json:
-    """Return the widget and the new version as they would be stored."""
-    widget = json.loads(existing["json"]) if existing else None
-    if widget is None:
-        widget = _row_json(transaction, json_sql.WIDGET, "widget", widget_row(document))
-    version = document.versions[0]
-    version_json = _row_json(transaction, json_sql.DOCUMENT_VERSION, "version", version)
-    return {"widget": widget, "versions": [version_json]}
-
-
-def _row_json(transaction: Transaction, expression: str, table: str, row: Row) -> Json:
-    """Return the JSON of a row that is not stored."""
-    columns = ", ".join(f":{column} AS {column}" for column in row)
-    ((text,),) = transaction.read(f"SELECT {expression} FROM (SELECT {columns}) AS {table}", row)
-    value: Json = json.loads(text)
-    return value

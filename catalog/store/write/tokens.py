@@ -1,36 +1,22 @@
-"""Access tokens: how they are made, checked and stored.
+"""Access tokens: how they are stored, found and checked."""
 
-A token is `wcat_`, an id of 8 characters, 43 characters that stand for 256 random bits, and a
-checksum of 6 characters, all of them letters and digits. The id finds the row, the checksum tells
-a typing error without the database, and lets a scanner for secrets know a token with certainty.
-The bits are random, so a plain SHA-256 of the token is as good as a slow hash.
-"""
-
-import hashlib
 import hmac
 import json
-import re
-import secrets
 import sqlite3
-import string
-import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from ...changes import ChangeError, MissingError
 from ...documents import Json
 from ...rights import ADMIN
 from ...text import quoted
+from ...token_text import generate_token, hash_token, token_id
 from ...validators import format_timestamp
 from ..connection.database import Database
 from ..connection.sqlite import WouldBlock
 from ..connection.transaction import Actor, Transaction, now
-from .lookup import ChangeError, MissingError, Read
-
-PREFIX = "wcat_"
-ALPHABET = string.digits + string.ascii_letters
-ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 43, 6
-TOKEN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{ID_LENGTH}}})[0-9A-Za-z]{{{SECRET_LENGTH + 6}}}")
+from .lookup import Read
 
 MAX_NAME_LENGTH = 100
 # Before a token expires.
@@ -81,39 +67,6 @@ class Token(NamedTuple):
         if scope not in self.scopes:
             return f"The token {self.name} is not for the scope {quoted(scope)}."
         return None
-
-
-def generate_token() -> tuple[str, str]:
-    """Return the id of a new token, and its text."""
-    id_ = "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
-    secret = _base62(secrets.randbits(256), SECRET_LENGTH)
-    text = f"{PREFIX}{id_}{secret}"
-    return id_, text + _checksum(text)
-
-
-def _base62(number: int, length: int) -> str:
-    digits = ""
-    for _ in range(length):
-        number, digit = divmod(number, len(ALPHABET))
-        digits = ALPHABET[digit] + digits
-    return digits
-
-
-def _checksum(text: str) -> str:
-    return _base62(zlib.crc32(text.encode()), CHECKSUM_LENGTH)
-
-
-def token_id(text: str) -> str | None:
-    """Return the id in the text of a token; None if it is not one, or was mistyped."""
-    match = TOKEN.fullmatch(text)
-    if not match or text[-CHECKSUM_LENGTH:] != _checksum(text[:-CHECKSUM_LENGTH]):
-        return None
-    return match[1]
-
-
-def hash_token(text: str) -> str:
-    """Return the hash of the text of a token, as it is stored."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _COLUMNS = "id, name, scopes, permissions, created_at, expires_at, revoked_at, last_used_day"
@@ -291,4 +244,4 @@ def note_use(database: Database, token: Token) -> None:
     if not database.deadline.may_wait:
         raise WouldBlock
     values = {"id": token.id, "day": day}
-    database.transact(lambda transaction: transaction.execute(SET_LAST_USED, values))
+    database.transact(lambda transaction: transaction.note(SET_LAST_USED, values))

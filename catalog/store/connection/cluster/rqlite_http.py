@@ -18,6 +18,7 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout, make_headers
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 from urllib3.util import parse_url
 
+from ...schema.derived import raise_if_too_large
 from ...schema.schema import APPLICATION_ID
 from ..sqlite import DatabaseError, Statement
 
@@ -261,6 +262,7 @@ def check_response(node: Node, response: BaseHTTPResponse) -> Any:
 
 def statement_error(message: str) -> Exception:
     """Return the error for a statement that failed; its transaction was rolled back."""
+    raise_if_too_large(message)
     if "constraint failed" in message:
         return sqlite3.IntegrityError(message)
     return DatabaseError(f"The cluster refused the write: {message}.")

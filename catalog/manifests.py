@@ -1,21 +1,19 @@
 """Manifests: the widget document that publishing a manifest and a bundle adds."""
 
 import re
-import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 from urllib.parse import quote
 
-from ...documents import (
-    VERSION_FIELDS,
+from .changes import BundleSummary
+from .documents import (
     Document,
     DocumentError,
     Row,
     check_document,
 )
-from ...text import quoted
-from ...validators import is_icon_name
+from .text import quoted
+from .validators import is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
@@ -27,15 +25,6 @@ MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS)
 
 # Any valid URL, to find the problems of the manifest before those of the bundle's URL.
 ANY_URL = "https://cdn.example.com/"
-
-
-class BundleSummary(NamedTuple):
-    """What a version says about its bundle."""
-
-    size: int
-    sha256: str
-    # How a message names the bundle.
-    label: str = "The bundle"
 
 
 class BundleUrlError(DocumentError):
@@ -135,17 +124,3 @@ def find_warnings(document: Document, *, is_new_widget: bool) -> list[str]:
             f"icon {quoted(version['icon'])} is not of the form set:name, such as mdi:clock"
         )
     return warnings
-
-
-# Columns that other commands change, and the time of publishing.
-MUTABLE_COLUMNS = {"published_at", "yanked", "yanked_reason", "deprecation_message"}
-SIZE_KEYS = {"min_w": "minSize", "min_h": "minSize", "max_w": "maxSize", "max_h": "maxSize"}
-KEYS_BY_COLUMN = {field.column: field.key for field in VERSION_FIELDS} | SIZE_KEYS
-
-
-def find_differences(stored: sqlite3.Row, published: Row, *, compare_url: bool) -> list[str]:
-    """Return the keys in which a version to be published differs from the stored one."""
-    columns = published.keys() - MUTABLE_COLUMNS - (set() if compare_url else {"bundle_url"})
-    return sorted(
-        {KEYS_BY_COLUMN[column] for column in columns if stored[column] != published[column]}
-    )

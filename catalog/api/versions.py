@@ -1,0 +1,129 @@
+"""Internal paths of versions: publish, yank, deprecate."""
+
+from flask import Response, abort, current_app, jsonify
+
+from ..changes import BundleSummary, NewVersion, WidgetName
+from ..documents import Json, Row
+from ..rights import ADMIN, PUBLISH, YANK
+from ..store.bundles import Bundles
+from ..store.connection.transaction import now
+from ..store.write import moderation, publishing
+from ..store.write.tokens import Token
+from ..text import quoted
+from ..validators import check_nonempty_text, check_sha256, check_text, check_whole_number
+from .authentication import forbid, needs
+from .bodies import read_object, read_version
+from .internal import WIDGET, database, internal, is_dry_run
+
+# Changes wait for each other, so none may wait long for the directory of bundles.
+LOCK_TIMEOUT = 2  # seconds
+# What a manifest may say about its bundle.
+BUNDLE_FIELDS = {
+    "bundleUrl": check_nonempty_text,
+    "bundleSize": check_whole_number,
+    "sha256Hash": check_sha256,
+}
+
+
+@internal.put(f"{WIDGET}/<version>")
+@needs(PUBLISH)
+def publish(token: Token, scope: str, name: str, version: str) -> Response:
+    """Publish a version; the same one again changes nothing."""
+    dry_run = is_dry_run()
+    with read_version() as (manifest, bundle):
+        given: Row = {}
+        if isinstance(manifest, dict):
+            given = {key: manifest.pop(key) for key in BUNDLE_FIELDS if key in manifest}
+            check_path(manifest, {"scope": scope, "name": name, "version": version})
+            if manifest.get("isOfficial") and ADMIN not in token.permissions:
+                forbid(f"The token {token.name} needs the permission admin for isOfficial.")
+        summary = summarize(given, bundle.summary if bundle else None)
+        content = bundle.chunks() if bundle else None
+        new = NewVersion(manifest, summary, content, given.get("bundleUrl"))
+        result = publishing.publish(
+            database(), service_bundles(), current_app.config, token.actor, new, dry_run=dry_run
+        )
+    if warning := token.expiry_warning(now()):
+        result["warnings"].append(warning)
+    response = jsonify(result)
+    response.status_code = 201 if result["published"] and not dry_run else 200
+    return response
+
+
+def check_path(manifest: Json, names: dict[str, str]) -> None:
+    """Respond 400 if the manifest is of another version than the path."""
+    for key, value in names.items():
+        if manifest.get(key) != value:
+            abort(
+                400, f"The manifest has the {key} {quoted(manifest.get(key))}, not {quoted(value)}."
+            )
+
+
+def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
+    """Return size and hash of the bundle; respond 400 if they are invalid, missing or wrong."""
+    checked: Row = {}
+    for key, value in given.items():
+        try:
+            checked[key] = BUNDLE_FIELDS[key](value)
+        except ValueError as allowed:
+            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
+    size, sha256 = checked.get("bundleSize"), checked.get("sha256Hash")
+    if uploaded is None:
+        if "bundleUrl" not in checked and not current_app.config["BUNDLE_URL"]:
+            abort(400, "Without a bundle, the manifest must have bundleUrl.")
+        if size is None or sha256 is None:
+            abort(400, "Without a bundle, the manifest must have bundleSize and sha256Hash.")
+        return BundleSummary(size, sha256)
+    if size not in (None, uploaded.size) or sha256 not in (None, uploaded.sha256):
+        abort(
+            400,
+            f"The bundle has {uploaded.size} bytes and the SHA-256 {uploaded.sha256}, "
+            "which is not what the manifest says.",
+        )
+    return uploaded
+
+
+def service_bundles() -> Bundles:
+    """Return the bundles, which wait only shortly for a command that writes to their directory."""
+    return Bundles(current_app.extensions["bundles"].directory, LOCK_TIMEOUT)
+
+
+@internal.post(f"{WIDGET}/<version>/<any(yank, unyank):action>")
+@needs(YANK)
+def yank(token: Token, scope: str, name: str, version: str, action: str) -> Response:
+    """Yank versions, or make them available again."""
+    yanked = action == "yank"
+    reason = optional_text(read_object({"reason"} if yanked else set()), "reason")
+    targets = named_versions(scope, name, version)
+    (result,) = moderation.set_yanked(
+        database(), token.actor, targets, yanked, reason if yanked else "", dry_run=is_dry_run()
+    )
+    return jsonify(result)
+
+
+@internal.post(f"{WIDGET}/<version>/<any(deprecate, undeprecate):action>")
+@needs(YANK)
+def deprecate(token: Token, scope: str, name: str, version: str, action: str) -> Response:
+    """Set or remove the warning of versions."""
+    body = read_object({"message"} if action == "deprecate" else set())
+    message = optional_text(body, "message")
+    if action == "deprecate" and not message:
+        abort(400, "The body must have a message that is not empty.")
+    targets = named_versions(scope, name, version)
+    (result,) = moderation.set_deprecation(
+        database(), token.actor, targets, message, dry_run=is_dry_run()
+    )
+    return jsonify(result)
+
+
+def named_versions(scope: str, name: str, text: str) -> list[WidgetName]:
+    """Return the versions or ranges in the text, which has commas between them."""
+    return [WidgetName(scope, name, each) for each in text.split(",")]
+
+
+def optional_text(body: Json, key: str) -> str | None:
+    """Return a text of the body; respond 400 if it is none."""
+    try:
+        return None if body.get(key) is None else check_text(body[key])
+    except ValueError as allowed:
+        abort(400, f"{key} must be {allowed}.")

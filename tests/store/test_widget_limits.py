@@ -1,0 +1,131 @@
+"""The limits of a whole widget hold whichever way it grows: 10,000 versions, 16 MiB as JSON."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from builders import Json, document, version
+from conftest import error_message, exported, put, run, run_on
+from flask import Flask
+from mirrors import run_mirror
+from publishers import FORM_TYPE, bearer, create_token, form, manifest
+from upstreams import FakeUpstream
+
+from catalog.changes import TooLargeError
+from catalog.store.schema.derived import raise_if_too_large
+
+AppWith = Callable[..., Flask]
+CLOCK = "/api/widgets/acme/clock"
+ALLOWED = "a widget may have 10000 versions of 16777216 bytes"
+
+
+def versions(count: int, major: int = 1, **fields: object) -> list[Json]:
+    return [version(f"{major}.{number}.0", **fields) for number in range(count)]
+
+
+def detail_size(app: Flask) -> int:
+    return len(app.test_client().get("/api/v1/widgets/acme/clock").data)
+
+
+def assert_refused(app: Flask, *arguments: str, stdin: str | None = None, count: int) -> None:
+    """Run a command that must be refused with a sentence, and change nothing."""
+    before = exported(app)
+    message = error_message(run(app, *arguments, stdin=stdin))
+    beginning, _, end = message.partition(" bytes as JSON; ")
+    name, _, size = beginning.partition(f" is too large, with {count} versions of ")
+    assert (name, size.isdecimal(), end) == ("acme/clock", True, f"{ALLOWED}.")
+    assert exported(app) == before
+    assert run(app, "check").exit_code == 0
+
+
+def test_a_second_import_does_not_add_more_versions_than_allowed(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(6000)))
+    lines = [document("acme/notes"), document("acme/clock", *versions(6000, major=2))]
+    content = "\n".join(map(json.dumps, lines))
+    assert_refused(app, "import", "-", stdin=content, count=12_000)
+    put(app, document("acme/clock", *versions(4000, major=2)))
+    assert exported(app).count(b'"bundleUrl"') == 10_000
+
+
+@pytest.mark.parametrize("option", ["--display-name", "--icon", "--description"])
+def test_a_text_of_all_versions_does_not_make_a_widget_too_large(
+    app_with: AppWith, option: str
+) -> None:
+    app = app_with(document("acme/clock", *versions(2000)))
+    assert_refused(app, "describe", "acme/clock", option, "x" * 10_000, count=2000)
+    assert run(app, "describe", "acme/clock", option, "x" * 5000).exit_code == 0
+    assert 10_000_000 < detail_size(app) < 16_777_216
+
+
+def test_a_warning_is_measured_with_its_escapes(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(500)))
+    assert_refused(app, "deprecate", "acme/clock@*", "\x01" * 10_000, count=500)
+    assert run(app, "deprecate", "acme/clock@*", "x" * 10_000).exit_code == 0
+
+
+def test_a_publication_does_not_add_more_versions_than_allowed(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(10_000)))
+    before = exported(app)
+    response = app.test_client().put(
+        f"{CLOCK}/2.0.0",
+        data=form(manifest(number="2.0.0")),
+        content_type=FORM_TYPE,
+        headers=bearer(create_token(app)),
+    )
+    assert response.status_code == 409
+    assert response.json["error"].startswith("acme/clock is too large, with 10001 versions of ")
+    assert (exported(app), [*app.extensions["bundles"].hashes()]) == (before, [])
+
+
+def test_a_change_of_a_widget_at_its_limits_is_accepted(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(10_000)))
+    assert run(app, "yank", "acme/clock@1.7.0").exit_code == 0
+
+
+def test_a_mirror_copies_the_other_widgets(mirror_app: Flask, upstream: FakeUpstream) -> None:
+    large = document("acme/clock", *versions(600), description="天" * 10_000)
+    upstream.put(document("acme/alarm"), large, document("lab/tide"))
+    result = run_mirror(mirror_app, upstream.url)
+    assert result.exit_code == 1
+    assert "acme/clock: is too large, with 600 versions of " in result.stderr
+    assert f"{ALLOWED}.\n" in result.stderr
+    assert exported(mirror_app).count(b'"widget"') == 2
+
+
+# A file of the schema before, which knew no limits, with one version more than allowed.
+EARLIER = """
+DROP TRIGGER widget_too_large;
+CREATE TEMP TABLE added AS SELECT * FROM version WHERE version = '1.0.0';
+UPDATE added SET id = 20000, version = '2.0.0';
+INSERT INTO version SELECT * FROM added;
+PRAGMA user_version = 5;
+"""
+
+
+def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(app_with: AppWith) -> None:
+    app = app_with(document("acme/clock", *versions(10_000)))
+    path = app.config["DATABASE"]
+    app.extensions["database"].close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(EARLIER)
+    assert run_on(path, "migrate").exit_code == 0
+    expected = "acme/clock is too large, with 10001 versions of "
+    assert run_on(path, "check").stdout.startswith(expected)
+    result = run_on(path, "yank", "acme/clock@1.7.0")
+    assert error_message(result).startswith(expected)
+    assert run_on(path, "delete", "acme/clock@1.7.0", "--yes").exit_code == 0
+
+
+# As SQLite spells it until 3.44, and since then; rqlite adds nothing.
+MESSAGES = ["JSON path error near '{}'", "bad JSON path: '{}'"]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_the_error_of_a_node_names_the_widget(message: str) -> None:
+    with pytest.raises(TooLargeError) as refused:
+        raise_if_too_large(message.format("too large: 12000 7 acme/it''s"))
+    expected = f"acme/it's is too large, with 12000 versions of 7 bytes as JSON; {ALLOWED}."
+    assert str(refused.value) == expected
+    raise_if_too_large("CHECK constraint failed: id = 1")

@@ -225,10 +225,12 @@ def widget_json(row: Row) -> Json:
 
 def version_json(row: Row) -> Json:
     """Return a version of a document as an export has it, from its columns."""
-    parsed = {
+    parsed: Json = {
         "min_size": {"w": row["min_w"], "h": row["min_h"]},
         "max_size": {"w": row["max_w"], "h": row["max_h"]},
         "permissions": json.loads(row["permissions"]),
     }
+    if isinstance(row["config_version"], str):
+        parsed["config_version"] = float(row["config_version"])
     columns = {**row, **parsed}
     return {field.key: columns[field.column] for field in VERSION_FIELDS}

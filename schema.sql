@@ -391,14 +391,11 @@ CREATE TRIGGER install_day_began AFTER UPDATE OF installed_day ON widget
 WHEN new.installed_day IS NOT old.installed_day BEGIN
     INSERT INTO install_day
         SELECT widget_id, unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AS month, sum(installs)
-        FROM install_day
-        WHERE widget_id = new.id AND day <> month AND day < (
+        FROM install_day WHERE widget_id = new.id AND day <> month AND day < (
             SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499)
-        GROUP BY month
-        ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
-    DELETE FROM install_day
-        WHERE widget_id = new.id AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400
-            AND day < (
+        GROUP BY month ON CONFLICT DO UPDATE SET installs = installs + excluded.installs;
+    DELETE FROM install_day WHERE widget_id = new.id
+        AND day <> unixepoch(day * 86400, 'unixepoch', 'start of month') / 86400 AND day < (
             SELECT day FROM install_day WHERE widget_id = new.id ORDER BY day DESC LIMIT 1 OFFSET 499);
 END;
 

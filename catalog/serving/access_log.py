@@ -114,21 +114,16 @@ class AccessLog:
             return
         if not self._with_query:
             target = target.partition("?")[0]
-        fields: dict[str, object] = {
-            "time": utc_time(time.time()),
-            "client": escape_field(client),
-            "method": escape_field(method),
-            "path": escape_field(target),
-            "status": status,
-            "bytes": size,
-            "milliseconds": round(seconds * 1000, 1),
-        }
-        if request_id:
-            fields["requestId"] = request_id
+        when, milliseconds = utc_time(time.time()), f"{seconds * 1000:.1f}"
+        client, method, target = escape_field(client), escape_field(method), escape_field(target)
         if self._is_json:
-            self._write(json.dumps(fields, separators=(",", ":")) + "\n")
+            fields = {"time": when, "client": client, "method": method, "path": target}
+            numbers = {"status": status, "bytes": size, "milliseconds": float(milliseconds)}
+            end = {"requestId": request_id} if request_id else {}
+            self._write(json.dumps(fields | numbers | end, separators=(",", ":")) + "\n")
         else:
-            self._write(" ".join(map(str, fields.values())) + "\n")
+            rest = f" {request_id}" if request_id else ""
+            self._write(f"{when} {client} {method} {target} {status} {size} {milliseconds}{rest}\n")
 
 
 # Of the current second.

@@ -154,6 +154,8 @@ PERMITTED = [
         ("permission=network", "b"),
         ("permission=-network", "ac"),
         ("permission=(none)", "a"),
+        ("permission=-(none)", "bc"),
+        ("permission=-(none)&compatSdk=1.4.0", "ac"),
         ("permission=Network", ""),
         ("permission=network&compatSdk=1.4.0", "a"),
         ("permission=-network&compatSdk=1.4.0", "bc"),

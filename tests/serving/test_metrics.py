@@ -203,19 +203,6 @@ def test_an_address_in_use_is_an_error(
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
 
 
-def test_without_the_library_the_message_names_the_extra(
-    tmp_path: Path, limits: Limits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = limits.run("import sys\nsys.modules['prometheus_client'] = None\n")
-    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
-    monkeypatch.setenv("CATALOG_METRICS", "127.0.0.1:0")
-    result = run_here(create_demo(tmp_path / "catalog.db"), "app.py")
-    message = (
-        "CATALOG_METRICS needs the package prometheus-client: install requirements-metrics.txt."
-    )
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"Error: {message}\n")
-
-
 def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
     database, backups = create_demo(tmp_path / "catalog.db"), tmp_path / "backups"
     backups.mkdir()

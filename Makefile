@@ -45,7 +45,7 @@ bench-peers: .venv/dev  ## Compare with stock Flask and Verdaccio, and write ben
 	@exec $(BIN)/python -m bench.peers
 
 screenshots: .venv/dev  ## Update the pictures in docs/
-	@exec $(BIN)/python docs/screenshots.py
+	@exec $(BIN)/python tests/screenshots.py
 
 lint: .venv/dev  ## Check style and types
 	$(BIN)/ruff format --check .

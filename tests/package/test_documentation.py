@@ -25,7 +25,8 @@ from flask import Flask
 from app import create_app
 from catalog.settings import DEFAULTS
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+DOCS = [str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")]
+PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
 NEEDS_CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 

@@ -1,11 +1,11 @@
-"""The figures of the torture tests, and the table of them in docs/reliability.md.
+"""The figures of the torture tests, and the table of them in docs/internals/reliability.md.
 
 A test uses the fixture `figures` to record the fault, the promise, and what was measured:
 
     figures("kill -9 under 8 clients posting", "no acknowledged install is lost", rounds=20, lost=0)
 
 After a run without failures, the figures of each test that ran replace its earlier ones in
-docs/reliability.json, and the table is rendered from that file.
+reliability.json, and the table is rendered from that file.
 """
 
 import json
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+RECORDED = Path(__file__).with_name("reliability.json")
+PAGE = Path(__file__).parent.parent.parent / "docs" / "internals" / "reliability.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 
 Figures = dict[str, dict[str, object]]
@@ -33,14 +34,12 @@ def figures() -> Callable[..., None]:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if exitstatus == pytest.ExitCode.OK and measured:
-        path = DOCS / "reliability.json"
-        figures: Figures = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        figures |= measured
-        path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        page = DOCS / "reliability.md"
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        figures: Figures = json.loads(RECORDED.read_text(encoding="utf-8")) | measured
+        text = json.dumps(figures, indent=2, ensure_ascii=False) + "\n"
+        RECORDED.write_text(text, encoding="utf-8")
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        page.write_text(before + BEGIN + table(figures) + END + after, encoding="utf-8")
+        PAGE.write_text(before + BEGIN + table(figures) + END + after, encoding="utf-8")
 
 
 def table(figures: Figures) -> str:

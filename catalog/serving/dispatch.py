@@ -1,4 +1,4 @@
-"""Which thread handles a request; docs/internals/architecture.md has the table of threads and the reasons.
+"""Which thread handles a request; docs/internals/architecture.md has the table and the reasons.
 
 The budgets are in CPU time of the thread. A request that exceeds one raises DeadlineExceeded and
 starts again on the next thread: the I/O thread tries it, then the quick thread, then the long one.

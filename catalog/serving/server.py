@@ -131,6 +131,8 @@ def print_start(database: Database, url: str, metrics_url: str | None, as_json: 
     print(f"Serving {database.name} on {url}", flush=True)
     if metrics_url:
         print(f"Metrics on {metrics_url}", flush=True)
+    if sys.stdout.isatty() and url.startswith("http"):
+        print(f"Pages: {url}/\nAPI reference: {url}/docs", flush=True)
 
 
 def stop_if_gone(loop: EventLoop, database: Database) -> None:

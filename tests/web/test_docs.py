@@ -86,7 +86,7 @@ def test_every_field_of_a_form_has_a_label(page: str) -> None:
     fields = [*elements(page, "input"), *elements(page, "select")]
     labelled = {label.attributes["for"] for label in elements(page, "label")}
     assert labelled == {field.attributes["id"] for field in fields}
-    assert len(fields) == 1 + 8 + 2 + 2 + 3 + 3 + 3 + 3 + 2 + 4 + 1
+    assert len(fields) == 1 + 10 + 2 + 2 + 3 + 3 + 3 + 3 + 2 + 4 + 1
 
 
 @pytest.mark.parametrize("operation_id", ["searchWidgets", "getWidget", "getRegistry", "getStats"])

@@ -295,8 +295,8 @@ def test_publishing_does_not_wait_for_a_pack(app: Flask) -> None:
         assert writer.stdout is not None
         begin = writer.stdout.read(10_000)
         response = app.test_client().put(
-            "/api/widgets/acme/clock/4.0.0",
-            data=form(publication(number="4.0.0")),
+            "/api/widgets/acme/dial/4.0.0",
+            data=form(publication("acme/dial", "4.0.0")),
             content_type=FORM_TYPE,
             headers=headers,
         )

@@ -40,11 +40,12 @@ def repair_derived(database: Database) -> None:
     history = secrets.token_hex(8)
 
     def rewrite(transaction: Transaction) -> None:
+        # A cluster allows no read after a write.
+        ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
         for row in transaction.read(WIDGET_TEXTS):
             folded = folded_columns(row["display_name"], row["description"])
             if any(row[column] != text for column, text in folded.items()):
                 transaction.execute(SET_FOLDED, {"id": row["id"], **folded})
-        ranges = [row["range"] for row in transaction.read("SELECT range FROM sdk_range")]
         transaction.execute("DELETE FROM sdk_interval")
         for statement in add_ranges(ranges):
             transaction.execute(*statement)

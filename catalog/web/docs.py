@@ -54,7 +54,7 @@ def docs() -> Response:
         return page_response(render_reference(load_examples(database.reader())))
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database: show the examples of openapi.json.
-        database.faults.log("The database cannot be read", error)
+        database.log_error("The database cannot be read", error)
         return Response(render_reference({}), mimetype="text/html")
 
 

@@ -78,7 +78,11 @@ def test_folder_does_not_import_the_web_framework(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "others"),
-    [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],
+    [
+        ("schema", {"connection", "read", "write"}),
+        ("connection", {"read", "write"}),
+        ("read", {"write"}),
+    ],
 )
 def test_folder_of_store_does_not_import_those_above_it(folder: str, others: set[str]) -> None:
     for path in (PACKAGE / "store" / folder).rglob("*.py"):

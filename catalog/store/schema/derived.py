@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ...text import fold
-from ..connection.sqlite import Statement
+from .schema import Statement
 from .sdk_intervals import sdk_intervals
 
 _TOUCHED = "widget_id IN (SELECT widget_id FROM touched)"

@@ -191,6 +191,24 @@ def test_reads_that_overlap_do_not_delay_writes_and_after_them_the_wal_is_cut(
     database.close()
 
 
+def test_a_file_that_became_shorter_is_still_in_place(tmp_path: Path) -> None:
+    small = create(tmp_path / "small.db", "clock")
+    database = Database(create(tmp_path / "catalog.db", "clock", "notes"))
+    database.transact(LARGE)
+    checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+    database.reader().execute(checkpoint).fetchall()
+    before = database.path.stat().st_size
+    database.check_in_place()
+    with closing(sqlite3.connect(small)) as source:
+        database.replace_pages(source)
+    database.reader().execute(checkpoint).fetchall()
+    assert database.path.stat().st_size < before
+    database.check_in_place()
+    database.transact(ADD_ONE)
+    assert read(database, COUNT) == [(2,)]
+    database.close()
+
+
 def test_file_in_the_middle_of_a_checkpoint_can_be_opened(database: Database) -> None:
     database.transact(running("CREATE TABLE large AS SELECT zeroblob(100000) AS bytes"))
     database.reader().execute("PRAGMA wal_checkpoint")

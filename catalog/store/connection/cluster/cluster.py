@@ -239,12 +239,11 @@ class Cluster(NodeFile):
         Without a leader, reads can be served after START_TIMEOUT.
         """
         end, reason = time.monotonic() + START_TIMEOUT, ""
-        while True:
+        while time.monotonic() < end:
             try:
-                return self.node.check_ready()
+                self.node.check_ready()
+                return
             except (NotDoneError, OutcomeUnknownError) as error:
-                if time.monotonic() > end:
-                    return None
                 if str(error) != reason:
                     reason = str(error)
                     logger.warning("Waiting for the rqlite node: %s", reason)

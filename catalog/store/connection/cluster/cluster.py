@@ -30,7 +30,7 @@ from ..sqlite import DatabaseError, ReplicaBehindError, WouldBlock, connect
 from ..transaction import Actor, Transaction
 from .collected import CollectedTransaction
 from .node_file import READ_ONLY, NodeFile
-from .rqlite_http import Node, NotDoneError, OutcomeUnknownError, Revision, read_revision
+from .rqlite_http import Node, NotDoneError, OutcomeUnknownError, Revision, select_revision
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
@@ -94,7 +94,7 @@ class Cluster(NodeFile):
         """
         for _ in range(MAX_ATTEMPTS):
             with self.read() as connection:
-                revision = read_revision(connection)
+                revision = select_revision(connection)
                 transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
                 is_changed = transaction.finish()
@@ -275,7 +275,7 @@ class Cluster(NodeFile):
         with self._copy_local() as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            if read_revision(copy) != self.node.leader_revision():
+            if select_revision(copy) != self.node.leader_revision():
                 raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
             copy.execute("BEGIN")
             rebuild_tables(copy)
@@ -289,7 +289,7 @@ class Cluster(NodeFile):
         # The local file may lack that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
-            copied = read_revision(copy)
+            copied = select_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
             if copied and copied != self.node.leader_revision():
                 raise DatabaseError("The catalog was changed at the same time; nothing was done.")
@@ -306,7 +306,7 @@ class Cluster(NodeFile):
                 "Start one new node, load the file with /boot, and let the others join it: see "
                 "docs/scaling.md."
             )
-        revision = read_revision(source)
+        revision = select_revision(source)
         self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))
         if revision and not self._wait_for(revision, COMMAND_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")

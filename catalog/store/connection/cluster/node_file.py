@@ -18,7 +18,7 @@ from ..content import check_schema
 from ..database import Database
 from ..database_file import FileId, file_id
 from ..sqlite import Connection, DatabaseError, WouldBlock, connect, set_busy_timeout
-from .rqlite_http import Revision, read_revision
+from .rqlite_http import Revision, select_revision
 
 # How long readers wait for a new file to reach the revision of the old one.
 REPLAY_TIMEOUT = 10.0  # seconds
@@ -65,7 +65,7 @@ class NodeFile(Database):
         """Return the revision that threads read now; None if it cannot be read."""
         self._follow(file_id(self.path))
         with self._write_lock:
-            return read_revision(self._latest) if self._latest else None
+            return select_revision(self._latest) if self._latest else None
 
     def check_in_place(self) -> None:
         """Do nothing: the node may replace its file."""
@@ -90,14 +90,14 @@ class NodeFile(Database):
             if at_path != self._new:
                 self._new, self._new_since = at_path, now
             is_late = now - self._new_since >= REPLAY_TIMEOUT
-            wanted = read_revision(latest) if latest and not is_late else None
+            wanted = select_revision(latest) if latest and not is_late else None
             try:
                 new = self._open(at_path, lambda parameters: connect(self.path, parameters))
             except DatabaseError:
                 if wanted:
                     return
                 raise
-            reached = read_revision(new) if new else None
+            reached = select_revision(new) if new else None
             if new and (wanted is None or (reached and reached.has_reached(wanted))):
                 # A write that waits until it is applied reads the revision again and again.
                 set_busy_timeout(new, 0)

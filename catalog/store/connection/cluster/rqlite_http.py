@@ -61,7 +61,7 @@ SELECT foreign_keys, file FROM pragma_foreign_keys, pragma_database_list WHERE n
 """
 
 
-def read_revision(connection: sqlite3.Connection) -> Revision | None:
+def select_revision(connection: sqlite3.Connection) -> Revision | None:
     """Return the revision of a catalog; None if the database is not a catalog."""
     try:
         return Revision(*connection.execute(SELECT_REVISION).fetchone())

@@ -94,16 +94,15 @@ class Cluster(NodeFile):
         """
         for _ in range(MAX_ATTEMPTS):
             with self.read() as connection:
-                revision = select_revision(connection)
+                (content,) = connection.execute("SELECT content FROM revision").fetchone()
                 transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
                 is_changed = transaction.finish()
             if dry_run or not is_changed:
                 return result
-            guard = (GUARD, {"content": revision and revision.content})
             try:
                 with self.write_counts.count():
-                    self._send([guard, *transaction.statements])
+                    self._send([(GUARD, {"content": content}), *transaction.statements])
                 return result
             except sqlite3.IntegrityError as error:
                 if GUARD_ERROR not in str(error):

@@ -181,8 +181,10 @@ def open_database(config: Mapping[str, Any]) -> Database:
         return Database(config["DATABASE"])
     # Only a cluster needs urllib3.
     from .store.connection.cluster.cluster import Cluster
+    from .store.connection.cluster.rqlite_http import Node
 
-    return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"])
+    node = Node(config["RQLITE"], config["RQLITE_AUTH"], config["RQLITE_CA"])
+    return Cluster(config["DATABASE"], node)
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -226,7 +228,7 @@ def database_error_response(error: Exception) -> Response:
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]
-    database.faults.log("The database cannot be used", error)
+    database.log_error("The database cannot be used", error)
     return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 
 

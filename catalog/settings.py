@@ -4,7 +4,9 @@ The factory reads each from the environment as CATALOG_NAME, or from its argumen
 """
 
 import logging
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -121,20 +123,35 @@ def parse_contact(text: str) -> str:
         raise ValueError("an e-mail address, or an http or https URL") from None
 
 
-def parse_nodes(text: str) -> list[str]:
-    urls = _split(text)
-    for url in urls:
-        try:
-            parts = urlsplit(url)
-            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_valid = False
-        if not is_valid or parts.path.strip("/") or parts.query or parts.fragment:
-            raise ValueError(
-                "http or https URLs of rqlite nodes without a path, with commas between"
-            )
-    # Every machine may have the same list after its own node.
-    return list(dict.fromkeys(urls))
+def parse_node(text: str) -> str:
+    if "," in text:
+        raise ValueError("one URL: name the node on this machine, which forwards writes")
+    if "@" in text:
+        raise ValueError("a URL without user and password: name a file in CATALOG_RQLITE_AUTH")
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if text and (not is_valid or parts.path.strip("/") or parts.query or parts.fragment):
+        raise ValueError("the http or https URL of the rqlite node on this machine, without a path")
+    return text.rstrip("/")
+
+
+def read_node_user(path: str) -> str:
+    """Return user and password of the node from a file that no other user can read."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError("a file that exists and that this user can read") from None
+    if mode & stat.S_IROTH:
+        raise ValueError("a file that not every user can read: chmod o= makes it one")
+    if ":" not in line:
+        raise ValueError("a file whose first line is USER:PASSWORD")
+    return line
 
 
 def parse_file(text: str) -> str:
@@ -163,7 +180,8 @@ class Setting:
 
 SETTINGS = (
     Setting("DATABASE", "catalog.db", parse_required),
-    Setting("RQLITE", "", parse_nodes, is_secret=True),
+    Setting("RQLITE", "", parse_node, is_secret=True),
+    Setting("RQLITE_AUTH", "", read_node_user),
     Setting("RQLITE_CA", "", parse_file),
     Setting("HOST", "127.0.0.1", parse_required),
     Setting("PORT", "8080", whole_number(0, 65535)),

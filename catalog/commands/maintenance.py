@@ -15,7 +15,7 @@ from ..store.check import (
     find_unusual,
     repair_derived,
 )
-from ..store.connection.wal import wal_path
+from ..store.connection.database_file import wal_path
 from ..testing.service import prepare, testing_option
 from ..text import plural
 from .base import (

@@ -60,7 +60,7 @@ def find_first_version() -> Json | None:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database.
-        database.faults.log("The database cannot be read", error)
+        database.log_error("The database cannot be read", error)
         return None
     return results[0]["latestCompatibleVersion"] if results else None
 

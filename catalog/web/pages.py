@@ -225,7 +225,7 @@ def find_similar(scope: str, name: str) -> list[Suggestion]:
         return suggest_widgets(reader(), name, scope=scope)
     except (DatabaseError, sqlite3.Error) as error:
         database: Database = current_app.extensions["database"]
-        database.faults.log("The catalog has no suggestions", error)
+        database.log_error("The catalog has no suggestions", error)
     except DeadlineExceeded as error:
         current_app.logger.warning("The catalog has no suggestions: %s", error)
     return []

@@ -123,7 +123,11 @@ def test_the_client_of_a_service_does_not_import_the_store() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "others"),
-    [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],
+    [
+        ("schema", {"connection", "read", "write"}),
+        ("connection", {"read", "write"}),
+        ("read", {"write"}),
+    ],
 )
 def test_folder_of_store_does_not_import_those_above_it(folder: str, others: set[str]) -> None:
     for path in python_files(PACKAGE / "store" / folder):

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 import click
 
 from .text import quoted
-from .tls import CertificatesError, create_context
 from .validators import check_base_url
 
 SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
@@ -43,6 +42,9 @@ def store_server(context: click.Context, option: click.Parameter, url: str | Non
 
 
 def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    # Few commands need TLS.
+    from .tls import CertificatesError, create_context
+
     try:
         if path is not None:
             create_context(path)

@@ -1,6 +1,6 @@
 """The settings of the service: one table with name, default and validation of each.
 
-The factory reads each from the environment as CATALOG_NAME, or from its argument as NAME.
+Each is read from the environment as CATALOG_NAME, or from the argument of open_files() as NAME.
 """
 
 import logging
@@ -181,9 +181,6 @@ SETTINGS = (
     Setting("INSTALL_URL", "", parse_install_url),
     Setting("CONTACT", "", parse_contact),
 )
-# Settings of earlier releases, which have no effect.
-FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS", "THREADS"}
-
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
@@ -191,6 +188,12 @@ def read_setting(name: str, environment: Mapping[str, str]) -> Any:
     """Return the value of one setting in the environment, or its default; raise SettingError."""
     (setting,) = [each for each in SETTINGS if each.name == name]
     return _parse(setting, environment.get(f"CATALOG_{name}", setting.default))
+
+
+def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each setting that the environment has."""
+    names = {name: f"CATALOG_{name}" for name in DEFAULTS}
+    return {name: environment[key] for name, key in names.items() if key in environment}
 
 
 def parse_settings(config: MutableMapping[str, Any]) -> None:
@@ -220,8 +223,7 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
     names = (name for name in environment if name.startswith("CATALOG_"))
     known = DEFAULTS.keys() | COMMAND_VARIABLES
     for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
-        is_former = name in FORMER_SETTINGS
-        nearest = [] if is_former else get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
+        nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
 

@@ -1,6 +1,7 @@
 """Base of all commands: registration, access to the catalog, output, errors, argument types."""
 
 import io
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -8,15 +9,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-from flask import Blueprint, Flask
-from flask.cli import ScriptInfo
 
 from ..data_files import DataFileError
 from ..documents import MAX_PROBLEMS, Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
+from ..opening import Files, open_files
 from ..semver_ranges import is_version, parse_sdk
-from ..server_option import server_options
+from ..server_option import SERVER_VARIABLE, server_options
+from ..settings import SettingError
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
@@ -34,9 +35,14 @@ STDIN = "<stdin>"
 # Their messages are for the user of a command.
 EXPECTED_ERRORS = (
     *(CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError),
+    SettingError,
 )
 REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
-commands = Blueprint("commands", __name__, cli_group=None)
+# In the meta of a click context: the opened files, the settings of the command line, and the URL of
+# the service that the command uses.
+FILES, SETTINGS, REMOTE = "files", "settings", "remote"
+# All commands by name.
+COMMANDS: dict[str, click.Command] = {}
 
 
 class CommandError(click.ClickException):
@@ -61,8 +67,8 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
-        if "server" in context.meta and not self.remote:
-            raise click.UsageError(f"{self.name} works on the machine of the catalog only.")
+        if not self.remote:
+            self._refuse_server(context)
         for stream in (sys.stdout, sys.stderr):
             # The encoding of a stream may not cover every character of the catalog.
             if isinstance(stream, io.TextIOWrapper):
@@ -83,6 +89,27 @@ class Command(click.Command):
             is_missing = isinstance(error, DatabaseError) and _has_no_file()
             advice = REMOTE_ADVICE if is_missing and self.remote else ""
             raise CommandError(f"{error}{advice}") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # A service may send anything.
+            if REMOTE not in context.meta:
+                raise
+            is_key = isinstance(error, KeyError)
+            fault = f"has no {error.args[0]}" if is_key else "is not that of a widget catalog"
+            origin = "a proxy or another service may have sent it"
+            url = context.meta[REMOTE]
+            raise CommandError(f"The response of {url} {fault}; {origin}.") from error
+
+    def _refuse_server(self, context: click.Context) -> None:
+        """Raise UsageError if an option or the variable names a service."""
+        message = f"{self.name} works on the machine of the catalog only"
+        if "ca" in context.meta and not any(each.name == "ca" for each in self.params):
+            raise click.UsageError("--ca is for --server.")
+        if "server" in context.meta:
+            raise click.UsageError(f"{message}.")
+        if os.environ.get(SERVER_VARIABLE) and SETTINGS not in context.meta:
+            raise click.UsageError(
+                f"{message}, and {SERVER_VARIABLE} names a service: unset it, or use --database."
+            )
 
 
 def _has_no_file() -> bool:
@@ -123,7 +150,7 @@ def command(
 
     def register(function: Callable[..., None]) -> click.Command:
         new = click.command(name, cls=Command, remote=remote, hidden=hidden)(function)
-        (group or commands.cli).add_command(new)
+        (group.commands if group else COMMANDS)[name] = new
         return new
 
     return register
@@ -132,28 +159,32 @@ def command(
 def command_group(name: str, summary: str) -> CommandGroup:
     """Register a group of commands under this name."""
     group = CommandGroup(name, help=summary)
-    commands.cli.add_command(group)
+    COMMANDS[name] = group
     return group
 
 
-def application() -> Flask:
-    """Return the service whose catalog the command works on; it is loaded when first needed.
+def files() -> Files:
+    """Return the files of the catalog that the command works on; they are opened once.
 
-    A front end provides it as a flask.cli.ScriptInfo in the click context, as `flask` does.
+    A front end may provide them in the click context, as `flask` does.
     """
-    return click.get_current_context().ensure_object(ScriptInfo).load_app()
+    meta = click.get_current_context().meta
+    if FILES not in meta:
+        meta[FILES] = open_files(meta.get(SETTINGS, {}))
+    opened: Files = meta[FILES]
+    return opened
 
 
 def database() -> Database:
     """Return the database of the catalog. It prints a line before it waits for a lock."""
-    db: Database = application().extensions["database"]
+    db = files().database
     db.on_wait = lambda: print_status("The database is busy; waiting.")
     return db
 
 
 def bundles() -> Bundles:
     """Return the bundles of the catalog. They print a line before they wait for a lock."""
-    directory: Bundles = application().extensions["bundles"]
+    directory = files().bundles
     directory.on_wait = lambda: print_status(
         f"Another command writes to {directory.name}; waiting."
     )

@@ -5,12 +5,13 @@ from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem
-from flask.cli import ScriptInfo
 
 from ..server_option import named_server
+from ..settings import SettingError
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read import json_sql
+from .base import files
 from .terminal import replace_unprintable
 
 MAX_ITEMS = 200
@@ -37,10 +38,9 @@ def complete_name(
         if named_server(context):
             # The catalog of a service cannot be listed.
             return []
-        app = context.ensure_object(ScriptInfo).load_app()
-        with closing(app.extensions["database"]) as database:
+        with context, closing(files().database) as database:
             return _find_items(database, incomplete, with_version)
-    except (click.ClickException, DatabaseError, sqlite3.Error):
+    except (click.ClickException, DatabaseError, SettingError, sqlite3.Error):
         return []
 
 

@@ -182,14 +182,6 @@ def official(widget: WidgetName, off: bool) -> None:
     set_property(widget, "is_official", not off, "is not official" if off else "is official")
 
 
-# Its name before --off.
-@command("unofficial", remote=True, hidden=True)
-@click.argument("widget", type=WIDGET)
-def unofficial(widget: WidgetName) -> None:
-    """Mark a widget as not maintained by you."""
-    set_property(widget, "is_official", False, "is not official")
-
-
 @command("describe", remote=True)
 @click.argument("widget", type=WIDGET)
 @click.option("--display-name", type=TEXT, help="The name that people see.")

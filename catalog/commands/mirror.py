@@ -21,9 +21,9 @@ from .base import (
     print_status,
     progress_bar,
 )
+from .durations import lifetime, parse_age
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
-from .tokens import lifetime, parse_age
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ URL_OR_STATUS = ValidatedType("url", lambda text: text if text == STATUS else ch
     metavar="7d|12h",
     help="Hold new versions back until they are this old.",
 )
-# What it did is the default now.
-@click.option("--prune", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--adopt", is_flag=True, help="Also replace widgets that are not copies from this upstream."
 )

@@ -5,7 +5,6 @@ from typing import BinaryIO
 import click
 
 from ..documents import Json
-from ..server_option import store_server
 from ..store.read.installed_list import read_installed_list
 from ..store.read.updates import CURRENT, UpdatesQuery
 from ..text import plural
@@ -20,8 +19,6 @@ BATCH = 20
 @command("outdated", remote=True)
 @click.argument("file", type=click.File("rb"))
 @click.option("--sdk", type=SDK, required=True, help="The SDK version of the dashboard.")
-# The name of --server before.
-@click.option("--url", expose_value=False, callback=store_server, hidden=True)
 @json_option
 def outdated(file: BinaryIO, sdk: str, json_output: bool) -> None:
     """List the updates of installed versions.

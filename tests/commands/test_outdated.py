@@ -104,7 +104,7 @@ def test_a_json_lockfile_is_read_as_the_page_reads_it(app_with: AppWith) -> None
     assert (result.exit_code, result.stderr) == (0, ignored)
 
 
-@pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--url", "x")])
+@pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--server", "x")])
 def test_missing_or_invalid_option_is_wrong_usage(
     app_with: AppWith, options: tuple[str, ...]
 ) -> None:
@@ -115,7 +115,7 @@ def test_url_gives_the_same_table_without_a_local_catalog(
     mirror_app: Flask, file: Path, tmp_path: Path
 ) -> None:
     with Server(create_catalog(tmp_path / "served.db", CLOCK)) as server:
-        result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", server.url)
+        result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--server", server.url)
     assert (result.exit_code, result.stdout) == (0, TABLE)
     assert not mirror_app.extensions["database"].exists()
 
@@ -125,6 +125,6 @@ def test_response_without_updates_is_an_error(
     mirror_app: Flask, file: Path, upstream: FakeUpstream, content: bytes
 ) -> None:
     upstream.faults["/api/v1/widgets/updates"].append(body(content))
-    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", upstream.url)
+    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--server", upstream.url)
     problem = "a proxy or another service may have sent it"
     assert error_message(result) == f"The response of {upstream.url} has no updates; {problem}."

@@ -147,7 +147,3 @@ def test_takedown_of_the_only_selected_widget_arrives(
     del upstream.documents["lab/tide"]
     assert "1 gone." in mirror_summary(mirror_app, upstream.url, "--scope", "lab")
     assert listed(mirror_app) == []
-
-
-def test_former_option_prune_has_no_effect(mirror_app: Flask, upstream: FakeUpstream) -> None:
-    assert mirror_summary(mirror_app, upstream.url, "--prune").startswith("3 added")

@@ -12,9 +12,10 @@ PACKAGE = ROOT / "catalog"
 # from the layers below it and from its own folder.
 LAYERS = [
     {"__main__"},
-    {"application"},
     {"commands"},
     {"testing"},
+    {"application"},
+    {"opening"},
     {"api", "web", "files", "mirror", "remote", "serving"},
     {"store"},
 ]
@@ -74,6 +75,12 @@ def test_every_module_imports_only_from_its_own_folder_and_from_below() -> None:
 @pytest.mark.parametrize("folder", ["store", "files", "mirror", "remote"])
 def test_folder_does_not_import_the_web_framework(folder: str) -> None:
     assert imported_packages((PACKAGE / folder).rglob("*.py")) & WEB_PACKAGES == set()
+
+
+def test_of_the_commands_only_serve_imports_the_web_framework() -> None:
+    others = [path for path in (PACKAGE / "commands").rglob("*.py") if path.stem != "serve"]
+    both = [*others, PACKAGE / "__main__.py", PACKAGE / "opening.py"]
+    assert imported_packages(both) & (WEB_PACKAGES - {"click"}) == set()
 
 
 @pytest.mark.parametrize(

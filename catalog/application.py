@@ -18,7 +18,7 @@ from werkzeug.exceptions import (
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
-from . import V1_PREFIX
+from . import ENDPOINT, V1_PREFIX
 
 # The module adds its routes to the blueprint internal.
 from .api import internal_changes  # noqa: F401
@@ -30,7 +30,6 @@ from .api.registry import registry
 from .api.response_cache import RENDERED, ResponseCache
 from .api.v1 import v1
 from .opening import Files, open_files
-from .routing import ENDPOINT
 from .serving.proxies import TrustedProxy
 from .store.connection.database import Database
 from .store.connection.deadlines import Deadline

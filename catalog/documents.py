@@ -14,6 +14,7 @@ from .validators import (
     check_grid_size,
     check_http_url,
     check_identifier,
+    check_new_name,
     check_nonempty_text,
     check_number,
     check_permissions,
@@ -60,7 +61,8 @@ class DocumentError(ValueError):
     """An invalid document; problems has a sentence for each of the first MAX_PROBLEMS."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
+        text = "; ".join(problems)
+        super().__init__(text if text.endswith(".") else f"{text}.")
         self.problems = list(problems)
 
 
@@ -154,6 +156,20 @@ def check_document(document: object) -> Document:
         (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
     )
     return Document(widget, versions, list(version_warnings(versions)))
+
+
+def check_new_document(document: object) -> Document:
+    """Return the rows of a document to publish or import; raise DocumentError with its problems.
+
+    What an earlier release has stored may have other names.
+    """
+    checked = check_document(document)
+    try:
+        check_new_name(checked.widget["name"])
+    except ValueError as allowed:
+        problem = f"name must be {allowed}, not {quoted(checked.widget['name'])}"
+        raise DocumentError([problem]) from None
+    return checked
 
 
 def version_warnings(rows: Iterable[Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from .semver_ranges import is_version
 from .text import escape_unprintable, quoted
-from .validators import check_http_url
+from .validators import check_http_url, check_url_template
 
 # CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
 COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN"}
@@ -102,15 +102,8 @@ def parse_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def parse_install_url(text: str) -> str:
-    # In place of the placeholders, something that may be in an address.
-    example = re.sub(r"\{(scope|name|version)\}", "x", text)
-    try:
-        if text and set("{}") & set(check_http_url(example)):
-            raise ValueError
-    except ValueError:
-        raise ValueError("an http or https URL with {scope}, {name} and {version} in it") from None
-    return text
+def parse_template(text: str) -> str:
+    return check_url_template(text) if text else text
 
 
 def parse_contact(text: str) -> str:
@@ -174,11 +167,11 @@ SETTINGS = (
     Setting("METRICS", "", parse_address),
     Setting("MINIMUM_CLI_VERSION", "1.0.0", parse_version),
     Setting("ICONS", "", parse_directory),
-    Setting("BUNDLE_URL", ""),
+    Setting("BUNDLE_URL", "", parse_template),
     Setting("BUNDLES", ""),
     Setting("BACKUPS", ""),
     Setting("PUBLIC_URL", "", parse_base_url),
-    Setting("INSTALL_URL", "", parse_install_url),
+    Setting("INSTALL_URL", "", parse_template),
     Setting("CONTACT", "", parse_contact),
 )
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from .semver_ranges import MAX_SAFE_INTEGER, is_version
 
 MAX_IDENTIFIER_LENGTH = 214
+# In place of a name in a path, the registry of a scope.
+REGISTRY = "registry.json"
 MAX_URL_LENGTH = 8192
 # Everybody who may publish fills the memory of everybody who reads.
 MAX_TEXT_LENGTH = 10_000  # characters
@@ -44,6 +46,14 @@ def check_identifier(value: object) -> str:
             f"1 to {MAX_IDENTIFIER_LENGTH} printable characters without a slash, not . or .."
         )
     return value
+
+
+def check_new_name(value: object) -> str:
+    """A name without a second meaning: in acme/clock@1, or in the path of a scope's registry."""
+    name = check_identifier(value)
+    if "@" in name or name == REGISTRY:
+        raise ValueError(f"a name without an @, and not {REGISTRY}")
+    return name
 
 
 def check_text(value: object) -> str:
@@ -168,6 +178,15 @@ def check_http_url(value: object) -> str:
     except ValueError:
         raise ValueError("an absolute http or https URL") from None
     return url
+
+
+def check_url_template(text: str) -> str:
+    """The URL of each version, with placeholders for its scope, name and number."""
+    # In place of the placeholders, something that may be in an address.
+    example = re.sub(r"\{(scope|name|version)\}", "x", text)
+    if set("{}") & set(check_http_url(example)):
+        raise ValueError("a URL with nothing but {scope}, {name} and {version} in braces")
+    return text
 
 
 def check_base_url(value: object) -> str:

@@ -1,31 +1,26 @@
 """Bodies of the internal API: JSON objects, and forms with a manifest and a bundle.
 
-A bundle is written to a temporary file while it is hashed, in pieces of CHUNK bytes. What has been
-read of a file is freed, so that a bundle needs its size on the disk once.
+A bundle is written to a temporary file while it is hashed, in pieces of CHUNK bytes.
 """
 
-import ctypes
 import hashlib
-import json
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from flask import abort, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, UnsupportedMediaType
 from werkzeug.formparser import MultiPartParser
 
-from ..documents import Json
+from ..documents import Json, parse_json
 from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
 from ..store.connection.deadlines import Deadline
 from ..store.write.manifests import BundleSummary
 from ..text import quoted
 
 CHUNK = 64 * 1024  # bytes
-# From Linux's falloc.h: FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE.
-PUNCH_HOLE = 2 | 1
 # RFC 2046, section 5.1.1.
 MAX_BOUNDARY_LENGTH = 70
 
@@ -52,7 +47,8 @@ def read_object(keys: set[str]) -> Json:
         abort(400, "The body must be one JSON object.")
     if unknown := value.keys() - keys:
         names = ", ".join(sorted(map(quoted, unknown)))
-        abort(400, f"The body has {names}; it may have {', '.join(sorted(keys))}.")
+        allowed = f"it may have {', '.join(sorted(keys))}" if keys else "it must be empty"
+        abort(400, f"The body has {names}; {allowed}.")
     return value
 
 
@@ -68,7 +64,7 @@ def read_limited(limit: int) -> bytes:
 def parse_part(text: bytes, name: str) -> Any:
     """Return the JSON value; respond 400 if it is not JSON."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         abort(400, f"{name} is not JSON in UTF-8: {error}.")
 
@@ -93,7 +89,6 @@ class ReceivedFile:
         """Add the data; respond 413 if it is too large."""
         deadline: Deadline = current_app.extensions["database"].deadline
         deadline.check()
-        free_read(request.environ["wsgi.input"])
         self._size += len(data)
         if self._size > self._limit:
             refuse_large(self._limit)
@@ -104,9 +99,8 @@ class ReceivedFile:
         self._file.seek(position)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the file in pieces, once, and free them."""
+        """Yield the file in pieces, once."""
         while piece := self._file.read(CHUNK):
-            free_read(self._file)
             yield piece
 
     def close(self) -> None:
@@ -168,10 +162,3 @@ def read_form(limit: int, create_file: Callable[..., Any]) -> dict[str, Any]:
     if "bundle" in fields:
         abort(400, "The part bundle must be a file, with a file name.")
     return dict(parts)
-
-
-def free_read(file: BinaryIO) -> None:
-    """Give the space of what has been read back to the disk, where the system can do that."""
-    with suppress(AttributeError, OSError, ValueError):
-        length = ctypes.c_longlong(file.tell())
-        ctypes.CDLL(None).fallocate(file.fileno(), PUNCH_HOLE, ctypes.c_longlong(0), length)

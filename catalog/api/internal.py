@@ -4,7 +4,9 @@ With a valid token, these publish and moderate. They are for the command line of
 no CORS header and may change without notice.
 """
 
-from typing import Any, cast
+import re
+from collections.abc import Callable
+from typing import cast
 
 from flask import Blueprint, Response, abort, current_app, g, jsonify, request
 from flask.globals import request_ctx
@@ -36,7 +38,12 @@ from .bodies import read_version
 AUDIT_LIMIT = 100
 # Changes wait for each other, so none may wait long for the directory of bundles.
 LOCK_TIMEOUT = 2  # seconds
-BUNDLE_KEYS = ("bundleUrl", "bundleSize", "sha256Hash")
+# What validates the values that a manifest may have about its bundle.
+BUNDLE_KEYS: dict[str, Callable[[object], object]] = {
+    "bundleUrl": check_nonempty_text,
+    "bundleSize": check_whole_number,
+    "sha256Hash": check_sha256,
+}
 
 internal = Blueprint("internal", __name__, url_prefix="/api")
 WIDGET = "/widgets/<scope>/<widget_name:name>"
@@ -91,8 +98,8 @@ def is_dry_run() -> bool:
 @internal.get("/session")
 @needs(None)
 def show_session(token: Token) -> Response:
-    """Respond with who the token is, its rights and its expiry, and the limit of an upload."""
-    return jsonify(**describe_token(token), maxBundleBytes=current_app.config["MAX_BUNDLE_BYTES"])
+    """Respond with who the token is, its rights and its expiry."""
+    return jsonify(describe_token(token))
 
 
 @internal.get("/audit")
@@ -107,8 +114,8 @@ def show_audit(token: Token) -> Response:
         since, widget = parameters.get("since"), parameters.get("widget")
         scope, name = widget.split("/") if widget else ("", "")
         options = {
-            "limit": min(parse_position(parameters.get("limit", AUDIT_LIMIT)), AUDIT_LIMIT),
-            "before": parse_position(parameters.get("before", MAX_SAFE_INTEGER)),
+            "limit": min(parse_position(parameters.get("limit", str(AUDIT_LIMIT))), AUDIT_LIMIT),
+            "before": parse_position(parameters.get("before", str(MAX_SAFE_INTEGER))),
         }
         since = check_timestamp(since) if since else ""
     except ValueError:
@@ -126,12 +133,11 @@ def show_audit(token: Token) -> Response:
     return jsonify(entries=entries)
 
 
-def parse_position(text: Any) -> int:
+def parse_position(text: str) -> int:
     """Return a whole number from 1; raise ValueError."""
-    number = int(text)
-    if not 1 <= number <= MAX_SAFE_INTEGER:
+    if not re.fullmatch("[0-9]{1,16}", text) or not 1 <= int(text) <= MAX_SAFE_INTEGER:
         raise ValueError
-    return number
+    return int(text)
 
 
 @internal.put(f"{WIDGET}/<version>")
@@ -139,12 +145,12 @@ def parse_position(text: Any) -> int:
 def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
     with read_version() as (manifest, bundle):
-        given: Row = {}
-        if isinstance(manifest, dict):
-            given = {key: manifest.pop(key) for key in BUNDLE_KEYS if key in manifest}
-            check_path(manifest, {"scope": scope, "name": name, "version": version})
-            if manifest.get("isOfficial") and ADMIN not in token.permissions:
-                forbid(f"The token {token.name} needs the permission admin for isOfficial.")
+        if not isinstance(manifest, dict):
+            abort(400, "The manifest must be one JSON object.")
+        given = {key: manifest.pop(key) for key in BUNDLE_KEYS if key in manifest}
+        check_path(manifest, {"scope": scope, "name": name, "version": version})
+        if manifest.get("isOfficial") and ADMIN not in token.permissions:
+            forbid(f"The token {token.name} needs the permission admin for isOfficial.")
         result = publishing.publish(
             database(),
             service_bundles(),
@@ -184,13 +190,13 @@ def check_path(manifest: Json, names: dict[str, str]) -> None:
 
 def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
     """Return size and hash of the bundle; respond 400 if they are invalid, missing or wrong."""
-    try:
-        if "bundleUrl" in given:
-            check_nonempty_text(given["bundleUrl"])
-        size = check_whole_number(given["bundleSize"]) if "bundleSize" in given else None
-        sha256 = check_sha256(given["sha256Hash"]) if "sha256Hash" in given else None
-    except ValueError as allowed:
-        abort(400, f"bundleUrl, bundleSize and sha256Hash: one of them is not {allowed}.")
+    for key, check in BUNDLE_KEYS.items():
+        try:
+            if key in given:
+                given[key] = check(given[key])
+        except ValueError as allowed:
+            abort(400, f"{key} must be {allowed}, not {quoted(given[key])}.")
+    size, sha256 = given.get("bundleSize"), given.get("sha256Hash")
     if uploaded is None:
         if not (given.get("bundleUrl") or current_app.config["BUNDLE_URL"]):
             abort(400, "Without a bundle, the manifest must have bundleUrl.")

@@ -15,16 +15,17 @@ from ..documents import MAX_PROBLEMS, Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
 from ..opening import Files, open_files
-from ..semver_ranges import is_version, parse_sdk
+from ..semver_ranges import parse_sdk
 from ..server_option import SERVER_VARIABLE, server_options
 from ..settings import SettingError
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
-from ..store.read.suggestions import suggest_widgets
+from ..store.read.suggestions import did_you_mean, index_names
 from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
 from ..text import plural, quoted
-from ..validators import check_identifier, check_text
+from ..validators import check_text
+from .names import parse_target, parse_version, parse_widget
 from .terminal import replace_unprintable
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ EXPECTED_ERRORS = (
     SettingError,
 )
 REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
-# In the meta of a click context: the opened files, the settings of the command line, and the URL of
-# the service that the command uses.
+# In the meta of a click context: the opened files, the settings of the command line, and the
+# RemoteCatalog that the command uses.
 FILES, SETTINGS, REMOTE = "files", "settings", "remote"
 # All commands by name.
 COMMANDS: dict[str, click.Command] = {}
@@ -96,7 +97,7 @@ class Command(click.Command):
             is_key = isinstance(error, KeyError)
             fault = f"has no {error.args[0]}" if is_key else "is not that of a widget catalog"
             origin = "a proxy or another service may have sent it"
-            url = context.meta[REMOTE]
+            url = context.meta[REMOTE].service.url
             raise CommandError(f"The response of {url} {fault}; {origin}.") from error
 
     def _refuse_server(self, context: click.Context) -> None:
@@ -122,8 +123,9 @@ def _has_no_file() -> bool:
 
 def _suggest(widget: WidgetName) -> str:
     """Return a question with the name that may be meant, empty if no name is similar."""
-    near = suggest_widgets(database().reader(), widget.name, scope=widget.scope, limit=1)
-    return "".join(f" Did you mean {each.scope}/{each.name}?" for each in near)
+    remote = click.get_current_context().meta.get(REMOTE)
+    connection = index_names(remote.read_list()) if remote else database().reader()
+    return did_you_mean(connection, widget.scope, widget.name)
 
 
 class CommandGroup(Command, click.Group):
@@ -257,46 +259,6 @@ def format_counts(documents: Sequence[Document]) -> str:
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
 
 
-class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
-    """An argument of the form scope/name or scope/name@version."""
-
-    def __init__(self, form: str, *, with_version: bool | None) -> None:
-        """Require a version, allow none or, where with_version is None, take both forms."""
-        self.name = form
-        self.with_version = with_version
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> WidgetName:
-        widget, at, version = str(value).rpartition("@")
-        # A scope or a name may contain an @ too.
-        is_name = "/" in version or widget.endswith("/")
-        if is_name or (self.with_version is False and not is_version(version)):
-            widget, at, version = str(value), "", ""
-        scope, _, name = widget.partition("/")
-        problem = f"{quoted(value)} is not of the form {self.name}"
-        try:
-            target = WidgetName(
-                check_identifier(scope), check_identifier(name), version if at else None
-            )
-        except ValueError:
-            self.fail(f"{problem}.", parameter, context)
-        if self.with_version and not at:
-            self.fail(f"{problem}; for all releases, use {target}@*.", parameter, context)
-        if self.with_version is False and at:
-            self.fail(f"{problem}.", parameter, context)
-        return target
-
-    def shell_complete(
-        self, context: click.Context, parameter: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """Return the widgets or versions of the database that begin with the text."""
-        # Only a shell that completes a line needs it.
-        from .completion import complete_name
-
-        return complete_name(context, incomplete, with_version=self.with_version)
-
-
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]
     """An argument that a function validates; its ValueError says what is allowed."""
 
@@ -313,12 +275,30 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
 
 
+class NameType(ValidatedType):
+    """The name of a widget or version, which a shell can complete."""
+
+    def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
+        """Let the shell add the end to the name of a widget."""
+        super().__init__(name, validate)
+        self.end = end
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Return the widgets or versions of the database that begin with the text."""
+        # Only a shell that completes a line needs it.
+        from .completion import complete_name
+
+        return complete_name(context, incomplete, self.end)
+
+
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
-WIDGET = WidgetNameType("scope/name", with_version=False)
-VERSION = WidgetNameType("scope/name@version", with_version=True)
-WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
+WIDGET = NameType("scope/name", parse_widget, end="")
+VERSION = NameType("scope/name@version", parse_version, end="@")
+WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, end="")
 SDK = ValidatedType("version", parse_sdk)

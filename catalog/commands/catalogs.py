@@ -32,7 +32,7 @@ def find_server() -> Server | None:
     context = click.get_current_context()
     if SETTINGS not in context.meta:
         return named_server(context)
-    if "server" in context.meta:
+    if {"server", "ca"} & context.meta.keys():
         raise click.UsageError("Use either --server or --database.")
     return None
 
@@ -43,10 +43,10 @@ def open_remote(server: Server) -> "RemoteCatalog":
     from ..remote.service import Service
 
     context = click.get_current_context()
-    context.meta[REMOTE] = server.url
     service = Service(server.url, server.ca or stored_ca(server.url), print_status)
     context.call_on_close(service.close)
-    return RemoteCatalog(service)
+    context.meta[REMOTE] = catalog = RemoteCatalog(service)
+    return catalog
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
@@ -140,9 +140,6 @@ class DatabaseCatalog:
             rows = connection.execute(LIST, values).fetchall()
         return [json.loads(row["json"]) for row in rows], rows[0]["total"] if rows else 0
 
-    def has_widget(self, widget: WidgetName) -> bool:
-        return find_widget(database().fetch, widget.scope, widget.name) is not None
-
     def read_document(self, widget: WidgetName) -> Json:
         row = get_widget(database().fetch, widget)
         with database().read() as connection:
@@ -162,9 +159,13 @@ class DatabaseCatalog:
 
 
 def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
-    """Return the target without a version if the @ belongs to the name of an existing widget."""
+    """Return the target without a version if the @ belongs to the name of a widget here.
+
+    An earlier release may have stored it.
+    """
     whole = WidgetName(target.scope, f"{target.name}@{target.version}")
+    is_local = isinstance(catalog, DatabaseCatalog)
     # No name has unprintable characters, and SQLite takes no lone surrogates.
-    if target.version is None or not whole.name.isprintable():
+    if target.version is None or not is_local or not whole.name.isprintable():
         return target
-    return whole if catalog.has_widget(whole) else target
+    return whole if find_widget(database().fetch, whole.scope, whole.name) else target

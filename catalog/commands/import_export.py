@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from ..atomic_files import atomic_replace
-from ..documents import Document, DocumentError
+from ..documents import Document, DocumentError, check_new_document
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
 from ..store.read.export import catalog_lines
@@ -68,7 +68,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     database().check()
     if database().is_cluster:
         files = _validated(files)
-    reader, total = CatalogReader(files), total_size(files)
+    reader, total = CatalogReader(files, check_new_document), total_size(files)
     try:
         with progress_bar("Importing") as on_progress:
             report = import_documents(
@@ -97,7 +97,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
 def _validated(files: Sequence[BinaryIO]) -> tuple[BinaryIO, ...]:
     """Return the files, to be read again, if they are valid: a cluster writes them in parts."""
     copies = tuple(file if file.seekable() else io.BytesIO(file.read()) for file in files)
-    reader = CatalogReader(copies)
+    reader = CatalogReader(copies, check_new_document)
     try:
         for _ in reader.batches(database().part_size):
             pass

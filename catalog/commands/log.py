@@ -9,7 +9,7 @@ from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.write.lookup import WidgetName
 from ..validators import check_timestamp
-from .base import WIDGET, ValidatedType, command, json_option
+from .base import WIDGET, ValidatedType, command, json_option, print_status
 from .catalogs import open_catalog
 from .terminal import format_json, replace_unprintable
 
@@ -32,6 +32,8 @@ def log(widget: WidgetName | None, since: str | None, limit: int | None, json_ou
     if json_output:
         click.echo(format_json(entries))
         return
+    if not entries:
+        print_status(f"No change{f' of {widget}' if widget else ''} is recorded.")
     for entry in entries:
         click.echo(replace_unprintable(format_entry(entry)))
 

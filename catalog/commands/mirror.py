@@ -79,6 +79,8 @@ def mirror_command(
     """
     from ..mirror.remembered import MirrorOptions, find_remembered
 
+    if url == STATUS and (adopt or dry_run):
+        raise click.UsageError("--adopt and --dry-run are not for mirror status.")
     if database().exists():
         database().check()
     options = MirrorOptions(**remembered_options, ca=click.get_current_context().meta.get("ca"))

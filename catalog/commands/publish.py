@@ -1,12 +1,11 @@
 """widget-catalog publish: adds a version of a widget, from its manifest and its bundle."""
 
 import hashlib
-import json
 from typing import Any, BinaryIO
 
 import click
 
-from ..documents import DocumentError
+from ..documents import DocumentError, parse_json
 from ..store.write.manifests import BundleSummary, BundleUrlError
 from ..store.write.publishing import PublishResult, Upload
 from .base import STDIN, CommandError, command, file_name, print_latest, print_status
@@ -68,7 +67,7 @@ def publish(
 def read_manifest(file: BinaryIO) -> Any:
     """Return the JSON value in the file; raise CommandError if it is not JSON."""
     try:
-        return json.loads(file.read())
+        return parse_json(file.read())
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{file_name(file)} is not JSON in UTF-8: {error}.") from error
 

@@ -6,12 +6,12 @@ import shlex
 import sqlite3
 from typing import Any, NamedTuple
 
-from flask import Response, current_app, render_template, request
+from flask import Response, current_app, render_template
 from werkzeug.http import generate_etag
 
 from .. import V1_PREFIX
 from ..documents import Json
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, DatabaseError
 from ..store.read.detail import LATEST, find_detail
@@ -43,7 +43,6 @@ def openapi_json() -> Response:
     response = Response(description, mimetype="application/json")
     response.set_etag(generate_etag(description))
     response.headers["Cache-Control"] = "no-cache"
-    response.make_conditional(request)
     return response
 
 

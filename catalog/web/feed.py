@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from flask import Response, abort, render_template, request
 
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.sqlite import Connection
 from ..text import quoted, shorten
 from .pages import pages, reader
@@ -64,7 +64,6 @@ def feed() -> Response:
     response = Response(text, mimetype="application/atom+xml")
     response.headers["Cache-Control"] = "no-cache"
     response.add_etag()
-    response.make_conditional(request)
     return response
 
 

@@ -329,7 +329,6 @@ def test_the_session_says_who_the_token_is(app: Flask) -> None:
         "scopes": ["acme", "ops"],
         "permissions": ["publish", "yank"],
         "expiresAt": None,
-        "maxBundleBytes": 32 * 1024 * 1024,
     }
 
 

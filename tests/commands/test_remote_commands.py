@@ -57,6 +57,11 @@ LINES = [
     "publish odd.json new.js --bundle-url https://cdn.example.com/another.js",
     "publish odd.json new.js --bundle-url ftp://cdn.example.com/a.js",
     "publish hidden.json new.js --store --bundle-url https://cdn.example.com/hidden.js",
+    "publish new.json new.js --bundle-url 'https://cdn.example.com/{vresion}.js'",
+    "publish new.json new.js --bundle-url 'https://cdn.example.com/{version}}.js'",
+    "publish at.json new.js --store",
+    "publish registry.json new.js --store",
+    "publish utf16.json new.js --store",
     "publish unnamed.json new.js --store",
     "publish unknown.json new.js --store",
     "publish list.json new.js --store",
@@ -84,6 +89,14 @@ LINES = [
     "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 --replaced-by acme/weather",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/clock",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/clok",
+    "deprecate acme/clock@1.0.0 acme/clock@2.0.0 --message 'Use another.'",
+    "deprecate acme/clock --message 'Use another.'",
+    "deprecate acme/clock@1.0.0 --message ''",
+    "yank acme/clok@1.0.0",
+    "unlist acm/clock",
+    "unlist acme/quite-another",
     "deprecate acme/clock@1.0.0 ''",
     "deprecate acme/clock@1.0.0",
     "undeprecate acme/clock@1.0.0 --dry-run",
@@ -113,7 +126,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     manifests: dict[str, Any] = {
         "new": manifest("acme/new", "1.0.0", description="Ünïcode", releaseNotes="First."),
-        "odd": manifest("acme/Odd Näme@1", "1.0.0-rc.1+build.5", icon="unusual"),
+        "odd": manifest("acme/Odd Näme", "1.0.0-rc.1+build.5", icon="unusual"),
+        "at": manifest("acme/clock@1", "1.0.0"),
+        "registry": manifest("acme/registry.json", "1.0.0"),
         "hidden": manifest("acme/hidden", "2.0.0", isOfficial=True),
         "unnamed": {"scope": "acme", "version": "one", "sdkVersion": "x y"},
         "unknown": manifest("acme/new", "2.0.0", bundleUrl="https://cdn.example.com/a.js"),
@@ -122,6 +137,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in manifests.items():
         Path(f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     Path("text.json").write_text("{", encoding="utf-8")
+    Path("utf16.json").write_text(json.dumps(manifests["new"]), encoding="utf-16")
     Path("new.js").write_text("export default 1\n", encoding="utf-8")
     Path("other.js").write_text("export default 2\n", encoding="utf-8")
     Path("empty.js").write_text("", encoding="utf-8")

@@ -8,7 +8,7 @@ import re
 import select
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import reverse_proxies
 from conftest import Limits, Server, create_catalog, run_on
-from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
 from catalog.rights import MAX_FORM_BYTES
@@ -134,22 +133,6 @@ def test_a_bundle_larger_than_the_buffers_is_published(
         assert publisher.open_files() == []
     assert served == bundle
     assert publisher.stored() == [hashlib.sha256(bundle).hexdigest()]
-
-
-def test_a_bundle_needs_its_size_on_the_disk_once(
-    app_with: Callable[..., Flask], tmp_path: Path
-) -> None:
-    app = app_with()
-    token = create_token(app)
-    with (tmp_path / "body").open("w+b") as file:
-        file.write(form(manifest(), RANDOM.randbytes(MEGABYTE)))
-        file.seek(0)
-        response = app.test_client().put(
-            PATH, input_stream=file, content_type=FORM_TYPE, headers=bearer(token)
-        )
-        assert response.status_code == 201
-        # What was read of it has been freed meanwhile.
-        assert os.fstat(file.fileno()).st_blocks * 512 < 100_000
 
 
 REFUSED = {

@@ -12,10 +12,10 @@ from ...documents import (
     Document,
     DocumentError,
     Row,
-    check_document,
+    check_new_document,
 )
 from ...text import quoted
-from ...validators import is_icon_name
+from ...validators import check_url_template, is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
@@ -81,6 +81,11 @@ def build_document(
         raise BundleUrlError(
             ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
         )
+    try:
+        check_url_template(url_template)
+    except ValueError as allowed:
+        problem = f"bundleUrl must be {allowed}, not {quoted(url_template)}"
+        raise BundleUrlError([problem]) from None
     version["bundleUrl"] = _fill_template(url_template, manifest)
     try:
         return _check({"widget": widget, "versions": [version]})
@@ -102,7 +107,7 @@ def _check(document: Row) -> Document:
     A manifest is flat, so a problem does not say whether it is in the widget or in the version.
     """
     try:
-        checked = check_document(document)
+        checked = check_new_document(document)
         # A range that no SDK matches is only a warning on import, but an error on publish.
         problems = checked.warnings
     except DocumentError as error:

@@ -9,7 +9,7 @@ from flask.cli import AppGroup
 
 from catalog import application
 from catalog.commands import COMMANDS
-from catalog.commands.base import FILES
+from catalog.commands.base import FILES, SERVICE
 from catalog.opening import Files
 from catalog.settings import SettingError
 
@@ -21,11 +21,12 @@ class CatalogCommands(AppGroup):
 
     def __init__(self, app: Flask) -> None:
         super().__init__(app.name, commands=dict(COMMANDS))
-        self._files = Files(app.config, app.extensions["database"], app.extensions["bundles"])
+        files = Files(app.config, app.extensions["database"], app.extensions["bundles"])
+        self._found = {FILES: files, SERVICE: app}
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command, which finds the files in the context."""
-        context.meta[FILES] = self._files
+        """Return a command, which finds the files and the application in the context."""
+        context.meta.update(self._found)
         return super().get_command(context, name)
 
 

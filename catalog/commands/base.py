@@ -39,9 +39,9 @@ EXPECTED_ERRORS = (
     SettingError,
 )
 REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
-# In the meta of a click context: the opened files, the settings of the command line, and the
-# RemoteCatalog that the command uses.
-FILES, SETTINGS, REMOTE = "files", "settings", "remote"
+# In the meta of a click context: the opened files, the application to serve, the settings of the
+# command line, and the RemoteCatalog that the command uses.
+FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
 # All commands by name.
 COMMANDS: dict[str, click.Command] = {}
 

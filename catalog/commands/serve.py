@@ -7,7 +7,7 @@ import click
 
 from ..settings import DEFAULTS, parse_required
 from ..store.connection.wal import wal_path
-from .base import SETTINGS, CommandError, ValidatedType, command, database, files, is_quiet
+from .base import SERVICE, SETTINGS, CommandError, ValidatedType, command, database, files, is_quiet
 from .import_export import create_database
 
 
@@ -81,7 +81,7 @@ def serve(
 
     if unix_path and (host, port) != (None, None):
         raise click.UsageError("--unix cannot be combined with --host or --port.")
-    app = make_service(files())
+    app = click.get_current_context().meta.get(SERVICE) or make_service(files())
     options = {"HOST": host, "PORT": port}
     app.config.update({name: value for name, value in options.items() if value is not None})
     if testing:

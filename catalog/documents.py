@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from .semver_ranges import is_range, is_version
-from .text import quoted
+from .text import NotAllowedError, quoted
 from .validators import (
     check_boolean,
     check_grid_size,
@@ -166,9 +166,8 @@ def check_new_document(document: object) -> Document:
     checked = check_document(document)
     try:
         check_new_name(checked.widget["name"])
-    except ValueError as allowed:
-        problem = f"name must be {allowed}, not {quoted(checked.widget['name'])}"
-        raise DocumentError([problem]) from None
+    except NotAllowedError as error:
+        raise DocumentError([error.about("name", checked.widget["name"])]) from None
     return checked
 
 
@@ -206,8 +205,8 @@ def _check_fields(
         else:
             try:
                 row[field.column] = field.check(value)
-            except ValueError as allowed:
-                problems.append(f"{prefix}{field.key} must be {allowed}, not {quoted(value)}")
+            except NotAllowedError as error:
+                problems.append(error.about(f"{prefix}{field.key}", value))
     return row
 
 

@@ -1,7 +1,8 @@
 """HTTP requests to other services: limits of size and time, and what each failure means.
 
 urllib3 and http.client limit each single wait, not their sum. A server that sends a byte now and
-then would keep its client waiting forever: a timer shuts the socket down at the deadline.
+then, or "100 Continue" again and again, would keep its client waiting forever: a timer shuts the
+socket down at the deadline of the request.
 """
 
 import math

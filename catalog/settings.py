@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .semver_ranges import is_version
-from .text import escape_unprintable, quoted
+from .text import NotAllowedError, escape_unprintable
 from .validators import check_http_url, check_url_template
 
 # CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
@@ -29,14 +29,14 @@ class SettingError(ValueError):
     """An invalid setting; the message names it and what is allowed."""
 
 
-# Takes the text of a setting and returns its value; raises ValueError with what is allowed.
+# Takes the text of a setting and returns its value; raises NotAllowedError.
 Parse = Callable[[str], Any]
 
 
 def whole_number(low: int, high: int) -> Parse:
     def parse(text: str) -> int:
         if not (re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high):
-            raise ValueError(f"a whole number from {low} to {high}")
+            raise NotAllowedError(f"a whole number from {low} to {high}")
         return int(text)
 
     return parse
@@ -45,7 +45,7 @@ def whole_number(low: int, high: int) -> Parse:
 def one_of(*words: str) -> Parse:
     def parse(text: str) -> str:
         if text not in words:
-            raise ValueError(" or ".join(words))
+            raise NotAllowedError(" or ".join(words))
         return text
 
     return parse
@@ -53,7 +53,7 @@ def one_of(*words: str) -> Parse:
 
 def parse_required(text: str) -> str:
     if not text:
-        raise ValueError("filled in")
+        raise NotAllowedError("filled in")
     return text
 
 
@@ -69,7 +69,7 @@ def parse_proxies(text: str) -> TrustedProxies:
     try:
         networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
-        raise ValueError("addresses, networks or unix, with commas between") from None
+        raise NotAllowedError("addresses, networks or unix, with commas between") from None
     return TrustedProxies(networks, UNIX in parts)
 
 
@@ -81,13 +81,13 @@ def parse_address(text: str) -> str:
 
 def parse_directory(text: str) -> str:
     if text and not Path(text).is_dir():
-        raise ValueError("a directory of Iconify JSON files")
+        raise NotAllowedError("a directory of Iconify JSON files")
     return text
 
 
 def parse_version(text: str) -> str:
     if not is_version(text):
-        raise ValueError("a version")
+        raise NotAllowedError("a version")
     return text
 
 
@@ -98,7 +98,7 @@ def parse_base_url(text: str) -> str:
         if set("?#") & set(check_http_url(text)):
             raise ValueError
     except ValueError:
-        raise ValueError("an absolute http or https URL without ? and #") from None
+        raise NotAllowedError("an absolute http or https URL without ? and #") from None
     return text.rstrip("/")
 
 
@@ -111,7 +111,7 @@ def parse_contact(text: str) -> str:
     try:
         return text if not text or is_email else check_http_url(text)
     except ValueError:
-        raise ValueError("an e-mail address, or an http or https URL") from None
+        raise NotAllowedError("an e-mail address, or an http or https URL") from None
 
 
 def parse_nodes(text: str) -> list[str]:
@@ -123,7 +123,7 @@ def parse_nodes(text: str) -> list[str]:
         except ValueError:
             is_valid = False
         if not is_valid or parts.path.strip("/") or parts.query or parts.fragment:
-            raise ValueError(
+            raise NotAllowedError(
                 "http or https URLs of rqlite nodes without a path, with commas between"
             )
     # Every machine may have the same list after its own node.
@@ -132,7 +132,7 @@ def parse_nodes(text: str) -> list[str]:
 
 def parse_file(text: str) -> str:
     if text and not Path(text).is_file():
-        raise ValueError("a file")
+        raise NotAllowedError("a file")
     return text
 
 
@@ -206,9 +206,10 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
 def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text) if setting.parse else text
-    except ValueError as allowed:
-        actual = "" if setting.is_secret else f", not {quoted(text)}"
-        raise SettingError(f"CATALOG_{setting.name} must be {allowed}{actual}.") from None
+    except NotAllowedError as error:
+        name = f"CATALOG_{setting.name}"
+        sentence = f"{name} must be {error}" if setting.is_secret else error.about(name, text)
+        raise SettingError(f"{sentence}.") from None
 
 
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
@@ -225,7 +226,7 @@ def split_address(text: str) -> tuple[str, int]:
     """Return host and port of an address such as 127.0.0.1:9090; raise ValueError."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
     if not match or int(match[3]) > 65535:
-        raise ValueError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+        raise NotAllowedError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
     return match[1] or match[2], int(match[3])
 
 

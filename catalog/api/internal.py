@@ -25,7 +25,7 @@ from ..store.write.audit import read_entries
 from ..store.write.manifests import BundleSummary
 from ..store.write.publishing import Upload
 from ..store.write.tokens import Token, describe_token
-from ..text import quoted
+from ..text import NotAllowedError, quoted
 from ..validators import (
     check_nonempty_text,
     check_sha256,
@@ -194,8 +194,8 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
         try:
             if key in given:
                 given[key] = check(given[key])
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(given[key])}.")
+        except NotAllowedError as error:
+            abort(400, f"{error.about(key, given[key])}.")
     size, sha256 = given.get("bundleSize"), given.get("sha256Hash")
     if uploaded is None:
         if not (given.get("bundleUrl") or current_app.config["BUNDLE_URL"]):

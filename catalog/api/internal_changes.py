@@ -10,7 +10,7 @@ from ..rights import ADMIN, DESCRIBE, YANK
 from ..store.write import moderation
 from ..store.write.lookup import WidgetName
 from ..store.write.tokens import Token
-from ..text import quoted
+from ..text import NotAllowedError
 from ..validators import check_boolean, check_nonempty_text, check_text
 from .authentication import forbid, needs
 from .bodies import read_object
@@ -65,8 +65,8 @@ def optional_text(body: Json, key: str) -> str | None:
     """Return a text of the body; respond 400 if it is none."""
     try:
         return None if body.get(key) is None else check_text(body[key])
-    except ValueError as allowed:
-        abort(400, f"{key} must be {allowed}.")
+    except NotAllowedError as error:
+        abort(400, f"{error.about(key, body[key])}.")
 
 
 def nullable_text(value: Any) -> str | None:
@@ -93,8 +93,8 @@ def edit(token: Token, scope: str, name: str) -> Response:
         column, check = WIDGET_KEYS[key]
         try:
             changes[column] = check(value)
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
+        except NotAllowedError as error:
+            abort(400, f"{error.about(key, value)}.")
     if is_dry_run():
         abort(400, "dryRun is for PUT and POST.")
     if not changes:

@@ -23,7 +23,7 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import did_you_mean, index_names
 from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
-from ..text import plural, quoted
+from ..text import NotAllowedError, plural, quoted
 from ..validators import check_text
 from .names import parse_target, parse_version, parse_widget
 from .terminal import replace_unprintable
@@ -260,7 +260,7 @@ def format_counts(documents: Sequence[Document]) -> str:
 
 
 class ValidatedType(click.ParamType):  # type: ignore[type-arg]
-    """An argument that a function validates; its ValueError says what is allowed."""
+    """An argument that a function validates."""
 
     def __init__(self, name: str, validate: Callable[[str], Any]) -> None:
         self.name = name
@@ -271,8 +271,8 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
     ) -> Any:
         try:
             return self.validate(value)
-        except ValueError as allowed:
-            self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
+        except NotAllowedError as error:
+            self.fail(f"{quoted(value)} is not {error}.", parameter, context)
 
 
 class NameType(ValidatedType):

@@ -8,7 +8,7 @@ import click
 
 from ..server_option import check_server_url, named_ca, named_server
 from ..settings import read_setting
-from ..text import escape_unprintable
+from ..text import NotAllowedError, escape_unprintable
 from .base import CommandError, ValidatedType, command, print_status
 
 PATH = "/api/health"
@@ -21,13 +21,13 @@ NOT_OURS = ", but not as a widget catalog does"
 
 
 def parse_url(text: str) -> str:
-    """Return the base URL of a service, or unix: and the path of its socket; raise ValueError."""
+    """Return the base URL of a service, or unix:PATH of its socket; raise NotAllowedError."""
     if text.startswith(UNIX_SCHEME):
         return text
     try:
         return check_server_url(text)
     except ValueError:
-        raise ValueError("an http or https URL or unix:PATH") from None
+        raise NotAllowedError("an http or https URL or unix:PATH") from None
 
 
 @command("health", remote=True)

@@ -8,7 +8,7 @@ from ..store.connection.transaction import now
 from ..store.write import tokens
 from ..store.write.audit import local_actor
 from ..store.write.tokens import MAX_NAME_LENGTH, Token
-from ..text import plural
+from ..text import NotAllowedError, plural
 from ..validators import check_identifier
 from .base import (
     CommandGroup,
@@ -24,16 +24,16 @@ from .terminal import format_json, format_table, replace_unprintable
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a token; raise ValueError with what is allowed."""
+    """Return the name of a token; raise NotAllowedError."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
-        raise ValueError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
+        raise NotAllowedError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
     return text
 
 
 def parse_permissions(text: str) -> str:
-    """Return a list of permissions; raise ValueError with what is allowed."""
+    """Return a list of permissions; raise NotAllowedError."""
     if not set(text.split(",")) <= set(PERMISSIONS):
-        raise ValueError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
+        raise NotAllowedError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
     return text
 
 

@@ -14,7 +14,7 @@ from ...documents import (
     Row,
     check_new_document,
 )
-from ...text import quoted
+from ...text import NotAllowedError, quoted
 from ...validators import check_url_template, is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
@@ -83,9 +83,8 @@ def build_document(
         )
     try:
         check_url_template(url_template)
-    except ValueError as allowed:
-        problem = f"bundleUrl must be {allowed}, not {quoted(url_template)}"
-        raise BundleUrlError([problem]) from None
+    except NotAllowedError as error:
+        raise BundleUrlError([error.about("bundleUrl", url_template)]) from None
     version["bundleUrl"] = _fill_template(url_template, manifest)
     try:
         return _check({"widget": widget, "versions": [version]})

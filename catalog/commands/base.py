@@ -75,7 +75,7 @@ class Command(click.Command):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            return super().invoke(context)
+            return self._invoke_suggesting(context)
         except BrokenPipeError:
             # The reader of a pipe has closed it: click exits without a message.
             raise
@@ -84,8 +84,6 @@ class Command(click.Command):
             raise CommandError(f"{file}{error.strerror}.") from error
         except sqlite3.Error as error:
             raise CommandError(f"{database().name}: {error}.") from error
-        except MissingWidgetError as error:
-            raise CommandError(f"{error}{_suggest(error.widget)}") from error
         except EXPECTED_ERRORS as error:
             is_missing = isinstance(error, DatabaseError) and _has_no_file()
             advice = REMOTE_ADVICE if is_missing and self.remote else ""
@@ -99,6 +97,16 @@ class Command(click.Command):
             origin = "a proxy or another service may have sent it"
             url = context.meta[REMOTE].service.url
             raise CommandError(f"The response of {url} {fault}; {origin}.") from error
+
+    def _invoke_suggesting(self, context: click.Context) -> Any:
+        """Run the command; name the widget that may be meant in place of a missing one."""
+        try:
+            return super().invoke(context)
+        except MissingWidgetError as error:
+            remote = context.meta.get(REMOTE)
+            connection = index_names(remote.read_list()) if remote else database().reader()
+            near = did_you_mean(connection, error.widget.scope, error.widget.name)
+            raise CommandError(f"{error}{near}") from error
 
     def _refuse_server(self, context: click.Context) -> None:
         """Raise UsageError if an option or the variable names a service."""
@@ -119,13 +127,6 @@ def _has_no_file() -> bool:
         return not database().exists()
     except DatabaseError:
         return False
-
-
-def _suggest(widget: WidgetName) -> str:
-    """Return a question with the name that may be meant, empty if no name is similar."""
-    remote = click.get_current_context().meta.get(REMOTE)
-    connection = index_names(remote.read_list()) if remote else database().reader()
-    return did_you_mean(connection, widget.scope, widget.name)
 
 
 class CommandGroup(Command, click.Group):

@@ -37,8 +37,10 @@ def error_of(result: Result) -> str:
 
 
 @contextmanager
-def responding(bodies: dict[str, bytes], **headers: str) -> Iterator[str]:
-    """Serve these bodies by path; yield the base URL."""
+def responding(
+    bodies: dict[str, bytes], *, missing: bytes = b"{}", **headers: str
+) -> Iterator[str]:
+    """Serve these bodies by path, and another one with 404 elsewhere; yield the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -49,7 +51,7 @@ def responding(bodies: dict[str, bytes], **headers: str) -> Iterator[str]:
             self.end_headers()
             # The client may have read enough.
             with suppress(OSError):
-                self.wfile.write(body or b"{}")
+                self.wfile.write(missing if body is None else body)
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -186,6 +188,13 @@ def test_a_widget_of_another_service_causes_no_traceback(key: str) -> None:
         result = run_remotely(url, "show", "acme/clock")
     assert result.exit_code == 0 or "Error: The response of " in result.stderr
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_a_missing_widget_of_another_service_causes_no_traceback() -> None:
+    error = json.dumps({"error": "No."}).encode()
+    with responding({SEARCH: b"[]"}, missing=error) as url:
+        message = error_of(run_remotely(url, "show", "acme/clock"))
+    assert message.startswith(f"The response of {url} has no widgets;")
 
 
 @pytest.mark.parametrize("minimum", ["1.0", 1, None, [], "latest"])

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -23,13 +23,10 @@ from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import did_you_mean, index_names
 from ..store.write.lookup import ChangeError, MissingWidgetError, WidgetName
-from ..text import NotAllowedError, plural, quoted
+from ..text import plural
 from ..validators import check_text
-from .names import parse_target, parse_version, parse_widget
+from .names import NameType, ValidatedType, parse_target, parse_version, parse_widget
 from .terminal import replace_unprintable
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 # The name that Python gives to standard input.
 STDIN = "<stdin>"
@@ -258,40 +255,6 @@ def format_counts(documents: Sequence[Document]) -> str:
     """Return the numbers of widgets and versions in the documents, as words."""
     versions = sum(len(document.versions) for document in documents)
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
-
-
-class ValidatedType(click.ParamType):  # type: ignore[type-arg]
-    """An argument that a function validates."""
-
-    def __init__(self, name: str, validate: Callable[[str], Any]) -> None:
-        self.name = name
-        self.validate = validate
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        try:
-            return self.validate(value)
-        except NotAllowedError as error:
-            self.fail(f"{quoted(value)} is not {error}.", parameter, context)
-
-
-class NameType(ValidatedType):
-    """The name of a widget or version, which a shell can complete."""
-
-    def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Let the shell add the end to the name of a widget."""
-        super().__init__(name, validate)
-        self.end = end
-
-    def shell_complete(
-        self, context: click.Context, parameter: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """Return the widgets or versions of the database that begin with the text."""
-        # Only a shell that completes a line needs it.
-        from .completion import complete_name
-
-        return complete_name(context, incomplete, self.end)
 
 
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")

@@ -9,7 +9,8 @@ import click
 from ..server_option import check_server_url, named_ca, named_server
 from ..settings import read_setting
 from ..text import NotAllowedError, escape_unprintable
-from .base import CommandError, ValidatedType, command, print_status
+from .base import CommandError, command, print_status
+from .names import ValidatedType
 
 PATH = "/api/health"
 UNIX_SCHEME = "unix:"

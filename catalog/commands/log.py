@@ -9,8 +9,9 @@ from ..documents import Json
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.write.lookup import WidgetName
 from ..validators import check_timestamp
-from .base import WIDGET, ValidatedType, command, json_option, print_status
+from .base import WIDGET, command, json_option, print_status
 from .catalogs import open_catalog
+from .names import ValidatedType
 from .terminal import format_json, replace_unprintable
 
 SINCE = ValidatedType("time", check_timestamp)

@@ -13,7 +13,6 @@ from ..text import plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
     CommandError,
-    ValidatedType,
     bundles,
     command,
     database,
@@ -22,6 +21,7 @@ from .base import (
     progress_bar,
 )
 from .durations import lifetime, parse_age
+from .names import ValidatedType
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
 

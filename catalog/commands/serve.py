@@ -7,8 +7,9 @@ import click
 
 from ..settings import DEFAULTS, parse_required
 from ..store.connection.wal import wal_path
-from .base import SERVICE, SETTINGS, CommandError, ValidatedType, command, database, files, is_quiet
+from .base import SERVICE, SETTINGS, CommandError, command, database, files, is_quiet
 from .import_export import create_database
+from .names import ValidatedType
 
 
 def use_temporary_catalog(

@@ -12,7 +12,6 @@ from ..text import NotAllowedError, plural
 from ..validators import check_identifier
 from .base import (
     CommandGroup,
-    ValidatedType,
     command,
     command_group,
     database,
@@ -20,6 +19,7 @@ from .base import (
     print_status,
 )
 from .durations import NEVER, describe_expiry, lifetime, parse_lifetime
+from .names import ValidatedType
 from .terminal import format_json, format_table, replace_unprintable
 
 

@@ -38,6 +38,8 @@ USER_AGENT = f"widget-catalog/{__version__}"
 UNIX_SCHEME = "unix:"
 CONNECT_SECONDS = 10
 READ_SIZE = 64 * 1024  # bytes
+# Nobody waits longer for a command.
+MAX_RETRY_AFTER = 15  # seconds
 # A service closes a connection on which a body arrives more slowly.
 MIN_UPLOAD_RATE = 16 * 1024  # bytes a second
 
@@ -244,8 +246,8 @@ class HttpClient:
     ) -> Response:
         """Send a request, after a passing fault as often as the Retry allows.
 
-        Call on_retry with what happened before it is sent for the second time. A Retry-After that
-        is longer than the longest wait of the Retry ends it.
+        Call on_retry with what happened before it is sent for the second time. A Retry-After of
+        more than MAX_RETRY_AFTER ends it.
         """
         while True:
             wait, fault = 0.0, None
@@ -264,7 +266,7 @@ class HttpClient:
                 retries = retries.increment(method, path, error=fault)
             except MaxRetryError:
                 wait = math.inf
-            if wait > retries.backoff_max:
+            if wait > MAX_RETRY_AFTER:
                 if fault:
                     raise fault
                 return response

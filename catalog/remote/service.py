@@ -30,8 +30,8 @@ MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 PASSING_STATUSES = {429, 502, 503, 504}
 # The first retry is immediate, the second after twice this, and so on.
 BACKOFF = 1.0  # seconds
-# Retries and the longest wait: 6 seconds for somebody who only looks, 29 for a change.
-READ, CHANGE = (3, 4), (5, 15)
+# Retries and the longest wait: 4 seconds for somebody who only looks, 29 for a change.
+READ, CHANGE = (3, 2), (5, 15)
 SAFE_AGAIN = "run it again, it is safe"
 
 

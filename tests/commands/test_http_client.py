@@ -133,17 +133,19 @@ def test_a_response_that_never_ends_is_given_up(
         assert error_of(run(url)) == f"{url} did not respond within {limit}."
 
 
-def test_a_refused_port_is_tried_for_six_seconds_by_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_port_is_tried_for_four_seconds_by_a_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     monkeypatch.setattr("catalog.remote.service.BACKOFF", 1)
     url = f"http://127.0.0.1:{free_port()}"
     result = run_remotely(url, "list")
     assert result.stderr.splitlines() == [
-        f"{url} did not respond; trying again for 6 seconds.",
+        f"{url} did not respond; trying again for 4 seconds.",
         f"Error: {url} cannot be reached: Connection refused; is the service running?",
     ]
-    assert [wait for wait in waits if wait] == [2, 4]
+    assert [wait for wait in waits if wait] == [2, 2]
 
 
 ADVICE = "To try it later, run it again, it is safe."
@@ -223,7 +225,7 @@ def test_the_wait_that_a_service_asks_for_is_kept(
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def respond() -> None:
-            for seconds in (3, 99):
+            for seconds in (5, 99):
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(4096)
@@ -237,4 +239,4 @@ def test_the_wait_that_a_service_asks_for_is_kept(
         thread.join()
     # The second one is too long.
     assert error_of(result) == f"{url} responded {status}. {ADVICE}"
-    assert [wait for wait in waits if wait] == [3]
+    assert [wait for wait in waits if wait] == [5]

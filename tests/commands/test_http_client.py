@@ -114,7 +114,7 @@ DRIPS = {
     "interim responses": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
 }
 COMMANDS: dict[str, tuple[Callable[[str], Result], str]] = {
-    "list": (lambda url: run_remotely(url, "list"), "1 second"),
+    "list": (lambda url: run_remotely(url, "list"), "0.2 s"),
     "health": (lambda url: CliRunner().invoke(cli, ["health", url, "--timeout", "0.1"]), "0.1 s"),
 }
 
@@ -128,7 +128,7 @@ def test_a_response_that_never_ends_is_given_up(
     run: Callable[[str], Result],
     limit: str,
 ) -> None:
-    monkeypatch.setattr("catalog.remote.service.MAX_SECONDS", 1)
+    monkeypatch.setattr("catalog.remote.service.MAX_SECONDS", 0.2)
     with dripping(start, drop) as url:
         assert error_of(run(url)) == f"{url} did not respond within {limit}."
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from flask import Response, abort, current_app, render_template, send_file
 
 from ..documents import Json
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.search_params import parse_search

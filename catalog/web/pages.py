@@ -18,7 +18,7 @@ from werkzeug import Response as BaseResponse
 
 from .. import __version__
 from ..documents import Json
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded

@@ -446,7 +446,7 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
     "absolute path": (renaming(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
     "bad document": (
         replacing("catalog.jsonl", b'{"widget": {}}\n', update_sums=True),
-        "catalog.jsonl line 1: scope is missing\n",
+        "catalog.jsonl line 1: scope is missing.\n",
     ),
     "hash that is not a text": (
         replacing("deleted.jsonl", deleted_line(sha256Hash=None), update_sums=True),

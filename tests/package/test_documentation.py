@@ -144,7 +144,7 @@ def test_the_commands_page_names_every_command() -> None:
     first = cells[cells.index("Command") + 1 : cells.index("Option of `serve`")]
     named = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
     others = {"completion", "login", "logout", "revoke", "rotate"}
-    assert named == (set(create_app().cli.commands) | others) - {"unofficial"}
+    assert named == set(create_app().cli.commands) | others
 
 
 def test_readme_and_changelog_are_short_and_the_readme_links_every_page() -> None:

@@ -13,9 +13,10 @@ PACKAGE = ROOT / "catalog"
 # from the layers below it and from its own folder.
 LAYERS = [
     {"__main__"},
-    {"application"},
     {"commands"},
     {"testing"},
+    {"application"},
+    {"opening"},
     {"api", "web", "files", "mirror", "remote", "serving"},
     {"store"},
 ]
@@ -119,6 +120,12 @@ def test_folder_does_not_import_the_web_framework(folder: str) -> None:
 def test_the_client_of_a_service_does_not_import_the_store() -> None:
     for path in (PACKAGE / "remote").rglob("*.py"):
         assert "store" not in imported_parts(path), path
+
+
+def test_of_the_commands_only_serve_imports_the_web_framework() -> None:
+    others = [path for path in (PACKAGE / "commands").rglob("*.py") if path.stem != "serve"]
+    both = [*others, PACKAGE / "__main__.py", PACKAGE / "opening.py"]
+    assert imported_packages(both) & (WEB_PACKAGES - {"click"}) == set()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ MAX_AUTHORITY_LENGTH = 512
 # Valid URLs, which need not be parsed: that took 6 % of an import.
 PLAIN_URL = re.compile("https?://[a-z0-9.-]{1,253}/[!-~]*")
 SHA256 = re.compile("[0-9a-fA-F]{64}")
+# Others could not be stored, or sent back in a header.
+ETAG = re.compile("[ -~]{1,1024}")
 # Times in the form that is stored, which need not be converted.
 STORED_TIMESTAMP = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z")
 ICON = re.compile("[a-z0-9]+(-[a-z0-9]+)*:[a-z0-9]+(-[a-z0-9]+)*")
@@ -177,6 +179,12 @@ def check_base_url(value: object) -> str:
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("an absolute http or https URL without a user, a query or a fragment")
     return url.rstrip("/?#")
+
+
+def check_etag(value: object) -> str:
+    if not isinstance(value, str) or not ETAG.fullmatch(value):
+        raise ValueError("1 to 1024 printable ASCII characters")
+    return value
 
 
 def check_sha256(value: object) -> str:

@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     maintenance,
     mirror,
     outdated,
+    packs,
     publish,
     stats,
     tokens,

@@ -49,6 +49,7 @@ SECTIONS = {
         "check",
         "backup",
         "restore",
+        "drill",
         "pack",
         "unpack",
         "gc",

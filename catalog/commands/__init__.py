@@ -5,6 +5,7 @@ from ..serving.health_client import health
 from . import (  # noqa: F401
     bundles,
     cluster,
+    drill,
     edit,
     import_export,
     list_show,

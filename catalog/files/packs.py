@@ -95,8 +95,12 @@ def _format_sums(sums: dict[str, str]) -> str:
 def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
     """Yield a temporary file: an archive needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
-        file.writelines(chunks)
-        file.seek(0)
+        try:
+            file.writelines(chunks)
+            file.seek(0)
+        except OSError as error:
+            error.filename = tempfile.gettempdir()
+            raise
         # For messages about a line.
         file.raw.name = name  # type: ignore[attr-defined]
         yield file

@@ -14,6 +14,7 @@ from .connection.sqlite import (
     connect,
     copy_to_file,
     is_damage,
+    is_disk_full,
 )
 from .connection.wal import remove_wal
 from .schema.migrations import replace_content
@@ -37,6 +38,8 @@ def _copy(database: Database, target: Path, name: Path) -> None:
     except OSError as error:
         raise DatabaseError(f"{name} cannot be written: {error.strerror}.") from error
     except sqlite3.Error as error:
+        if is_disk_full(error):
+            raise DatabaseError(f"{name} cannot be written: its disk is full.") from error
         raise DatabaseError(f"{database.name} cannot be copied to {name}: {error}.") from error
 
 
@@ -80,7 +83,8 @@ def restore(
                 database.close()
         return _replace_file(database, source, action)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{path_text(source)} cannot be restored: {error}.") from error
+        reason = f"the disk of {database.name} is full" if is_disk_full(error) else error
+        raise DatabaseError(f"{path_text(source)} cannot be restored: {reason}.") from error
 
 
 def _check_backup(source: Path) -> None:

@@ -319,7 +319,7 @@ class Cluster(Database):
             raise DatabaseError(
                 f"The catalog has {len(content)} bytes, and a cluster loads at most {MAX_LOADED}. "
                 "Start one new node, load the file with /boot, and let the others join it: see "
-                "docs/scaling.md."
+                "docs/cluster.md."
             )
         revision = read_revision(source)
         self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))

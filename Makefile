@@ -26,7 +26,7 @@ test: .venv/dev .venv/browser .venv/rqlite  ## Run the tests
 
 # Nothing is skipped: root, systemd, nginx and rqlite are needed.
 boot-test: .venv/dev .venv/rqlite  ## Run the guides on machines that systemd boots, as root; some minutes
-	@REQUIRE_SYSTEMD=1 REQUIRE_NGINX=1 REQUIRE_RQLITE=1 $(BIN)/pytest -q -n0 tests/boot
+	@REQUIRE_SYSTEMD=1 REQUIRE_NGINX=1 REQUIRE_LITESTREAM=1 REQUIRE_RQLITE=1 $(BIN)/pytest -q -n0 tests/boot
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes

@@ -51,7 +51,8 @@ def lines_of(heading: str, number: int = 0, page: str = "deployment") -> str:
 def machine() -> Iterator[Machine]:
     """A machine on which the first three steps of the guide were run."""
     find_program("nginx")
-    machine = Machine(CERTIFICATE)
+    litestream = f'cp {find_program("litestream")} "$root/opt/litestream/bin/"'
+    machine = Machine(f'{CERTIFICATE}\nmkdir -p "$root/opt/litestream/bin"\n{litestream}')
     try:
         for heading in ("Install", "Create", "Start"):
             machine.run(lines_of(heading))
@@ -198,6 +199,20 @@ def test_a_directory_that_the_unit_may_not_write_to_is_named(machine: Machine) -
     log = machine.run("journalctl --no-pager --unit widget-catalog")
     assert "its file system is read-only (EROFS)" in log
     assert "ReadWritePaths=" in log
+
+
+def test_litestream_is_restored_from_twice_and_goes_on(machine: Machine) -> None:
+    machine.run(lines_of("Continuous", 0, "backups"))
+    sync = "/opt/litestream/bin/litestream sync -wait -socket /run/litestream/litestream.sock"
+    for _ in range(2):
+        machine.run("widget-catalog describe acme/clock --icon mdi:bell")
+        synced = f"{sync} /var/lib/widget-catalog/catalog.db"
+        machine.run(f"until {synced}; do sleep 0.1; done")
+        machine.run("widget-catalog describe acme/clock --icon mdi:clock")
+        machine.run(f"{synced}\n{lines_of('Continuous', 1, 'backups')}")
+        assert "mdi:clock" in machine.run("widget-catalog show acme/clock")
+        machine.run("systemctl is-active widget-catalog-litestream")
+    machine.run("systemctl disable --now widget-catalog-litestream")
 
 
 def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and_units(

@@ -227,6 +227,17 @@ def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
     ]
 
 
+KILLED_BY_A_WARNING = """
+import click, os, signal
+echo = click.echo
+def kill(message, *arguments, **options):
+    if str(message).startswith("Warning: acme/w4: "):
+        os.kill(os.getpid(), signal.SIGKILL)
+    echo(message, *arguments, **options)
+click.echo = kill
+"""
+
+
 def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
     app_with: AppWith, limits: Limits
 ) -> None:
@@ -239,16 +250,11 @@ def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
     many = [*(document(f"acme/w{n}") for n in range(4)), warned, document("acme/w5")]
     process = start_command(
         app.config["DATABASE"],
-        *("import", "-"),
-        settings=limits.run(parts_of_two),
-        stdin=subprocess.PIPE,
+        *("import", write_file(app, *many)),
+        settings=limits.run(parts_of_two + KILLED_BY_A_WARNING),
         cwd=ROOT,
     )
-    with process:
-        process.stdin.write("".join(json.dumps(each) + "\n" for each in many))
-        process.stdin.flush()
-        assert process.stderr.readline().startswith("Warning: acme/w4: ")
-        process.kill()
+    assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == -signal.SIGKILL
     assert exported(app) == before
 

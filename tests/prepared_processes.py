@@ -87,7 +87,8 @@ class ForkedProcess:
     def __init__(
         self, arguments: list[str], environment: dict[str, str], options: dict[str, Any]
     ) -> None:
-        self.args, self.returncode = [sys.executable, *arguments], None
+        self.args = [sys.executable, *arguments]
+        self.returncode: int | None = None
         self._lock = threading.Lock()
         self._files: list[Any] = []
         ends = []
@@ -211,7 +212,7 @@ def run_request(request: dict[str, Any]) -> None:
     for number, name in enumerate(STREAMS):
         old = getattr(sys, name)
         mode = "w" if number else "r"
-        new = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
+        new: Any = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
         new.reconfigure(line_buffering=old.line_buffering, write_through=old.write_through)
         setattr(sys, name, new)
     os.chdir(request["cwd"])

@@ -124,7 +124,7 @@ def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> N
 
 
 def test_show_leaves_out_what_an_older_service_does_not_count(app: Flask, elsewhere: Flask) -> None:
-    clock = app.test_client().get("/api/v1/widgets/acme/clock").json
+    clock = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
     with closing(FakeUpstream(clock)) as older:
         result = run(elsewhere, "show", "acme/clock", "--server", older.url)
     assert (result.exit_code, result.stderr) == (0, "")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import ROOT
-from machine import Machine
+from deploy.machine import Machine
 from programs import find_program
 from rqlite_nodes import EMULATOR, RQLITED, require_rqlite
 

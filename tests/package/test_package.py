@@ -97,7 +97,7 @@ def test_the_installed_command_runs_its_own_code(programs: Path, tmp_path: Path)
 def test_the_installed_service_serves_and_lists_the_demo_catalog(
     programs: Path, tmp_path: Path
 ) -> None:
-    command = [programs / "widget-catalog", "serve", "--demo", "--port", "0", "--print-json"]
+    command = [str(programs / "widget-catalog"), "serve", "--demo", "--port", "0", "--print-json"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

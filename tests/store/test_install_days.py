@@ -159,7 +159,8 @@ class Catalog:
         """Compare all numbers with the model."""
         days = self.random.choice([1, 7, 90, SHOWN_DAYS])
         for path in PATHS:
-            found = find_installs(self.database.reader(), *path.split("/"), days, self.day)
+            scope, name = path.split("/")
+            found = find_installs(self.database.reader(), scope, name, days, self.day)
             shown = json.loads(found[1]) if found else None
             assert shown == self.model.expected(path, days, self.day)
         for statement, expected in (

@@ -5,6 +5,7 @@ import ssl
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ports import free_port
@@ -12,7 +13,7 @@ from reverse_proxies import make_certificate
 
 from catalog.store.connection.cluster.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
 
-INSTALL = [("UPDATE widget SET download_count = download_count + 1", {})]
+INSTALL: list[Any] = [("UPDATE widget SET download_count = download_count + 1", {})]
 # A TLS record of 16 bytes that cannot be decrypted.
 INVALID_RECORD = b"\x17\x03\x03\x00\x10" + b"x" * 16
 

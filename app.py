@@ -5,22 +5,42 @@ from collections.abc import Mapping
 
 import click
 from flask import Flask
+from flask.cli import AppGroup
 
 from catalog import application
+from catalog.commands import COMMANDS
+from catalog.commands.base import FILES, SERVICE
+from catalog.opening import Files
 from catalog.settings import SettingError
 
 __all__ = ["create_app"]
 
 
+class CatalogCommands(AppGroup):
+    """The commands of widget-catalog for `flask`, on the files of an application."""
+
+    def __init__(self, app: Flask) -> None:
+        super().__init__(app.name, commands=dict(COMMANDS))
+        files = Files(app.config, app.extensions["database"], app.extensions["bundles"])
+        self._found = {FILES: files, SERVICE: app}
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command, which finds the files and the application in the context."""
+        context.meta.update(self._found)
+        return super().get_command(context, name)
+
+
 def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     """Return a service on one database; raise SettingError if a setting is invalid."""
     try:
-        return application.create_app(settings)
+        app = application.create_app(settings)
     except SettingError as error:
         # Called by the flask command, which prints the message of a ClickException.
         if click.get_current_context(silent=True):
             raise click.ClickException(str(error)) from None
         raise
+    app.cli = CatalogCommands(app)
+    return app
 
 
 if __name__ == "__main__":

@@ -4,3 +4,6 @@ __version__ = "1.1.0"
 
 # The path prefix of the public API.
 V1_PREFIX = "/api/v1/widgets/"
+# In the environ of a request: the name of the endpoint that Flask chose. A request has none if no
+# route matches, or if the server refuses it.
+ENDPOINT = "catalog.endpoint"

@@ -1,10 +1,8 @@
 """The application factory, the error responses, and what holds for every request."""
 
-import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from flask import Flask, Request, Response, current_app, g, jsonify, request
@@ -20,7 +18,7 @@ from werkzeug.exceptions import (
 )
 from werkzeug.routing import BaseConverter, MapAdapter
 
-from . import V1_PREFIX
+from . import ENDPOINT, V1_PREFIX
 
 # These modules add their routes to the blueprint internal.
 from .api import session, versions, widgets  # noqa: F401
@@ -31,11 +29,8 @@ from .api.operations import operations
 from .api.registry import registry
 from .api.response_cache import RENDERED, ResponseCache
 from .api.v1 import v1
-from .commands import commands
-from .routing import ENDPOINT
+from .opening import Files, open_files
 from .serving.proxies import TrustedProxy
-from .settings import DEFAULTS, parse_settings, warn_of_unknown_settings
-from .store.bundles import Bundles
 from .store.connection.database import Database
 from .store.connection.deadlines import Deadline
 from .store.connection.sqlite import DatabaseError, DeadlineExceeded, is_file_error
@@ -144,22 +139,20 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
 
     The settings in the argument take precedence over those in the environment.
     """
-    warn_of_unknown_settings(os.environ)
+    return make_service(open_files(settings or {}))
+
+
+def make_service(files: Files) -> Flask:
+    """Return a service on these files."""
     app = CatalogApp(__name__)
-    app.config.from_mapping(DEFAULTS)
-    # As text: by default Flask parses JSON, and a database named 1 would become a number.
-    app.config.from_prefixed_env("CATALOG", loads=str)
-    app.config.from_mapping(settings or {})
-    parse_settings(app.config)
+    app.config.from_mapping(files.config)
     app.json = JsonProvider(app)
     app.jinja_options = {**app.jinja_options, "lstrip_blocks": True}
 
     app.extensions["failed_attempts"] = FailedAttempts()
-    app.extensions["database"] = database = open_database(app.config)
-    # Each database has its own directory: the command gc removes bundles that it does not name.
-    default_bundles = database.path.with_name(f"{database.path.name}-bundles")
-    app.extensions["bundles"] = Bundles(Path(app.config["BUNDLES"] or default_bundles))
-    for blueprint in (*API, *WEB, commands):
+    app.extensions["database"] = database = files.database
+    app.extensions["bundles"] = files.bundles
+    for blueprint in (*API, *WEB):
         app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, error_response)
     app.register_error_handler(ParameterError, parameter_error_response)
@@ -173,16 +166,6 @@ def create_app(settings: Mapping[str, object] | None = None) -> Flask:
     if any(proxies):
         app.wsgi_app = TrustedProxy(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
-
-
-def open_database(config: Mapping[str, Any]) -> Database:
-    """Return the database that the settings describe: a file, or the cluster that owns it."""
-    if not config["RQLITE"]:
-        return Database(config["DATABASE"])
-    # Only a cluster needs urllib3.
-    from .store.connection.cluster.cluster import Cluster
-
-    return Cluster(config["DATABASE"], config["RQLITE"], config["RQLITE_CA"])
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -226,7 +209,7 @@ def database_error_response(error: Exception) -> Response:
     if isinstance(error, sqlite3.Error) and not is_file_error(error):
         raise error
     database: Database = current_app.extensions["database"]
-    database.faults.log("The database cannot be used", error)
+    database.log_error("The database cannot be used", error)
     return error_response(ServiceUnavailable("The catalog is not available now.", retry_after=5))
 
 

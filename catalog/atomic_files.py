@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,12 +32,44 @@ def atomic_replace(target: Path) -> Iterator[Path]:
         new = directory / "new"
         new.touch(mode=0o600)
         yield new
-        with open(new, "rb") as file:
-            if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-            os.fsync(file.fileno())
-        os.replace(new, target)
-        sync_directory(target.parent)
+        replace_file(new, target)
+
+
+def replace_file(new: Path, target: Path) -> None:
+    """Replace the target by a new file, which gets its mode, in one step that survives a crash."""
+    with open(new, "rb") as file:
+        if target.exists():
+            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+        os.fsync(file.fileno())
+    os.replace(new, target)
+    sync_directory(target.parent)
+
+
+@contextmanager
+def locked_new_file(target: Path) -> Iterator[None]:
+    """Let no other process that calls this create the file in the block, which replaces it.
+
+    Until then the file is empty. Raise FileExistsError if there is one that is not.
+    """
+    with open(target, "ab", opener=partial(os.open, mode=0o600)) as file:
+        # Some network file systems cannot lock a file: there, nothing is locked.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_size > 0 or not _is_at_path(target, file.fileno()):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        yield
+
+
+def keep_file(path: Path, name: Path) -> None:
+    """Give the file a second name, at which another file is replaced; it keeps its first one."""
+    with scratch_directory(name.parent) as directory:
+        kept = directory / "kept"
+        try:
+            os.link(path, kept)
+        except OSError:
+            # The file system has no hard links.
+            shutil.copy2(path, kept)
+        replace_file(kept, name)
 
 
 @contextmanager

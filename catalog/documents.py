@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from .semver_ranges import is_range, is_version
-from .text import quoted
+from .text import NotAllowedError, quoted
 from .validators import (
     check_boolean,
     check_grid_size,
     check_http_url,
     check_identifier,
+    check_new_name,
     check_nonempty_text,
     check_number,
     check_permissions,
@@ -59,7 +60,8 @@ class DocumentError(ValueError):
     """An invalid document; problems has a sentence for each of the first MAX_PROBLEMS."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
+        text = "; ".join(problems)
+        super().__init__(text if text.endswith(".") else f"{text}.")
         self.problems = list(problems)
 
 
@@ -149,6 +151,19 @@ def check_document(document: object) -> Document:
     return Document(widget, versions, list(version_warnings(versions)))
 
 
+def check_new_document(document: object) -> Document:
+    """Return the rows of a document to publish or import; raise DocumentError with its problems.
+
+    What an earlier release has stored may have other names.
+    """
+    checked = check_document(document)
+    try:
+        check_new_name(checked.widget["name"])
+    except NotAllowedError as error:
+        raise DocumentError([error.about("name", checked.widget["name"])]) from None
+    return checked
+
+
 def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
     """Return what is allowed in versions, and probably a mistake, without a full stop."""
     tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
@@ -183,8 +198,8 @@ def _check_fields(
         else:
             try:
                 row[field.column] = field.check(value)
-            except ValueError as allowed:
-                problems.append(f"{prefix}{field.key} must be {allowed}, not {quoted(value)}")
+            except NotAllowedError as error:
+                problems.append(error.about(f"{prefix}{field.key}", value))
     return row
 
 

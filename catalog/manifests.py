@@ -10,10 +10,10 @@ from .documents import (
     Document,
     DocumentError,
     Row,
-    check_document,
+    check_new_document,
 )
-from .text import quoted
-from .validators import is_icon_name
+from .text import NotAllowedError, quoted
+from .validators import check_url_template, is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
@@ -70,6 +70,10 @@ def build_document(
         raise BundleUrlError(
             ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
         )
+    try:
+        check_url_template(url_template)
+    except NotAllowedError as error:
+        raise BundleUrlError([error.about("bundleUrl", url_template)]) from None
     version["bundleUrl"] = _fill_template(url_template, manifest)
     try:
         return _check({"widget": widget, "versions": [version]})
@@ -91,7 +95,7 @@ def _check(document: Row) -> Document:
     A manifest is flat, so a problem does not say whether it is in the widget or in the version.
     """
     try:
-        checked = check_document(document)
+        checked = check_new_document(document)
         # A range that no SDK matches is only a warning on import, but an error on publish.
         problems = checked.warnings
     except DocumentError as error:

@@ -15,6 +15,8 @@ from itertools import takewhile
 
 from semver import Version
 
+from .text import NotAllowedError
+
 MAX_VERSION_LENGTH = 256  # characters
 MAX_RANGE_LENGTH = 4096  # characters
 MAX_CACHED_LENGTH = 64  # characters
@@ -68,7 +70,7 @@ def parse_sdk(text: str) -> str:
     short = SHORT_VERSION.fullmatch(text)
     version = f"{short[1]}.{short[2] or 0}.0" if short else text.removeprefix("v")
     if not is_version(version):
-        raise ValueError("an SDK version such as 1.4.0")
+        raise NotAllowedError("an SDK version such as 1.4.0")
     return version
 
 

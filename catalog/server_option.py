@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from .text import quoted
-from .tls import CertificatesError, create_context
+from .text import NotAllowedError, quoted
 from .validators import check_base_url
 
 SERVER_VARIABLE, CA_VARIABLE = "CATALOG_SERVER", "CATALOG_CA"
@@ -21,13 +20,13 @@ class Server(NamedTuple):
 
 
 def check_server_url(url: str) -> str:
-    """Return the base URL of a service; raise ValueError with what is allowed."""
+    """Return the base URL of a service; raise NotAllowedError."""
     parts = urlsplit(check_base_url(url))
     try:
         # A number that is no port raises ValueError.
         _ = parts.port
     except ValueError:
-        raise ValueError("a URL with a valid port") from None
+        raise NotAllowedError("a URL with a valid port") from None
     # Tokens are stored by this URL.
     return parts._replace(netloc=parts.netloc.lower()).geturl()
 
@@ -38,11 +37,14 @@ def store_server(context: click.Context, option: click.Parameter, url: str | Non
     try:
         if url is not None:
             context.meta["server"] = check_server_url(url)
-    except ValueError as allowed:
-        raise click.BadParameter(f"{quoted(url)} is not {allowed}.") from None
+    except NotAllowedError as error:
+        raise click.BadParameter(f"{quoted(url)} is not {error}.") from None
 
 
 def _store_ca(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    # Few commands need TLS.
+    from .tls import CertificatesError, create_context
+
     try:
         if path is not None:
             create_context(path)
@@ -81,9 +83,8 @@ def named_server(context: click.Context) -> Server | None:
     if url is None and (text := os.environ.get(SERVER_VARIABLE)):
         try:
             url = check_server_url(text)
-        except ValueError as allowed:
-            message = f"{SERVER_VARIABLE} must be {allowed}, not {quoted(text)}."
-            raise click.ClickException(message) from None
+        except NotAllowedError as error:
+            raise click.ClickException(f"{error.about(SERVER_VARIABLE, text)}.") from None
     if url is None and "ca" in context.meta:
         raise click.UsageError("--ca is for --server.")
     return Server(url, named_ca(context)) if url else None

@@ -1,10 +1,12 @@
 """The settings of the service: one table with name, default and validation of each.
 
-The factory reads each from the environment as CATALOG_NAME, or from its argument as NAME.
+Each is read from the environment as CATALOG_NAME, or from the argument of open_files() as NAME.
 """
 
 import logging
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,8 +16,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .semver_ranges import is_version
-from .text import escape_unprintable, quoted
-from .validators import check_http_url
+from .text import NotAllowedError, escape_unprintable
+from .validators import check_http_url, check_url_template
 
 # CATALOG_SERVER and so on are for commands that use a service, not settings of the service.
 COMMAND_VARIABLES = {"SERVER", "CA", "TOKEN"}
@@ -29,14 +31,14 @@ class SettingError(ValueError):
     """An invalid setting; the message names it and what is allowed."""
 
 
-# Takes the text of a setting and returns its value; raises ValueError with what is allowed.
+# Takes the text of a setting and returns its value; raises NotAllowedError.
 Parse = Callable[[str], Any]
 
 
 def whole_number(low: int, high: int) -> Parse:
     def parse(text: str) -> int:
         if not (re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high):
-            raise ValueError(f"a whole number from {low} to {high}")
+            raise NotAllowedError(f"a whole number from {low} to {high}")
         return int(text)
 
     return parse
@@ -45,7 +47,7 @@ def whole_number(low: int, high: int) -> Parse:
 def one_of(*words: str) -> Parse:
     def parse(text: str) -> str:
         if text not in words:
-            raise ValueError(" or ".join(words))
+            raise NotAllowedError(" or ".join(words))
         return text
 
     return parse
@@ -53,7 +55,7 @@ def one_of(*words: str) -> Parse:
 
 def parse_required(text: str) -> str:
     if not text:
-        raise ValueError("filled in")
+        raise NotAllowedError("filled in")
     return text
 
 
@@ -69,7 +71,7 @@ def parse_proxies(text: str) -> TrustedProxies:
     try:
         networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
-        raise ValueError("addresses, networks or unix, with commas between") from None
+        raise NotAllowedError("addresses, networks or unix, with commas between") from None
     return TrustedProxies(networks, UNIX in parts)
 
 
@@ -81,13 +83,13 @@ def parse_address(text: str) -> str:
 
 def parse_directory(text: str) -> str:
     if text and not Path(text).is_dir():
-        raise ValueError("a directory of Iconify JSON files")
+        raise NotAllowedError("a directory of Iconify JSON files")
     return text
 
 
 def parse_version(text: str) -> str:
     if not is_version(text):
-        raise ValueError("a version")
+        raise NotAllowedError("a version")
     return text
 
 
@@ -98,19 +100,12 @@ def parse_base_url(text: str) -> str:
         if set("?#") & set(check_http_url(text)):
             raise ValueError
     except ValueError:
-        raise ValueError("an absolute http or https URL without ? and #") from None
+        raise NotAllowedError("an absolute http or https URL without ? and #") from None
     return text.rstrip("/")
 
 
-def parse_install_url(text: str) -> str:
-    # In place of the placeholders, something that may be in an address.
-    example = re.sub(r"\{(scope|name|version)\}", "x", text)
-    try:
-        if text and set("{}") & set(check_http_url(example)):
-            raise ValueError
-    except ValueError:
-        raise ValueError("an http or https URL with {scope}, {name} and {version} in it") from None
-    return text
+def parse_template(text: str) -> str:
+    return check_url_template(text) if text else text
 
 
 def parse_contact(text: str) -> str:
@@ -118,28 +113,43 @@ def parse_contact(text: str) -> str:
     try:
         return text if not text or is_email else check_http_url(text)
     except ValueError:
-        raise ValueError("an e-mail address, or an http or https URL") from None
+        raise NotAllowedError("an e-mail address, or an http or https URL") from None
 
 
-def parse_nodes(text: str) -> list[str]:
-    urls = _split(text)
-    for url in urls:
-        try:
-            parts = urlsplit(url)
-            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_valid = False
-        if not is_valid or parts.path.strip("/") or parts.query or parts.fragment:
-            raise ValueError(
-                "http or https URLs of rqlite nodes without a path, with commas between"
-            )
-    # Every machine may have the same list after its own node.
-    return list(dict.fromkeys(urls))
+def parse_node(text: str) -> str:
+    if "," in text:
+        raise ValueError("one URL: name the node on this machine, which forwards writes")
+    if "@" in text:
+        raise ValueError("a URL without user and password: name a file in CATALOG_RQLITE_AUTH")
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if text and (not is_valid or parts.path.strip("/") or parts.query or parts.fragment):
+        raise ValueError("the http or https URL of the rqlite node on this machine, without a path")
+    return text.rstrip("/")
+
+
+def read_node_user(path: str) -> str:
+    """Return user and password of the node from a file that no other user can read."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError("a file that exists and that this user can read") from None
+    if mode & stat.S_IROTH:
+        raise ValueError("a file that not every user can read: chmod o= makes it one")
+    if ":" not in line:
+        raise ValueError("a file whose first line is USER:PASSWORD")
+    return line
 
 
 def parse_file(text: str) -> str:
     if text and not Path(text).is_file():
-        raise ValueError("a file")
+        raise NotAllowedError("a file")
     return text
 
 
@@ -163,7 +173,8 @@ class Setting:
 
 SETTINGS = (
     Setting("DATABASE", "catalog.db", parse_required),
-    Setting("RQLITE", "", parse_nodes, is_secret=True),
+    Setting("RQLITE", "", parse_node, is_secret=True),
+    Setting("RQLITE_AUTH", "", read_node_user),
     Setting("RQLITE_CA", "", parse_file),
     Setting("HOST", "127.0.0.1", parse_required),
     Setting("PORT", "8080", whole_number(0, 65535)),
@@ -180,17 +191,14 @@ SETTINGS = (
     Setting("METRICS", "", parse_address),
     Setting("MINIMUM_CLI_VERSION", "1.0.0", parse_version),
     Setting("ICONS", "", parse_directory),
-    Setting("BUNDLE_URL", ""),
+    Setting("BUNDLE_URL", "", parse_template),
     Setting("BUNDLES", ""),
     Setting("BACKUPS", ""),
     Setting("PUBLIC_URL", "", parse_base_url),
-    Setting("INSTALL_URL", "", parse_install_url),
+    Setting("INSTALL_URL", "", parse_template),
     Setting("CONTACT", "", parse_contact),
     Setting("WHEEL", "", parse_wheel),
 )
-# Settings of earlier releases, which have no effect.
-FORMER_SETTINGS = {"BACKLOG", "MAX_HEAD_BYTES", "MIRROR_WORKERS", "THREADS"}
-
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
@@ -198,6 +206,12 @@ def read_setting(name: str, environment: Mapping[str, str]) -> Any:
     """Return the value of one setting in the environment, or its default; raise SettingError."""
     (setting,) = [each for each in SETTINGS if each.name == name]
     return _parse(setting, environment.get(f"CATALOG_{name}", setting.default))
+
+
+def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each setting that the environment has."""
+    names = {name: f"CATALOG_{name}" for name in DEFAULTS}
+    return {name: environment[key] for name, key in names.items() if key in environment}
 
 
 def parse_settings(config: MutableMapping[str, Any]) -> None:
@@ -217,9 +231,10 @@ def parse_settings(config: MutableMapping[str, Any]) -> None:
 def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text) if setting.parse else text
-    except ValueError as allowed:
-        actual = "" if setting.is_secret else f", not {quoted(text)}"
-        raise SettingError(f"CATALOG_{setting.name} must be {allowed}{actual}.") from None
+    except NotAllowedError as error:
+        name = f"CATALOG_{setting.name}"
+        sentence = f"{name} must be {error}" if setting.is_secret else error.about(name, text)
+        raise SettingError(f"{sentence}.") from None
 
 
 def warn_of_unknown_settings(environment: Iterable[str]) -> None:
@@ -227,8 +242,7 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
     names = (name for name in environment if name.startswith("CATALOG_"))
     known = DEFAULTS.keys() | COMMAND_VARIABLES
     for name in sorted({name.removeprefix("CATALOG_") for name in names} - known):
-        is_former = name in FORMER_SETTINGS
-        nearest = [] if is_former else get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
+        nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
 
@@ -237,7 +251,7 @@ def split_address(text: str) -> tuple[str, int]:
     """Return host and port of an address such as 127.0.0.1:9090; raise ValueError."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
     if not match or int(match[3]) > 65535:
-        raise ValueError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+        raise NotAllowedError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
     return match[1] or match[2], int(match[3])
 
 

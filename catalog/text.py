@@ -95,6 +95,14 @@ def find_replacement(message: str) -> tuple[str, str, str] | None:
     return (match[1], match[2], match[3]) if match else None
 
 
+class NotAllowedError(ValueError):
+    """A value that is refused; the message says only what is allowed."""
+
+    def about(self, name: str, value: object) -> str:
+        """Return what the value of this name must be and what it is, without a full stop."""
+        return f"{name} must be {self}, not {quoted(value)}"
+
+
 def path_text(path: Path) -> str:
     """Return the path as text, with escapes for bytes that are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

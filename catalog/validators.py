@@ -1,6 +1,6 @@
 """Validators of single values. Each returns the value to store.
 
-Each raises ValueError with what is allowed, as it continues the sentence "... must be ...".
+Each raises NotAllowedError.
 """
 
 import json
@@ -13,8 +13,11 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from .semver_ranges import MAX_SAFE_INTEGER, is_version
+from .text import NotAllowedError
 
 MAX_IDENTIFIER_LENGTH = 214
+# In place of a name in a path, the registry of a scope.
+REGISTRY = "registry.json"
 MAX_URL_LENGTH = 8192
 MAX_ETAG_LENGTH = 1000
 # Everybody who may publish fills the memory of everybody who reads.
@@ -42,30 +45,38 @@ def check_identifier(value: object) -> str:
         and "/" not in value
         and value.isprintable()
     ):
-        raise ValueError(
+        raise NotAllowedError(
             f"1 to {MAX_IDENTIFIER_LENGTH} printable characters without a slash, not . or .."
         )
     return value
 
 
+def check_new_name(value: object) -> str:
+    """A name without a second meaning: in acme/clock@1, or in the path of a scope's registry."""
+    name = check_identifier(value)
+    if "@" in name or name == REGISTRY:
+        raise NotAllowedError(f"a name without an @, and not {REGISTRY}")
+    return name
+
+
 def check_text(value: object) -> str:
     """Text that both SQLite and JSON can represent, of limited length."""
     if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
-        raise ValueError(f"text of at most {MAX_TEXT_LENGTH} characters")
+        raise NotAllowedError(f"text of at most {MAX_TEXT_LENGTH} characters")
     return _check_unicode(value)
 
 
 def check_release_notes(value: object) -> str:
     text = _check_unicode(value)
     if len(text.encode()) > MAX_RELEASE_NOTES_BYTES:
-        raise ValueError(f"text of at most {MAX_RELEASE_NOTES_BYTES} bytes")
+        raise NotAllowedError(f"text of at most {MAX_RELEASE_NOTES_BYTES} bytes")
     return text
 
 
 def _check_unicode(value: object) -> str:
     if isinstance(value, str) and "\0" not in value and _is_unicode(value):
         return value
-    raise ValueError("a string of Unicode text without NUL")
+    raise NotAllowedError("a string of Unicode text without NUL")
 
 
 def _is_unicode(value: str) -> bool:
@@ -79,7 +90,7 @@ def _is_unicode(value: str) -> bool:
 
 def check_nonempty_text(value: object) -> str:
     if value == "":
-        raise ValueError("a string that is not empty")
+        raise NotAllowedError("a string that is not empty")
     return check_text(value)
 
 
@@ -90,7 +101,7 @@ def is_icon_name(text: str) -> bool:
 
 def check_boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("true or false")
+        raise NotAllowedError("true or false")
     return value
 
 
@@ -99,7 +110,7 @@ def check_whole_number(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not 0 <= value <= MAX_SAFE_INTEGER:
-        raise ValueError(f"a whole number from 0 to {MAX_SAFE_INTEGER}")
+        raise NotAllowedError(f"a whole number from 0 to {MAX_SAFE_INTEGER}")
     return value
 
 
@@ -110,7 +121,7 @@ def check_number(value: object) -> int | str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or abs(value) > MAX_SAFE_INTEGER:
-        raise ValueError(f"a number of at most {MAX_SAFE_INTEGER}")
+        raise NotAllowedError(f"a number of at most {MAX_SAFE_INTEGER}")
     return value
 
 
@@ -127,7 +138,7 @@ def check_timestamp(value: object) -> str:
             raise ValueError
         return format_timestamp(moment.astimezone(UTC))
     except (ValueError, OverflowError):
-        raise ValueError(
+        raise NotAllowedError(
             "an ISO 8601 time with an offset, such as 2025-01-02T03:04:05.000Z"
         ) from None
 
@@ -147,14 +158,16 @@ def is_loopback(host: str) -> bool:
 
 def check_version(value: object) -> str:
     if not isinstance(value, str) or not is_version(value):
-        raise ValueError("a SemVer version such as 1.4.0")
+        raise NotAllowedError("a SemVer version such as 1.4.0")
     return value
 
 
 def check_http_url(value: object) -> str:
     """An absolute http or https URL. Other schemes could run code in a page that links them."""
     if isinstance(value, str) and len(value) > MAX_URL_LENGTH:
-        raise ValueError(f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters")
+        raise NotAllowedError(
+            f"an absolute http or https URL of at most {MAX_URL_LENGTH} characters"
+        )
     if isinstance(value, str) and PLAIN_URL.fullmatch(value):
         return value
     try:
@@ -169,15 +182,24 @@ def check_http_url(value: object) -> str:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError
     except ValueError:
-        raise ValueError("an absolute http or https URL") from None
+        raise NotAllowedError("an absolute http or https URL") from None
     return url
 
 
 def check_etag(value: object) -> str:
     """An ETag of another catalog, as it can be sent in a header."""
     if not (isinstance(value, str) and len(value) <= MAX_ETAG_LENGTH and ETAG.fullmatch(value)):
-        raise ValueError(f"1 to {MAX_ETAG_LENGTH} visible characters of Latin-1")
+        raise NotAllowedError(f"1 to {MAX_ETAG_LENGTH} visible characters of Latin-1")
     return value
+
+
+def check_url_template(text: str) -> str:
+    """The URL of each version, with placeholders for its scope, name and number."""
+    # In place of the placeholders, something that may be in an address.
+    example = re.sub(r"\{(scope|name|version)\}", "x", text)
+    if set("{}") & set(check_http_url(example)):
+        raise NotAllowedError("a URL with nothing but {scope}, {name} and {version} in braces")
+    return text
 
 
 def check_base_url(value: object) -> str:
@@ -185,13 +207,13 @@ def check_base_url(value: object) -> str:
     url = check_http_url(value)
     parts = urlsplit(url)
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("an absolute http or https URL without a user, a query or a fragment")
+        raise NotAllowedError("an absolute http or https URL without a user, a query or a fragment")
     return url.rstrip("/?#")
 
 
 def check_sha256(value: object) -> str:
     if not isinstance(value, str) or not SHA256.fullmatch(value):
-        raise ValueError("64 hexadecimal digits")
+        raise NotAllowedError("64 hexadecimal digits")
     return value.lower()
 
 
@@ -202,7 +224,7 @@ def check_grid_size(value: object) -> tuple[int, int]:
             return check_whole_number(value.get("w")), check_whole_number(value.get("h"))
         raise ValueError
     except ValueError:
-        raise ValueError('an object {"w": 1, "h": 1} of whole numbers') from None
+        raise NotAllowedError('an object {"w": 1, "h": 1} of whole numbers') from None
 
 
 def check_permissions(value: object) -> str:
@@ -212,7 +234,7 @@ def check_permissions(value: object) -> str:
             return _json_array(tuple(map(_check_permission, value)))
         raise ValueError
     except ValueError:
-        raise ValueError(
+        raise NotAllowedError(
             f"an array of at most {MAX_PERMISSIONS} strings "
             f"of at most {MAX_PERMISSION_LENGTH} characters"
         ) from None

@@ -11,7 +11,6 @@ LINES = {
     "unlist": "unlist acme/clock",
     "relist": "relist acme/clock",
     "official": "official acme/clock",
-    "unofficial": "unofficial acme/clock",
     "describe": "describe acme/clock --icon mdi:bell",
     "delete": "delete acme/clock --yes",
     "list": "list clock",

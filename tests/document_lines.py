@@ -32,7 +32,15 @@ def console_lines(text: str) -> list[tuple[str, str]]:
 
 def checkout(directory: Path) -> Path:
     """Put the files of a clone that the service needs into the directory, and widget-catalog."""
-    for name in ("app.py", "catalog", "pytest_widget_catalog", "schema.sql", "seed", "Makefile"):
+    for name in (
+        "app.py",
+        "catalog",
+        "pytest_widget_catalog",
+        "schema.sql",
+        "seed",
+        "Makefile",
+        "examples",
+    ):
         (directory / name).symlink_to(ROOT / name)
     environment = directory / ".venv"
     (environment / "bin").mkdir(parents=True)

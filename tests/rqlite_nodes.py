@@ -22,6 +22,7 @@ from flask import Flask
 from ports import free_port
 
 from app import create_app
+from catalog.store.connection.cluster import rqlite_http
 from catalog.store.connection.cluster.cluster import Cluster
 from catalog.store.connection.sqlite import connect
 from catalog.store.schema.migrations import set_new_revision
@@ -151,10 +152,9 @@ class Nodes(list[Node]):
 
     def settings(self, node: Node) -> dict[str, str]:
         """Return the settings of the service beside the node."""
-        urls = [node.url, *(other.url for other in self if other is not node)]
         return {
             "DATABASE": str(node.database),
-            "RQLITE": ",".join(urls),
+            "RQLITE": node.url,
             "BUNDLES": str(node.directory.parent / "bundles"),
         }
 
@@ -231,7 +231,7 @@ def load_on_node(path: Path, number: int) -> dict[str, str]:
         atexit.register(shutil.rmtree, directory)
         atexit.register(_single_nodes[-1].close)
     node = _single_nodes[number][0]
-    cluster = Cluster(node.database, [node.url])
+    cluster = Cluster(node.database, rqlite_http.Node(node.url))
     with closing(sqlite3.connect(path, isolation_level=None)) as source:
         set_new_revision(source)
         cluster.load(source)

@@ -16,12 +16,13 @@ from typing import NoReturn
 from flask import Response, abort, current_app, g, jsonify, request
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
-from ..changes import ChangeError, ConflictError, MissingError
+from ..changes import ChangeError, ConflictError, MissingError, MissingWidgetError
 from ..documents import DocumentError
 from ..rights import NEEDS_SESSION, bearer_token
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.connection.transaction import now
+from ..store.read.suggestions import did_you_mean
 from ..store.write import tokens
 from ..store.write.tokens import Token
 
@@ -117,6 +118,10 @@ def error_statuses() -> Iterator[None]:
     """Respond to a change that is refused with the status of its reason."""
     try:
         yield
+    except MissingWidgetError as error:
+        database: Database = current_app.extensions["database"]
+        near = did_you_mean(database.reader(), error.widget.scope, error.widget.name)
+        abort(404, f"{error}{near}")
     except MissingError as error:
         abort(404, str(error))
     except ConflictError as error:

@@ -4,7 +4,6 @@ A bundle is written to a temporary file while it is hashed, in pieces of CHUNK b
 """
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -16,7 +15,7 @@ from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, Unsup
 from werkzeug.formparser import MultiPartParser
 
 from ..changes import BundleSummary
-from ..documents import Json
+from ..documents import Json, parse_json
 from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
 from ..store.connection.deadlines import Deadline
 from ..text import quoted
@@ -48,7 +47,8 @@ def read_object(keys: set[str]) -> Json:
         abort(400, "The body must be one JSON object.")
     if unknown := value.keys() - keys:
         names = ", ".join(sorted(map(quoted, unknown)))
-        abort(400, f"The body has {names}; it may have {', '.join(sorted(keys))}.")
+        allowed = f"it may have {', '.join(sorted(keys))}" if keys else "it must be empty"
+        abort(400, f"The body has {names}; {allowed}.")
     return value
 
 
@@ -64,7 +64,7 @@ def read_limited(limit: int) -> bytes:
 def parse_part(text: bytes, name: str) -> Any:
     """Return the JSON value; respond 400 if it is not JSON."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         abort(400, f"{name} is not JSON in UTF-8: {error}.")
 

@@ -42,17 +42,17 @@ def check_health() -> tuple[dict[str, str], int]:
         with database.read() as connection:
             connection.execute("SELECT 1 FROM widget LIMIT 1").fetchone()
     except (DatabaseError, sqlite3.Error) as error:
-        database.faults.log("The database cannot be read", error)
+        database.log_error("The database cannot be read", error)
         return {"status": "unavailable", "error": "The database cannot be read."}, 503
     try:
         database.check_writes()
     except ReplicaBehindError as error:
-        database.faults.log("The database is behind", error)
+        database.log_error("The database is behind", error)
         return {"status": "behind", "error": "The database lacks recent writes."}, 503
     except (DatabaseError, sqlite3.Error) as error:
-        database.faults.log("The database cannot be written", error)
+        database.log_error("The database cannot be written", error)
         return {"status": "read-only", "error": "The database cannot be written."}, 503
-    if database.faults.is_damaged:
+    if database.is_damaged:
         return {"status": "unavailable", "error": "The database is damaged."}, 503
     return {"status": "ok"}, 200
 

@@ -28,14 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, request
 
-from ..routing import (
-    ENDPOINT,
-    base_url,
-    find_known_etag,
-    gzip_etag,
-    prefers_gzip,
-    public_url,
-)
+from .. import ENDPOINT
+from ..public_url import base_url, public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import (
     Connection,
@@ -45,7 +39,17 @@ from ..store.connection.sqlite import (
     WouldBlock,
 )
 from ..store.read.json_sql import with_bundle_urls
-from .compression import FAST_LEVEL, GZIP, MIN_LENGTH, SMALL_LEVEL, VARY, compress
+from .compression import (
+    FAST_LEVEL,
+    GZIP,
+    MIN_LENGTH,
+    SMALL_LEVEL,
+    VARY,
+    compress,
+    find_known_etag,
+    gzip_etag,
+    prefers_gzip,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -11,7 +11,7 @@ from flask import Blueprint, Response, abort, current_app, request, send_file
 from flask_cors import CORS
 
 from .. import V1_PREFIX
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, today

@@ -9,7 +9,7 @@ from ..store.bundles import Bundles
 from ..store.connection.transaction import now
 from ..store.write import moderation, publishing
 from ..store.write.tokens import Token
-from ..text import quoted
+from ..text import NotAllowedError, quoted
 from ..validators import check_nonempty_text, check_sha256, check_text, check_whole_number
 from .authentication import forbid, needs
 from .bodies import read_object, read_version
@@ -31,12 +31,12 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
     dry_run = is_dry_run()
     with read_version() as (manifest, bundle):
-        given: Row = {}
-        if isinstance(manifest, dict):
-            given = {key: manifest.pop(key) for key in BUNDLE_FIELDS if key in manifest}
-            check_path(manifest, {"scope": scope, "name": name, "version": version})
-            if manifest.get("isOfficial") and ADMIN not in token.permissions:
-                forbid(f"The token {token.name} needs the permission admin for isOfficial.")
+        if not isinstance(manifest, dict):
+            abort(400, "The manifest must be one JSON object.")
+        given = {key: manifest.pop(key) for key in BUNDLE_FIELDS if key in manifest}
+        check_path(manifest, {"scope": scope, "name": name, "version": version})
+        if manifest.get("isOfficial") and ADMIN not in token.permissions:
+            forbid(f"The token {token.name} needs the permission admin for isOfficial.")
         summary = summarize(given, bundle.summary if bundle else None)
         content = bundle.chunks() if bundle else None
         new = NewVersion(manifest, summary, content, given.get("bundleUrl"))
@@ -65,8 +65,8 @@ def summarize(given: Row, uploaded: BundleSummary | None) -> BundleSummary:
     for key, value in given.items():
         try:
             checked[key] = BUNDLE_FIELDS[key](value)
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
+        except NotAllowedError as error:
+            abort(400, f"{error.about(key, value)}.")
     size, sha256 = checked.get("bundleSize"), checked.get("sha256Hash")
     if uploaded is None:
         if "bundleUrl" not in checked and not current_app.config["BUNDLE_URL"]:
@@ -125,5 +125,5 @@ def optional_text(body: Json, key: str) -> str | None:
     """Return a text of the body; respond 400 if it is none."""
     try:
         return None if body.get(key) is None else check_text(body[key])
-    except ValueError as allowed:
-        abort(400, f"{key} must be {allowed}.")
+    except NotAllowedError as error:
+        abort(400, f"{error.about(key, body[key])}.")

@@ -1,23 +1,24 @@
 """The commands of widget-catalog, one module per family."""
 
 # Importing a module registers its commands.
-from ..serving.health_client import health
 from . import (  # noqa: F401
     bundles,
     cluster,
     edit,
+    gc,
+    health,
     import_export,
     list_show,
+    log,
     login,
     maintenance,
     mirror,
     outdated,
     publish,
+    serve,
     stats,
     tokens,
 )
-from .base import commands
+from .base import COMMANDS
 
-commands.cli.add_command(health)
-
-__all__ = ["commands"]
+__all__ = ["COMMANDS"]

@@ -1,42 +1,46 @@
 """Base of all commands: registration, access to the catalog, output, errors, argument types."""
 
 import io
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
-from flask import Blueprint, Flask
-from flask.cli import ScriptInfo
 
-from ..changes import ChangeError, MissingWidgetError, WidgetName
+from ..changes import ChangeError, MissingWidgetError
 from ..data_files import DataFileError
 from ..documents import MAX_PROBLEMS, Document, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
-from ..semver_ranges import is_version, parse_sdk
-from ..server_option import server_options
+from ..opening import Files, open_files
+from ..semver_ranges import parse_sdk
+from ..server_option import SERVER_VARIABLE, server_options
+from ..settings import SettingError
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
-from ..store.read.suggestions import suggest_widgets
-from ..text import plural, quoted
-from ..validators import check_identifier, check_text
+from ..store.read.suggestions import did_you_mean, index_names
+from ..text import plural
+from ..validators import check_text
+from .names import NameType, ValidatedType, parse_target, parse_version, parse_widget
 from .terminal import replace_unprintable
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 # The name that Python gives to standard input.
 STDIN = "<stdin>"
 # Their messages are for the user of a command.
 EXPECTED_ERRORS = (
     *(CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError),
+    SettingError,
 )
 REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
-commands = Blueprint("commands", __name__, cli_group=None)
+# In the meta of a click context: the opened files, the application to serve, the settings of the
+# command line, and the RemoteCatalog that the command uses.
+FILES, SERVICE, SETTINGS, REMOTE = "files", "service", "settings", "remote"
+# All commands by name.
+COMMANDS: dict[str, click.Command] = {}
 
 
 class CommandError(click.ClickException):
@@ -61,14 +65,14 @@ class Command(click.Command):
         self.params.append(quiet)
 
     def invoke(self, context: click.Context) -> Any:
-        if "server" in context.meta and not self.remote:
-            raise click.UsageError(f"{self.name} works on the machine of the catalog only.")
+        if not self.remote:
+            self._refuse_server(context)
         for stream in (sys.stdout, sys.stderr):
             # The encoding of a stream may not cover every character of the catalog.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            return super().invoke(context)
+            return self._invoke_suggesting(context)
         except BrokenPipeError:
             # The reader of a pipe has closed it: click exits without a message.
             raise
@@ -77,12 +81,41 @@ class Command(click.Command):
             raise CommandError(f"{file}{error.strerror}.") from error
         except sqlite3.Error as error:
             raise CommandError(f"{database().name}: {error}.") from error
-        except MissingWidgetError as error:
-            raise CommandError(f"{error}{_suggest(error.widget)}") from error
         except EXPECTED_ERRORS as error:
             is_missing = isinstance(error, DatabaseError) and _has_no_file()
             advice = REMOTE_ADVICE if is_missing and self.remote else ""
             raise CommandError(f"{error}{advice}") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # A service may send anything.
+            if REMOTE not in context.meta:
+                raise
+            is_key = isinstance(error, KeyError)
+            fault = f"has no {error.args[0]}" if is_key else "is not that of a widget catalog"
+            origin = "a proxy or another service may have sent it"
+            url = context.meta[REMOTE].service.url
+            raise CommandError(f"The response of {url} {fault}; {origin}.") from error
+
+    def _invoke_suggesting(self, context: click.Context) -> Any:
+        """Run the command; name the widget that may be meant in place of a missing one."""
+        try:
+            return super().invoke(context)
+        except MissingWidgetError as error:
+            remote = context.meta.get(REMOTE)
+            connection = index_names(remote.read_list()) if remote else database().reader()
+            near = did_you_mean(connection, error.widget.scope, error.widget.name)
+            raise CommandError(f"{error}{near}") from error
+
+    def _refuse_server(self, context: click.Context) -> None:
+        """Raise UsageError if an option or the variable names a service."""
+        message = f"{self.name} works on the machine of the catalog only"
+        if "ca" in context.meta and not any(each.name == "ca" for each in self.params):
+            raise click.UsageError("--ca is for --server.")
+        if "server" in context.meta:
+            raise click.UsageError(f"{message}.")
+        if os.environ.get(SERVER_VARIABLE) and SETTINGS not in context.meta:
+            raise click.UsageError(
+                f"{message}, and {SERVER_VARIABLE} names a service: unset it, or use --database."
+            )
 
 
 def _has_no_file() -> bool:
@@ -91,12 +124,6 @@ def _has_no_file() -> bool:
         return not database().exists()
     except DatabaseError:
         return False
-
-
-def _suggest(widget: WidgetName) -> str:
-    """Return a question with the name that may be meant, empty if no name is similar."""
-    near = suggest_widgets(database().reader(), widget.name, scope=widget.scope, limit=1)
-    return "".join(f" Did you mean {each.scope}/{each.name}?" for each in near)
 
 
 class CommandGroup(Command, click.Group):
@@ -123,7 +150,7 @@ def command(
 
     def register(function: Callable[..., None]) -> click.Command:
         new = click.command(name, cls=Command, remote=remote, hidden=hidden)(function)
-        (group or commands.cli).add_command(new)
+        (group.commands if group else COMMANDS)[name] = new
         return new
 
     return register
@@ -132,28 +159,32 @@ def command(
 def command_group(name: str, summary: str) -> CommandGroup:
     """Register a group of commands under this name."""
     group = CommandGroup(name, help=summary)
-    commands.cli.add_command(group)
+    COMMANDS[name] = group
     return group
 
 
-def application() -> Flask:
-    """Return the service whose catalog the command works on; it is loaded when first needed.
+def files() -> Files:
+    """Return the files of the catalog that the command works on; they are opened once.
 
-    A front end provides it as a flask.cli.ScriptInfo in the click context, as `flask` does.
+    A front end may provide them in the click context, as `flask` does.
     """
-    return click.get_current_context().ensure_object(ScriptInfo).load_app()
+    meta = click.get_current_context().meta
+    if FILES not in meta:
+        meta[FILES] = open_files(meta.get(SETTINGS, {}))
+    opened: Files = meta[FILES]
+    return opened
 
 
 def database() -> Database:
     """Return the database of the catalog. It prints a line before it waits for a lock."""
-    db: Database = application().extensions["database"]
+    db = files().database
     db.on_wait = lambda: print_status("The database is busy; waiting.")
     return db
 
 
 def bundles() -> Bundles:
     """Return the bundles of the catalog. They print a line before they wait for a lock."""
-    directory: Bundles = application().extensions["bundles"]
+    directory = files().bundles
     directory.on_wait = lambda: print_status(
         f"Another command writes to {directory.name}; waiting."
     )
@@ -226,68 +257,12 @@ def format_counts(documents: Sequence[Document]) -> str:
     return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
 
 
-class WidgetNameType(click.ParamType):  # type: ignore[type-arg]
-    """An argument of the form scope/name or scope/name@version."""
-
-    def __init__(self, form: str, *, with_version: bool | None) -> None:
-        """Require a version, allow none or, where with_version is None, take both forms."""
-        self.name = form
-        self.with_version = with_version
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> WidgetName:
-        widget, at, version = str(value).rpartition("@")
-        # A scope or a name may contain an @ too.
-        is_name = "/" in version or widget.endswith("/")
-        if is_name or (self.with_version is False and not is_version(version)):
-            widget, at, version = str(value), "", ""
-        scope, _, name = widget.partition("/")
-        problem = f"{quoted(value)} is not of the form {self.name}"
-        try:
-            target = WidgetName(
-                check_identifier(scope), check_identifier(name), version if at else None
-            )
-        except ValueError:
-            self.fail(f"{problem}.", parameter, context)
-        if self.with_version and not at:
-            self.fail(f"{problem}; for all releases, use {target}@*.", parameter, context)
-        if self.with_version is False and at:
-            self.fail(f"{problem}.", parameter, context)
-        return target
-
-    def shell_complete(
-        self, context: click.Context, parameter: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """Return the widgets or versions of the database that begin with the text."""
-        # Only a shell that completes a line needs it.
-        from .completion import complete_name
-
-        return complete_name(context, incomplete, with_version=self.with_version)
-
-
-class ValidatedType(click.ParamType):  # type: ignore[type-arg]
-    """An argument that a function validates; its ValueError says what is allowed."""
-
-    def __init__(self, name: str, validate: Callable[[str], Any]) -> None:
-        self.name = name
-        self.validate = validate
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        try:
-            return self.validate(value)
-        except ValueError as allowed:
-            self.fail(f"{quoted(value)} is not {allowed}.", parameter, context)
-
-
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
-WIDGET = WidgetNameType("scope/name", with_version=False)
-VERSION = WidgetNameType("scope/name@version", with_version=True)
-WIDGET_OR_VERSION = WidgetNameType("scope/name or scope/name@version", with_version=None)
+WIDGET = NameType("scope/name", parse_widget, end="")
+VERSION = NameType("scope/name@version", parse_version, end="@")
+WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, end="")
 SDK = ValidatedType("version", parse_sdk)

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from flask.cli import ScriptInfo
 
 from ..changes import Edited, Moderated, NewVersion, Published, WidgetName
 from ..documents import Json
 from ..installed_list import Installed, UpdatesQuery
-from ..remote.token_file import remembered_servers
+from ..remote.token_file import stored_ca
 from ..server_option import Server, named_server
-from ..settings import DEFAULTS
 from ..store.connection.sqlite import today
 from ..store.read import json_sql
 from ..store.read.export import read_document
@@ -22,7 +20,7 @@ from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
 from ..store.write.lookup import find_widget, get_widget
 from ..text import fold
-from .base import application, bundles, database, print_status
+from .base import REMOTE, SETTINGS, bundles, database, files, print_status
 
 # Only --server needs urllib3, so the functions for it import what needs it.
 if TYPE_CHECKING:
@@ -30,37 +28,25 @@ if TYPE_CHECKING:
 
 
 def find_server() -> Server | None:
-    """Return the service that the command works on; None is the database of this machine.
-
-    It is named by an option or a variable, or is that of the last login if no database is named and
-    there is none.
-    """
+    """Return the service that an option or the variable names; None is the catalog here."""
     context = click.get_current_context()
-    if "DATABASE" in context.ensure_object(ScriptInfo).data:
-        if "server" in context.meta:
-            raise click.UsageError("Use either --server or --database.")
-        return None
-    if server := named_server(context):
-        return server._replace(ca=server.ca or remembered_servers().get(server.url))
-    if application().config["DATABASE"] != DEFAULTS["DATABASE"] or database().exists():
-        return None
-    if server := last_login():
-        print_status(f"The catalog is that of {server.url}, where you are logged in.")
-    return server
-
-
-def last_login() -> Server | None:
-    """Return the service of the last login, if there is one."""
-    servers = [Server(*each) for each in remembered_servers().items()]
-    return servers[-1] if servers else None
+    if SETTINGS not in context.meta:
+        return named_server(context)
+    if {"server", "ca"} & context.meta.keys():
+        raise click.UsageError("Use either --server or --database.")
+    return None
 
 
 def open_remote(server: Server) -> "RemoteCatalog":
-    """Return the catalog of a service."""
+    """Return the catalog of a service, which is trusted as its login said."""
     from ..remote.catalog import RemoteCatalog
     from ..remote.service import Service
 
-    return RemoteCatalog(Service(server.url, server.ca, print_status))
+    context = click.get_current_context()
+    service = Service(server.url, server.ca or stored_ca(server.url), print_status)
+    context.call_on_close(service.close)
+    context.meta[REMOTE] = catalog = RemoteCatalog(service)
+    return catalog
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
@@ -111,7 +97,7 @@ class DatabaseCatalog:
 
     def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
         return publishing.publish(
-            database(), bundles(), application().config, local_actor(), new, dry_run=dry_run
+            database(), bundles(), files().config, local_actor(), new, dry_run=dry_run
         )
 
     def set_yanked(
@@ -154,9 +140,6 @@ class DatabaseCatalog:
             rows = connection.execute(LIST, values).fetchall()
         return [json.loads(row["json"]) for row in rows], rows[0]["total"] if rows else 0
 
-    def has_widget(self, widget: WidgetName) -> bool:
-        return find_widget(database().fetch, widget.scope, widget.name) is not None
-
     def read_document(self, widget: WidgetName) -> Json:
         row = get_widget(database().fetch, widget)
         with database().read() as connection:
@@ -176,9 +159,13 @@ class DatabaseCatalog:
 
 
 def resolve_name(catalog: "DatabaseCatalog | RemoteCatalog", target: WidgetName) -> WidgetName:
-    """Return the target without a version if the @ belongs to the name of an existing widget."""
+    """Return the target without a version if the @ belongs to the name of a widget here.
+
+    An earlier release may have stored it.
+    """
     whole = WidgetName(target.scope, f"{target.name}@{target.version}")
+    is_local = isinstance(catalog, DatabaseCatalog)
     # No name has unprintable characters, and SQLite takes no lone surrogates.
-    if target.version is None or not whole.name.isprintable():
+    if target.version is None or not is_local or not whole.name.isprintable():
         return target
-    return whole if catalog.has_widget(whole) else target
+    return whole if find_widget(database().fetch, whole.scope, whole.name) else target

@@ -5,12 +5,13 @@ from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem
-from flask.cli import ScriptInfo
 
 from ..server_option import named_server
+from ..settings import SettingError
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read import json_sql
+from .base import files
 from .terminal import replace_unprintable
 
 MAX_ITEMS = 200
@@ -29,37 +30,33 @@ ORDER BY {json_sql.NEWEST_FIRST}
 """
 
 
-def complete_name(
-    context: click.Context, incomplete: str, *, with_version: bool | None
-) -> list[CompletionItem]:
-    """Return the widgets or versions that begin with the text; none if there is no database."""
+def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
+    """Return the widgets or versions that begin with the text; none if there is no database.
+
+    The end @ keeps the shell from adding a space where a version must follow.
+    """
     try:
         if named_server(context):
             # The catalog of a service cannot be listed.
             return []
-        app = context.ensure_object(ScriptInfo).load_app()
-        with closing(app.extensions["database"]) as database:
-            return _find_items(database, incomplete, with_version)
-    except (click.ClickException, DatabaseError, sqlite3.Error):
+        with context, closing(files().database) as database:
+            return _find_items(database, incomplete, end)
+    except (click.ClickException, DatabaseError, SettingError, sqlite3.Error):
         return []
 
 
-def _find_items(
-    database: Database, incomplete: str, with_version: bool | None
-) -> list[CompletionItem]:
+def _find_items(database: Database, incomplete: str, end: str) -> list[CompletionItem]:
     with database.read() as connection:
         values = {"prefix": incomplete, "limit": MAX_ITEMS}
         names = connection.execute(FIND_NAMES, values).fetchall()
         widget = incomplete.rpartition("@")[0]
-        if with_version and len(names) == 1:
+        if end and len(names) == 1:
             (widget,) = [row["path"] for row in names]
-        if with_version is not False and widget:
+        if widget:
             versions = connection.execute(FIND_VERSION_NAMES, {"widget": widget}).fetchall()
             items = [row["path"] for row in versions]
             if items := [item for item in items if item.startswith(incomplete)]:
                 return [CompletionItem(item) for item in items]
-    # An @ keeps the shell from adding a space where a version must follow.
-    end = "@" if with_version else ""
     return [
         CompletionItem(row["path"] + end, help=replace_unprintable(row["display_name"]))
         for row in names

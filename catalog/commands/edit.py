@@ -87,6 +87,7 @@ def set_yanked(
 # Neither is required here: click would report a missing message as a missing version.
 @click.argument("versions", metavar="VERSION...", type=VERSION, nargs=-1)
 @click.argument("message", metavar="MESSAGE", type=TEXT, required=False)
+@click.option("--message", "option", type=TEXT, metavar="MESSAGE", help="In place of the argument.")
 @click.option(
     "--replaced-by",
     type=WIDGET,
@@ -97,6 +98,7 @@ def set_yanked(
 def deprecate(
     versions: tuple[WidgetName, ...],
     message: str | None,
+    option: str | None,
     replaced_by: WidgetName | None,
     dry_run: bool,
 ) -> None:
@@ -106,11 +108,17 @@ def deprecate(
     matches prereleases only where it names one. MESSAGE is the warning that users see.
     """
     catalog = open_catalog()
+    has_message = option is None and not (replaced_by and is_version_argument(message or ""))
+    if message is not None and not has_message:
+        # The last argument is a version too.
+        versions, message = (*versions, VERSION.convert(message, None, None)), None
+    message = message if option is None else option
     if replaced_by:
-        if message is not None and is_version_argument(message):
-            versions, message = (*versions, VERSION.convert(message, None, None)), ""
+        if replaced_by in {each.widget for each in versions}:
+            raise CommandError(f"{replaced_by} cannot be replaced by itself.")
         # A person would follow a mistyped name.
-        catalog.read_document(replaced_by)
+        if not catalog.read_document(replaced_by)["widget"]["listed"]:
+            raise CommandError(f"{replaced_by} is not listed, so nobody could follow its name.")
         message = add_replacement(message or "", replaced_by)
     if message is None:
         raise click.UsageError("Give a VERSION and a MESSAGE.")
@@ -183,14 +191,6 @@ def set_property(widget: WidgetName, key: str, value: bool, state: str) -> None:
 def official(widget: WidgetName, off: bool) -> None:
     """Mark a widget as maintained by you."""
     set_property(widget, "isOfficial", not off, "is not official" if off else "is official")
-
-
-# Its name before --off.
-@command("unofficial", remote=True, hidden=True)
-@click.argument("widget", type=WIDGET)
-def unofficial(widget: WidgetName) -> None:
-    """Mark a widget as not maintained by you."""
-    set_property(widget, "isOfficial", False, "is not official")
 
 
 @command("describe", remote=True)

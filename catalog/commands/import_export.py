@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import click
 
 from ..atomic_files import atomic_replace
-from ..documents import Document, DocumentError
+from ..documents import Document, DocumentError, check_new_document
 from ..files.demo import create_demo
 from ..files.jsonl import CatalogReader, total_size
 from ..store.connection.sqlite import today
@@ -73,7 +73,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     files = tuple(map(_seekable, files))
     if database().is_cluster:
         _validate(files)
-    reader, total = CatalogReader(files), total_size(files)
+    reader, total = CatalogReader(files, check_new_document), total_size(files)
     try:
         with progress_bar("Importing") as on_progress:
             report = import_documents(
@@ -113,7 +113,7 @@ def _seekable(file: BinaryIO) -> BinaryIO:
 
 def _validate(files: Sequence[BinaryIO]) -> None:
     """Raise CatalogFileError unless the files are valid: a cluster writes them in parts."""
-    reader = CatalogReader(files)
+    reader = CatalogReader(files, check_new_document)
     try:
         for _ in reader.batches(database().part_size):
             pass

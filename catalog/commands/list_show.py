@@ -36,7 +36,7 @@ def list_(
     """List widgets, or find them by words.
 
     Each of the WORDS must occur in the display name, the description or scope/name; case and
-    accents are ignored. A service shows its listed widgets, and finds no words in scope/name.
+    accents are ignored. A service shows its listed widgets only.
     """
     limit = min(limit or MAX_SAFE_INTEGER, MAX_SAFE_INTEGER)
     widgets, total = open_catalog().find_widgets(" ".join(words), scope, unlisted, sort, limit)
@@ -44,40 +44,31 @@ def list_(
         click.echo(format_json(widgets))
         return
     if widgets:
-        click.echo("\n".join(format_widgets(widgets, sort)))
+        click.echo("\n".join(format_widgets(widgets)))
     shown = f"{len(widgets)} of " if len(widgets) < total else ""
     print_status(f"{shown}{plural(total, 'widget')}.")
 
 
-def format_widgets(widgets: list[Json], sort: str) -> list[str]:
-    """Return the lines of the table of widgets, with the date that it is sorted by.
-
-    The number of versions and dates are left out if a service does not send them.
-    """
-    # Of installs there is no date, and they have a column in any case.
-    dates = [each[f"{sort}At"][:10] for each in widgets if f"{sort}At" in each]
-    columns = {
-        "WIDGET": [f"{each['scope']}/{each['name']}" for each in widgets],
-        "DISPLAY NAME": [each["displayName"] for each in widgets],
-        "LATEST": [each["latestVersion"] or "none" for each in widgets],
-        "VERSIONS": [str(each["versions"]) for each in widgets if "versions" in each],
-        "INSTALLS": [
-            "unknown" if each["downloadCount"] is None else str(each["downloadCount"])
-            for each in widgets
-        ],
-        **({sort.upper(): dates} if dates else {}),
-        "MARKS": [widget_marks(each) for each in widgets],
-    }
-    filled = {heading: cells for heading, cells in columns.items() if cells}
-    rows = list(zip(*filled.values(), strict=True))
-    return format_table(list(filled), rows, shrink_first=1)
+def format_widgets(widgets: list[Json]) -> list[str]:
+    """Return the lines of the table of widgets."""
+    rows = [
+        [
+            f"{each['scope']}/{each['name']}",
+            each["displayName"],
+            each["latestVersion"] or "none",
+            "unknown" if each["downloadCount"] is None else str(each["downloadCount"]),
+            widget_marks(each),
+        ]
+        for each in widgets
+    ]
+    headings = ("WIDGET", "DISPLAY NAME", "LATEST", "INSTALLS", "MARKS")
+    return format_table(headings, rows, shrink_first=1)
 
 
 def widget_marks(widget: Json) -> str:
     """Return what the last column of the list says about a widget."""
     marks = {
         "unlisted": not widget["listed"],
-        "yanked": widget.get("versions") and widget["latestVersion"] is None,
         "deprecated": widget["deprecationMessage"] is not None,
         "official": widget["isOfficial"],
     }

@@ -1,4 +1,4 @@
-"""widget-catalog check, backup, restore, serve: operation of the service and its database file."""
+"""widget-catalog check, backup, restore: the database file and its copies."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from ..settings import parse_required
 from ..store import backups
 from ..store.check import (
     check_bundles,
@@ -15,22 +14,16 @@ from ..store.check import (
     find_unusual,
     repair_derived,
 )
-from ..store.connection.wal import wal_path
-from ..testing.service import prepare, testing_option
 from ..text import plural
 from .base import (
     CommandError,
-    ValidatedType,
-    application,
     bundles,
     command,
     confirm,
     database,
-    is_quiet,
     json_option,
     print_status,
 )
-from .import_export import create_database
 from .retention import add_dated, check_target, directory_option, keep_option
 from .terminal import format_json, replace_unprintable
 
@@ -129,73 +122,3 @@ def print_moved(damaged: Path | None) -> None:
     """Print where a damaged database was moved to, if there was one."""
     if damaged:
         print_status(f"The old database is damaged; it was moved to {damaged}.")
-
-
-@command("serve")
-@click.option(
-    "--host",
-    type=ValidatedType("address", parse_required),
-    help="Address to listen on, in place of CATALOG_HOST.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Port to listen on, in place of CATALOG_PORT; 0 picks a free one.",
-)
-@click.option(
-    "--unix",
-    "unix_path",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Listen on a Unix socket at this path instead.",
-)
-@click.option("--init", is_flag=True, help="Create an empty database if there is none.")
-@click.option("--demo", is_flag=True, help="Create it with the demo catalog if there is none.")
-@click.option(
-    "--print-json",
-    is_flag=True,
-    help="Print the address as one line of JSON: url, database, pid.",
-)
-@testing_option
-def serve(
-    host: str | None,
-    port: int | None,
-    unix_path: Path | None,
-    init: bool,
-    demo: bool,
-    print_json: bool,
-    testing: Path | None,
-) -> None:
-    """Serve the catalog.
-
-    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first. With --testing,
-    it also ends with the process that started it, and prints the address as with --print-json.
-    """
-    # Waitress is imported only by the command that needs it.
-    from ..serving import server
-
-    if unix_path and (host, port) != (None, None):
-        raise click.UsageError("--unix cannot be combined with --host or --port.")
-    app = application()
-    options = {"HOST": host, "PORT": port}
-    app.config.update({name: value for name, value in options.items() if value is not None})
-    if testing:
-        prepare(app, testing, "demo" if demo else "empty")
-        app.config["LOG_LEVEL"] = "error" if is_quiet() else "info"
-    elif (init or demo) and not database().exists():
-        wal = wal_path(database().real_path)
-        if not database().is_cluster and wal.exists():
-            raise CommandError(
-                f"{database().name} was removed, but {wal.name} was not. Put the file back, or"
-                f" create a new one: widget-catalog init"
-            )
-        create_database(demo)
-    # Requests do not wait for a lock as long as commands do.
-    app.extensions["database"].on_wait = None
-    server.serve(
-        app,
-        unix_path=unix_path,
-        print_json=print_json or testing is not None,
-        testing=testing is not None,
-    )

@@ -17,7 +17,6 @@ from ..validators import check_base_url, format_timestamp
 from .base import (
     WIDGET,
     CommandError,
-    ValidatedType,
     bundles,
     command,
     database,
@@ -25,9 +24,10 @@ from .base import (
     print_status,
     progress_bar,
 )
+from .durations import lifetime, parse_age
+from .names import ValidatedType
 from .selection import selection_options, warn_of_unmatched
 from .terminal import format_table, replace_unprintable
-from .tokens import lifetime, parse_age
 
 # Only this command needs urllib3, so its functions import what needs it.
 if TYPE_CHECKING:

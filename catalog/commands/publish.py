@@ -1,13 +1,12 @@
 """widget-catalog publish: adds a version of a widget, from its manifest and its bundle."""
 
 import hashlib
-import json
 from typing import Any, BinaryIO
 
 import click
 
 from ..changes import BundleSummary, NewVersion, Published
-from ..documents import DocumentError
+from ..documents import DocumentError, parse_json
 from ..manifests import BundleUrlError
 from .base import STDIN, CommandError, command, file_name, print_latest, print_status
 from .catalogs import open_catalog
@@ -67,7 +66,7 @@ def publish(
 def read_manifest(file: BinaryIO) -> Any:
     """Return the JSON value in the file; raise CommandError if it is not JSON."""
     try:
-        return json.loads(file.read())
+        return parse_json(file.read())
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{file_name(file)} is not JSON in UTF-8: {error}.") from error
 

@@ -8,7 +8,8 @@ import click
 
 from ..store.read.selection import Selection, find_selected
 from ..validators import check_identifier
-from .base import SDK, WIDGET, CommandError, ValidatedType, print_status
+from .base import SDK, WIDGET, CommandError, print_status
+from .names import ValidatedType
 from .terminal import replace_unprintable
 
 # Their names are those of the fields of a Selection.

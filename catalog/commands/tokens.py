@@ -1,72 +1,39 @@
-"""widget-catalog token, log: the tokens for publishing over HTTP, and the record of changes."""
-
-import json
-import re
-from datetime import timedelta
-from typing import Any
+"""widget-catalog token: the tokens for publishing over HTTP."""
 
 import click
 
-from ..changes import WidgetName
 from ..documents import Json
 from ..rights import ADMIN, PERMISSIONS
-from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.connection.transaction import now
 from ..store.write import tokens
 from ..store.write.audit import local_actor
 from ..store.write.tokens import MAX_NAME_LENGTH, Token
-from ..text import plural
-from ..validators import check_identifier, check_timestamp
+from ..text import NotAllowedError, plural
+from ..validators import check_identifier
 from .base import (
-    WIDGET,
     CommandGroup,
-    ValidatedType,
     command,
     command_group,
     database,
     json_option,
     print_status,
 )
-from .catalogs import open_catalog
+from .durations import NEVER, describe_expiry, lifetime, parse_lifetime
+from .names import ValidatedType
 from .terminal import format_json, format_table, replace_unprintable
-
-HOURS = {"h": 1, "d": 24}
-MAX_HOURS = 100 * 366 * 24
-NEVER = "never"
-
-
-def parse_age(text: str) -> str:
-    """Return the text if it is a number of days or hours; raise ValueError with what is allowed."""
-    match = re.fullmatch("([1-9][0-9]{0,6})([hd])", text)
-    if not (match and int(match[1]) * HOURS[match[2]] <= MAX_HOURS):
-        raise ValueError("a number of days or hours, such as 90d or 12h")
-    return text
-
-
-def parse_lifetime(text: str) -> str:
-    """Return the text if it is a lifetime; raise ValueError with what is allowed."""
-    try:
-        return text if text == NEVER else parse_age(text)
-    except ValueError as allowed:
-        raise ValueError(f"{allowed}, or {NEVER}") from None
-
-
-def lifetime(text: str) -> timedelta | None:
-    """Return how long a token is valid; None if forever."""
-    return None if text == NEVER else timedelta(hours=int(text[:-1]) * HOURS[text[-1]])
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a token; raise ValueError with what is allowed."""
+    """Return the name of a token; raise NotAllowedError."""
     if not (0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and text == text.strip()):
-        raise ValueError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
+        raise NotAllowedError(f"1 to {MAX_NAME_LENGTH} printable characters, no space at the ends")
     return text
 
 
 def parse_permissions(text: str) -> str:
-    """Return a list of permissions; raise ValueError with what is allowed."""
+    """Return a list of permissions; raise NotAllowedError."""
     if not set(text.split(",")) <= set(PERMISSIONS):
-        raise ValueError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
+        raise NotAllowedError(f"a list of {', '.join(PERMISSIONS)}, with commas between")
     return text
 
 
@@ -130,11 +97,6 @@ def print_secret(verb: str, created: Token, text: str) -> None:
     print_status(f"{verb} the token {created.name}, {validity}. It is shown only now.")
 
 
-def describe_expiry(expires_at: str | None) -> str:
-    """Return until when a token is valid, as words."""
-    return f"valid until {expires_at or 'it is revoked'}"
-
-
 @command("list", token)
 @json_option
 def list_command(json_output: bool) -> None:
@@ -193,48 +155,3 @@ def rotate(name: str, expires: str) -> None:
     """
     rotated, text = tokens.rotate_token(database(), local_actor(), name, lifetime(expires))
     print_secret("Rotated", rotated, text)
-
-
-SINCE = ValidatedType("time", check_timestamp)
-
-
-@command("log", remote=True)
-@click.argument("widget", type=WIDGET, required=False)
-@click.option("--since", type=SINCE, help="Only changes from this time on, ISO 8601.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N changes.")
-@json_option
-def log(widget: WidgetName | None, since: str | None, limit: int | None, json_output: bool) -> None:
-    """Print who changed what, the newest change last.
-
-    Without WIDGET, all changes of the catalog and its tokens; with --server, those in the scopes of
-    your token. Installs are not recorded.
-    """
-    entries = open_catalog().read_log(widget, since, limit and min(limit, MAX_SAFE_INTEGER))
-    entries.reverse()
-    if json_output:
-        click.echo(format_json(entries))
-        return
-    for entry in entries:
-        click.echo(replace_unprintable(format_entry(entry)))
-
-
-def format_entry(entry: Json) -> str:
-    """Return the line of a change: time, actor, action, target, before and after."""
-    actor = entry["actor"] if entry["kind"] == "local" else f"token {entry['actor']}"
-    words = [entry["at"], actor, entry["action"]]
-    if entry["scope"] is not None:
-        words.append(str(WidgetName(entry["scope"], entry["name"], entry["version"])))
-    before, after = entry["before"] or {}, entry["after"] or {}
-    changes = [
-        f"{key}: {format_change(key, before, after)}"
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    ]
-    return "  ".join([*words, "; ".join(changes)] if changes else words)
-
-
-def format_change(key: str, before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Return the value of a key, or both values if there was one before."""
-    states = (before, after)
-    values = [json.dumps(each[key], ensure_ascii=False) for each in states if key in each]
-    return " -> ".join(values)

@@ -1,7 +1,7 @@
 """Catalog files: JSON Lines, one widget document per line."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -32,7 +32,10 @@ class CatalogFileError(ValueError):
 class CatalogReader:
     """Reads the documents of catalog files in batches, so that a large catalog fits into memory."""
 
-    def __init__(self, files: Iterable[BinaryIO]) -> None:
+    def __init__(
+        self, files: Iterable[BinaryIO], check: Callable[[object], Document] = check_document
+    ) -> None:
+        self._check = check
         self._lines = self._read_lines(files)
         # The file and line of each widget.
         self.places: dict[str, tuple[str, int]] = {}
@@ -87,7 +90,7 @@ class CatalogReader:
                 self._lines = iter(())
                 raise DocumentError([f"is longer than {MAX_LINE_BYTES} bytes"])
             value = parse_json(line)
-            document = check_document(value)
+            document = self._check(value)
             if document.path in self.places:
                 place = "{} line {}".format(*self.places[document.path])
                 raise DocumentError([f"is in {place} already"])
@@ -96,7 +99,7 @@ class CatalogReader:
             problems = [f"is not a line of JSON in UTF-8 ({error})"]
             if isinstance(error, DocumentError):
                 problems = error.problems
-            self._problems += [f"{prefix}: {problem}" for problem in problems]
+            self._problems += [f"{prefix}: {problem}." for problem in problems]
             raise DocumentError(problems) from error
         self.places[document.path] = name, number
         return document

@@ -1,9 +1,4 @@
-"""HTTP connections to an upstream, and to the hosts that its responses refer to.
-
-urllib3 and http.client limit each single wait, not their sum. A server that sends a byte now and
-then, or "100 Continue" again and again, would keep its client waiting forever: a timer shuts the
-socket down at the deadline of the request.
-"""
+"""HTTP connections to an upstream, and to the hosts that its responses refer to."""
 
 import ipaddress
 import socket
@@ -11,7 +6,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPException
-from threading import Timer, get_ident
+from threading import get_ident
 from time import monotonic
 from typing import NamedTuple
 
@@ -20,6 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
 
+from ..http_client import limited_time
 from ..text import quoted
 from ..tls import describe_refusal
 from ..validators import check_http_url
@@ -132,25 +128,25 @@ class Connections:
         origin, target = Origin.of(url), parse_url(url)
         with transfer_errors():
             connection = self._take(origin) or self._connect(origin, deadline)
-        timer = Timer(deadline - monotonic(), _shut_down, [connection.sock])
-        timer.daemon = True
-        timer.start()
         is_complete = False
         try:
-            with transfer_errors():
-                host = {"Host": target.netloc or origin.host}
-                connection.request(
-                    "GET", target.request_uri, headers={**host, **headers}, preload_content=False
-                )
-                response = connection.getresponse()
-            with closing(response):
-                yield response
-                # A body without a length seems to be complete when the socket was shut down.
-                if monotonic() >= deadline:
-                    raise UpstreamError(TOO_SLOW)
-                is_complete = response.closed and connection.sock is not None
+            with limited_time(deadline - monotonic(), connection.sock) as expired:
+                with transfer_errors():
+                    host = {"Host": target.netloc or origin.host}
+                    connection.request(
+                        "GET",
+                        target.request_uri,
+                        headers={**host, **headers},
+                        preload_content=False,
+                    )
+                    response = connection.getresponse()
+                with closing(response):
+                    yield response
+                    # A body without a length seems to be complete when the socket was shut down.
+                    if expired.is_set():
+                        raise UpstreamError(TOO_SLOW)
+                    is_complete = response.closed and connection.sock is not None
         finally:
-            timer.cancel()
             if is_complete:
                 self._idle[get_ident()] = origin, connection
             else:
@@ -223,10 +219,3 @@ def _is_public(address: str) -> bool:
     parsed = ipaddress.ip_address(address)
     is_excepted = any(parsed in network for network in NOT_PUBLIC)
     return parsed.is_global and not parsed.is_multicast and not is_excepted
-
-
-def _shut_down(sock: socket.socket) -> None:
-    """End every wait for the socket, in any thread."""
-    with suppress(OSError):
-        # Not the method of a TLS socket, which would also change it.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -9,8 +9,8 @@ from urllib.parse import urljoin, urlsplit
 from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import HTTPError
 
-from .. import __version__
 from ..documents import parse_json
+from ..http_client import USER_AGENT
 from ..text import quoted
 from ..tls import CertificatesError, create_context
 from ..validators import check_base_url
@@ -137,7 +137,7 @@ class Upstream:
         deadline: float,
     ) -> T:
         """Send a GET, follow redirects, and return what read() returns."""
-        common = {"User-Agent": f"widget-catalog/{__version__}", "Accept-Encoding": "gzip"}
+        common = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"}
         for _ in range(1 + MAX_REDIRECTS):
             with self._connections.get(url, {**common, **headers}, deadline) as response:
                 _check_status(response)

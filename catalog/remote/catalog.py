@@ -13,6 +13,7 @@ from ..changes import (
     ChangeError,
     Edited,
     MissingError,
+    MissingWidgetError,
     Moderated,
     NewVersion,
     Published,
@@ -21,7 +22,8 @@ from ..changes import (
 )
 from ..documents import Json
 from ..manifests import build_document, check_keys
-from ..validators import check_identifier, check_version
+from ..text import fold
+from ..validators import check_identifier, check_new_name, check_version
 from .service import Body, Service, json_body
 
 DRY_RUN = {"dryRun": "true"}
@@ -121,29 +123,37 @@ class RemoteCatalog:
     def find_widgets(
         self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
     ) -> tuple[list[Json], int]:
-        """Return the first listed widgets with these words, and how many there are."""
+        """Return the first listed widgets with these words, and how many there are.
+
+        All are read, since the search of a service finds no words in scope/name.
+        """
         if unlisted:
             raise ChangeError("The service shows no unlisted widgets; leave out --unlisted.")
-        query: dict[str, object] = {"q": words, "scope": scope or "", "sort": sort, "limit": 100}
+        found = self.read_list(scope, sort)
+        matches = [each for each in found if _has_words(each, words)]
+        if sort in ("name", "installs"):
+            matches.sort(key=lambda each: (each["scope"], each["name"]))
+        if sort == "installs":
+            matches.sort(key=_installs, reverse=True)
+        return matches[:limit], len(matches)
+
+    def read_list(self, scope: str | None = None, sort: str = "name") -> list[Json]:
+        """Return all listed widgets, perhaps of a scope, in the order of the service."""
+        query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": 100}
         found: list[Json] = []
         for page in count(1):
             result = self.service.get(f"{V1_PREFIX}search", {**query, "page": page})
             found += map(_listed_widget, result["widgets"])
-            if not result["widgets"] or len(found) >= min(limit, result["total"]):
-                return found[:limit], result["total"]
+            if not result["widgets"] or len(found) >= result["total"]:
+                return found
         raise AssertionError("the pages have no end")
 
-    def has_widget(self, widget: WidgetName) -> bool:
-        """Return whether there is such a listed widget."""
-        try:
-            self.read_document(widget)
-        except MissingError:
-            return False
-        return True
-
     def read_document(self, widget: WidgetName) -> Json:
-        """Return the document of a listed widget; raise MissingError if there is none."""
-        detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
+        """Return the document of a listed widget; raise MissingWidgetError if there is none."""
+        try:
+            detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
+        except MissingError:
+            raise MissingWidgetError(widget.widget) from None
         return {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
 
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
@@ -173,13 +183,29 @@ def _listed_widget(summary: Json) -> Json:
     return {**summary, "listed": True, **states}
 
 
+def _installs(widget: Json) -> int:
+    """Return the installs of a widget; if they are unknown, fewer than those of any other."""
+    return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
+
+
+def _has_words(widget: Json, words: str) -> bool:
+    """Return whether each word is in the display name, the description or scope/name."""
+    texts = (
+        widget["displayName"],
+        widget["description"] or "",
+        f"{widget['scope']}/{widget['name']}",
+    )
+    folded = fold("\n".join(texts))
+    return all(word in folded for word in fold(words).split())
+
+
 def _manifest_target(new: NewVersion) -> WidgetName:
     """Return the version that the manifest names; raise DocumentError if it names none."""
     manifest = check_keys(new.manifest)
     try:
         return WidgetName(
             check_identifier(manifest.get("scope")),
-            check_identifier(manifest.get("name")),
+            check_new_name(manifest.get("name")),
             check_version(manifest.get("version")),
         )
     except ValueError:

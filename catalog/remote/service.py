@@ -2,34 +2,36 @@
 
 import json
 import os
-import ssl
-import time
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from semver import Version
-from urllib3 import BaseHTTPResponse, PoolManager, Timeout
-from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSLError
+from urllib3 import Retry
 
 from .. import __version__
 from ..changes import ChangeError, MissingError
 from ..documents import Json, parse_json
+from ..http_client import HttpClient, Response, TransferError
 from ..rights import NEEDS_SESSION
-from ..text import error_reason, escape_unprintable, quoted
-from ..tls import CertificatesError, create_context, describe_refusal
+from ..text import escape_unprintable, plural, quoted
+from ..tls import CertificatesError
 from ..validators import is_loopback
 from .token_file import VARIABLE, find_token
 
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
 # A service that stores a large bundle responds when it is on disk.
-TIMEOUT = Timeout(connect=10, read=60)  # seconds
+MAX_SECONDS = 60
+# A widget with ten thousand versions takes a third of this.
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 # A service that is restarted, or its proxy meanwhile, is asked again. Every request may be
 # repeated: the same change again is no change.
-PASSING_STATUSES = {502, 503, 504}
-RETRY_WAITS = (1, 2, 4, 8, 15)  # seconds
+PASSING_STATUSES = {429, 502, 503, 504}
+# The first retry is immediate, the second after twice this, and so on.
+BACKOFF = 1.0  # seconds
+# Retries and the longest wait: 4 seconds for somebody who only looks, 29 for a change.
+READ, CHANGE = (3, 2), (5, 15)
 SAFE_AGAIN = "run it again, it is safe"
 
 
@@ -46,18 +48,6 @@ class Body(NamedTuple):
 
     content: bytes
     content_type: str
-
-
-class ServiceObject(dict[str, Any]):
-    """The JSON object of a response, which must have the keys that are read."""
-
-    def __init__(self, url: str, content: Json) -> None:
-        super().__init__(content)
-        self._url = url
-
-    def __missing__(self, key: str) -> Any:
-        origin = "a proxy or another service may have sent it"
-        raise RemoteError(f"The response of {self._url} has no {key}; {origin}.")
 
 
 def json_body(value: object) -> Body:
@@ -85,12 +75,16 @@ class Service:
         self._on_retry = on_retry
         # None is the token in the environment, or the stored one.
         self.token: str | None = None
-        self._ca = ca
+        self._client = HttpClient(url, ca, seconds=MAX_SECONDS, max_bytes=MAX_RESPONSE_BYTES)
         self._is_checked = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
 
     def get(self, path: str, parameters: Mapping[str, object] | None = None) -> Json:
         """Return the JSON object of a public path; raise MissingError or RemoteError."""
-        response = self._send("GET", path + _query(parameters))
+        response = self._send(READ, "GET", path + _query(parameters))
         if response.status == 404 and "error" in (refusal := _parse_object(response)):
             raise MissingError(escape_unprintable(str(refusal["error"])))
         return self._read(response)
@@ -113,33 +107,25 @@ class Service:
         if body:
             headers["Content-Type"] = body.content_type
         content = body.content if body else None
+        patience = READ if method == "GET" else CHANGE
         if not self._is_checked:
-            self._check_tool()
-        return self._read(self._send(method, path + _query(parameters), headers, content))
+            self._check_tool(patience)
+        return self._read(self._send(patience, method, path + _query(parameters), headers, content))
 
-    def _read(self, response: BaseHTTPResponse) -> Json:
+    def _read(self, response: Response) -> Json:
         """Return the JSON object of a response; raise RemoteError if it is an error."""
         if response.status not in (200, 201):
             raise RemoteError(self._describe_refusal(response))
-        return ServiceObject(self.url, _parse_object(response))
+        return _parse_object(response)
 
-    @cached_property
-    def _pool(self) -> PoolManager:
-        """Connections to the service."""
-        try:
-            context = create_context(self._ca)
-        except CertificatesError as error:
-            raise RemoteError(f"{error}.") from None
-        return PoolManager(ssl_context=context)
-
-    def _check_tool(self) -> None:
+    def _check_tool(self, patience: tuple[int, int]) -> None:
         """Raise RemoteError if the service needs a newer release of this program."""
-        response = self._send("GET", TOOL_VERSION_PATH)
+        response = self._send(patience, "GET", TOOL_VERSION_PATH)
         if response.status not in (200, 404):
             raise RemoteError(self._describe_refusal(response))
         try:
             minimum = Version.parse(_parse_object(response)["minimumVersion"])
-        except KeyError:
+        except (KeyError, TypeError, ValueError):
             raise RemoteError(f"{self.url} is not a widget catalog.") from None
         if Version.parse(__version__) < minimum:
             raise RemoteError(
@@ -150,56 +136,40 @@ class Service:
 
     def _send(
         self,
+        patience: tuple[int, int],
         method: str,
         path: str,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
-    ) -> BaseHTTPResponse:
+    ) -> Response:
         """Return the response; after a passing fault, send the request again for some time."""
-        common = {"User-Agent": f"widget-catalog/{__version__}", "Accept": "application/json"}
-        send = partial(
-            self._pool.request,
-            method,
-            self.url + path,
-            body=content,
-            headers={**common, **(headers or {})},
-            redirect=False,
-            timeout=TIMEOUT,
-            retries=False,
+        number, longest = patience
+        retries = Retry(
+            number,
+            allowed_methods=None,
+            status_forcelist=PASSING_STATUSES,
+            backoff_factor=BACKOFF,
+            backoff_max=longest,
         )
+        seconds = sum(min(int(BACKOFF * 2**each), longest) for each in range(1, number))
+
+        def on_retry(problem: str) -> None:
+            limit = plural(seconds, "second")
+            self._on_retry(f"{self.url} {problem}; trying again for {limit}.")
+
         try:
-            for number, wait in enumerate(RETRY_WAITS):
-                try:
-                    response = send()
-                    problem = f"responded {response.status}"
-                    if response.status not in PASSING_STATUSES:
-                        return response
-                except HTTPError as error:
-                    problem = "did not respond"
-                    if not _is_passing(error):
-                        raise
-                if number == 0:
-                    seconds = sum(RETRY_WAITS)
-                    self._on_retry(f"{self.url} {problem}; trying again for {seconds} seconds.")
-                time.sleep(wait)
-            return send()
-        except HTTPError as error:
-            raise RemoteError(self._describe_failure(error)) from error
+            return self._client.request_again(retries, on_retry, method, path, headers, content)
+        except CertificatesError as error:
+            raise RemoteError(f"{error}.") from None
+        except TransferError as error:
+            if error.is_uncertain and method != "GET":
+                consequence = f", so it may have made the change; {SAFE_AGAIN}"
+            else:
+                is_refused = error.is_passing and not error.is_uncertain
+                consequence = "; is the service running?" if is_refused else ""
+            raise RemoteError(error.sentence(self.url, consequence)) from error
 
-    def _describe_failure(self, error: HTTPError) -> str:
-        """Return what happened to a request that got no response."""
-        match error:
-            case NewConnectionError(__cause__=ConnectionRefusedError()):
-                return f"{self.url} cannot be reached: Connection refused; {SAFE_AGAIN}."
-            case NewConnectionError(__cause__=OSError() as reason):
-                return f"{self.url} cannot be reached: {error_reason(reason)}."
-            case SSLError(args=(ssl.SSLCertVerificationError() as reason, *_)):
-                return f"{self.url} cannot be reached: {describe_refusal(reason)}."
-            case SSLError():
-                return f"{self.url} failed the TLS handshake; is this its https port?"
-        return f"{self.url} did not respond, so it may have made the change; {SAFE_AGAIN}."
-
-    def _describe_refusal(self, response: BaseHTTPResponse) -> str:
+    def _describe_refusal(self, response: Response) -> str:
         """Return what a response other than the expected one means."""
         error = _parse_object(response).get("error")
         if response.status == 401:
@@ -210,25 +180,19 @@ class Service:
         again = f" To try it later, {SAFE_AGAIN}." if response.status in PASSING_STATUSES else ""
         if isinstance(error, str):
             return error + again
-        location = response.get_redirect_location()
+        location = response.headers.get("Location") if 300 <= response.status < 400 else None
         target = f" and redirects to {quoted(location)}" if location else ""
         return f"{self.url} responded {response.status}{target}.{again}"
-
-
-def _is_passing(error: HTTPError) -> bool:
-    """Return whether a service that is being started may be the cause."""
-    is_refused = isinstance(error.__cause__, ConnectionRefusedError)
-    return is_refused or isinstance(error, ProtocolError)
 
 
 def _query(parameters: Mapping[str, object] | None) -> str:
     return f"?{urlencode(parameters, doseq=True)}" if parameters else ""
 
 
-def _parse_object(response: BaseHTTPResponse) -> Json:
+def _parse_object(response: Response) -> Json:
     """Return the JSON object in a body, an empty one if it has none."""
     try:
-        value = parse_json(response.data)
+        value = parse_json(response.body)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

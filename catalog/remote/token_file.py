@@ -38,13 +38,13 @@ def find_token(url: str) -> str:
     return stored["token"]
 
 
-def remembered_servers() -> dict[str, str | None]:
-    """Return the file of --ca of each login by the URL of its service, the last login last."""
+def stored_ca(url: str) -> str | None:
+    """Return the file of --ca with which the user logged in to the service, if any."""
     try:
-        return {url: login.get("ca") for url, login in read_logins().items()}
+        return read_logins().get(url, {}).get("ca")
     except TokenError:
         # A command that needs a token says why.
-        return {}
+        return None
 
 
 def check_token(text: str, source: str) -> str:
@@ -56,7 +56,7 @@ def check_token(text: str, source: str) -> str:
 
 
 def read_logins() -> dict[str, dict[str, str]]:
-    """Return what is stored by URL, the last login last; raise TokenError if others may read it."""
+    """Return what is stored by URL; raise TokenError if others may read it."""
     path = token_file()
     try:
         with open(path, encoding="utf-8") as file:
@@ -72,18 +72,14 @@ def read_logins() -> dict[str, dict[str, str]]:
     return logins
 
 
-def store_login(url: str, token: str | None, ca: str | None = None) -> bool:
-    """Store the token of a service and the file of --ca; None as the token removes both.
-
-    Return whether there was a token.
-    """
+def store_login(url: str, token: str | None, ca: str | None = None) -> None:
+    """Store the token of a service and the file of --ca; None as the token removes both."""
     path = token_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked_directory(path.parent):
         logins = read_logins()
-        had_token = logins.pop(url, None) is not None
+        logins.pop(url, None)
         if token is not None:
             logins[url] = {"token": token, **({"ca": os.path.abspath(ca)} if ca else {})}
         with atomic_replace(path) as new:
             new.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
-    return had_token

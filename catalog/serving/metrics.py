@@ -35,8 +35,8 @@ from prometheus_client.registry import Collector
 from .. import __version__
 from ..atomic_files import file_size
 from ..store.connection.database import Database
+from ..store.connection.database_file import wal_path
 from ..store.connection.sqlite import DatabaseError, DeadlineExceeded
-from ..store.connection.wal import wal_path
 from ..store.write.tokens import next_expiry
 from .event_loop import EventLoop
 
@@ -176,7 +176,7 @@ class DatabaseCollector(Collector):
         yield _gauge("database_size_bytes", "Database file.", file_size(path))
         yield _gauge("wal_size_bytes", "WAL of the database.", file_size(wal_path(path)))
         sizes = self._read()
-        is_readable = sizes is not None and not self._database.faults.is_damaged
+        is_readable = sizes is not None and not self._database.is_damaged
         is_writable = is_readable and self._database.is_writable()
         yield _gauge("database_readable", "1 if it can be read.", is_readable)
         yield _gauge("database_writable", "0 if it made the last write fail.", is_writable)

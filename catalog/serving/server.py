@@ -89,7 +89,7 @@ def serve(
     try:
         # It migrates a file of an earlier release. A second service on the same address has failed
         # already, and does not do that to the file of the first.
-        database.check_start()
+        database.open_for_serving()
     except DatabaseError as error:
         if unix_path:
             unix_path.unlink(missing_ok=True)
@@ -131,6 +131,8 @@ def print_start(database: Database, url: str, metrics_url: str | None, as_json: 
     print(f"Serving {database.name} on {url}", flush=True)
     if metrics_url:
         print(f"Metrics on {metrics_url}", flush=True)
+    if sys.stdout.isatty() and url.startswith("http"):
+        print(f"Pages: {url}/\nAPI reference: {url}/docs", flush=True)
 
 
 def stop_if_gone(loop: EventLoop, database: Database) -> None:
@@ -138,7 +140,7 @@ def stop_if_gone(loop: EventLoop, database: Database) -> None:
     try:
         database.check_in_place()
     except DatabaseGoneError as error:
-        database.faults.log("The service stops", error)
+        logger.error("%s The service must be started again.", error)
         loop.has_failed = loop.context.is_stopping = True
 
 

@@ -14,9 +14,8 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import ClientDisconnected
 from waitress.utilities import build_http_date
 
-from .. import V1_PREFIX
+from .. import ENDPOINT, V1_PREFIX
 from ..rights import REFUSED_BODY
-from ..routing import ENDPOINT
 from .http_parser import Parser, Refusal
 
 if TYPE_CHECKING:

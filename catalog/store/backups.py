@@ -1,23 +1,15 @@
 """Backup and restore of the whole catalog, also while the service runs."""
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from ..atomic_files import atomic_replace, drop_from_memory
+from ..atomic_files import atomic_replace, drop_from_memory, keep_file
 from ..text import path_text
+from .connection.content import check_schema, copy_to_file, replace_content
 from .connection.database import Database
-from .connection.sqlite import (
-    DatabaseError,
-    check_integrity,
-    connect,
-    copy_to_file,
-    is_damage,
-)
-from .connection.wal import remove_wal
-from .schema.migrations import replace_content
-from .schema.schema import check_schema
+from .connection.database_file import remove_wal
+from .connection.sqlite import DatabaseError, check_integrity, connect, is_damage
 from .write.audit import local_actor
 
 
@@ -62,10 +54,10 @@ def restore(
     """Replace the whole catalog by a backup; a running service uses it from the next request on.
 
     The catalog keeps its tokens and its record of changes, to which the action is added; one that
-    has none gets those of the backup. So no restore makes a revoked token valid again. With
-    keeps_history it also keeps install counts that are higher, and the hashes of deleted versions.
+    has none gets those of the backup. So no restore makes a revoked token valid again. It also
+    keeps the hashes of deleted versions and, with keeps_history, install counts that are higher.
 
-    A damaged database file is renamed; return its new path.
+    A damaged database file is kept under another name; return that path.
     """
     try:
         _check_backup(source)
@@ -90,13 +82,16 @@ def _check_backup(source: Path) -> None:
 
 
 def _replace_file(database: Database, source: Path, action: str) -> Path | None:
-    """Create the file with the content of a backup; rename a damaged one and return its path."""
+    """Create the file with the content of a backup; keep a damaged one and return its path.
+
+    There is a file at all times: without one, `serve --init` would serve an empty catalog.
+    """
     damaged, target = None, database.real_path
     with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as connection:
         replace_content(connection, source, local_actor(), action, keeps_history=False)
         if database.exists():
             damaged = target.with_name(f"{target.name}.damaged")
-            os.replace(target, damaged)
+            keep_file(target, damaged)
         remove_wal(target)
     return damaged
 

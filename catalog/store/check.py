@@ -67,13 +67,19 @@ def check_catalog(database: Database) -> Iterator[str]:
             yield from _check_sources(connection)
             yield from _check_index(copy)
     except sqlite3.DatabaseError as error:
-        _raise_if_locked(error)
+        _raise_if_no_fault(error)
         yield f"The database cannot be read to the end: {error}."
 
 
-def _raise_if_locked(error: sqlite3.DatabaseError) -> None:
-    """Raise the error if the file is locked; all other errors are problems of the file."""
-    if result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+NO_FAULTS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
+
+
+def _raise_if_no_fault(error: sqlite3.DatabaseError) -> None:
+    """Raise the error if the file is locked, or there is no space for the copy.
+
+    All other errors are problems of the file.
+    """
+    if result_code(error) & 0xFF in NO_FAULTS:
         raise error
 
 
@@ -185,7 +191,7 @@ def _read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
     try:
         return database.fetch(sql, {})
     except sqlite3.DatabaseError as error:
-        _raise_if_locked(error)
+        _raise_if_no_fault(error)
         return []
 
 

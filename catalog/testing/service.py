@@ -1,4 +1,4 @@
-"""serve --testing: its settings, its catalog, and its end with the process that started it."""
+"""serve --testing: its catalog, and its end with the process that started it."""
 
 import logging
 import os
@@ -7,46 +7,17 @@ import shutil
 import stat
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 from flask import Flask
 
-from ..settings import DEFAULTS
-
-
-def testing_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option --testing; its value is the directory of the catalog, or None."""
-    text = "Serve a temporary catalog, controlled by tests through requests below /_testing/."
-    option = click.option("--testing", is_flag=True, callback=_use_temporary_catalog, help=text)
-    return option(function)
-
-
-def _use_temporary_catalog(
-    context: click.Context, option: click.Parameter, is_testing: bool
-) -> Path | None:
-    """Give the application, which is not created yet, a catalog and settings of its own."""
-    if not is_testing or context.resilient_parsing:
-        return None
-    if "DATABASE" in context.obj.data:
-        raise click.UsageError("--testing has a catalog of its own: leave out --database.")
-    files = TemporaryDirectory(prefix="widget-catalog-", ignore_cleanup_errors=True)
-    directory = Path(context.with_resource(files))
-    # They take precedence over the environment, which is not that of a test. A test needs few
-    # connections, and some systems allow a process few open files.
-    settings = {"DATABASE": str(directory / "catalog.db"), "PORT": "0", "MAX_CONNECTIONS": "200"}
-    context.obj.data.update({**DEFAULTS, **settings})
-    return directory
+from .requests import TestRequests
 
 
 def prepare(app: Flask, directory: Path, start: str) -> None:
     """Create the catalog in the directory, and let requests below /_testing/ control it."""
-    # Other commands do not need it.
-    from .requests import TestRequests
-
     if app.extensions["database"].path.parent != directory:
         # It would be reset.
         raise click.UsageError("--testing is an option of widget-catalog, not of flask.")

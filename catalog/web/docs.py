@@ -10,7 +10,7 @@ from pathlib import Path
 from flask import Response, abort, current_app, render_template, send_file
 
 from ..documents import Json
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read.search_params import parse_search
@@ -60,7 +60,7 @@ def find_first_version() -> Json | None:
         results = search_widgets(database.reader(), parse_search(FIRST_SEARCH))["widgets"]
     except (DatabaseError, sqlite3.Error) as error:
         # The reference does not need the database.
-        database.faults.log("The database cannot be read", error)
+        database.log_error("The database cannot be read", error)
         return None
     return results[0]["latestCompatibleVersion"] if results else None
 

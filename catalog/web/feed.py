@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from flask import Response, abort, render_template, request
 
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.sqlite import Connection
 from ..text import quoted, shorten
 from .pages import page_response, pages, reader

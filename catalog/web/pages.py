@@ -18,7 +18,7 @@ from werkzeug import Response as BaseResponse
 
 from .. import __version__
 from ..documents import Json
-from ..routing import public_url
+from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
 from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
@@ -225,7 +225,7 @@ def find_similar(scope: str, name: str) -> list[Suggestion]:
         return suggest_widgets(reader(), name, scope=scope)
     except (DatabaseError, sqlite3.Error) as error:
         database: Database = current_app.extensions["database"]
-        database.faults.log("The catalog has no suggestions", error)
+        database.log_error("The catalog has no suggestions", error)
     except DeadlineExceeded as error:
         current_app.logger.warning("The catalog has no suggestions: %s", error)
     return []

@@ -126,7 +126,7 @@ def test_any_other_response_is_an_error(response: bytes, message: str) -> None:
 def test_an_invalid_url_is_wrong_usage(url: str) -> None:
     result = run_health(url)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is neither an http or https URL nor unix:PATH." in result.stderr
+    assert "is not an http or https URL or unix:PATH." in result.stderr
 
 
 def test_the_program_checks_a_service_without_importing_flask(server: Server) -> None:

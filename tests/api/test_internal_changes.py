@@ -101,6 +101,11 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "another version": (form(manifest()), 400, "the version '1.0.0', not '2.0.0'"),
     "the wrong hash": (form(manifest(number="2.0.0", sha256Hash="0" * 64)), 400, "the SHA-256"),
     "the wrong size": (form(manifest(number="2.0.0", bundleSize=5)), 400, "17 bytes"),
+    "an invalid size": (
+        form(manifest(number="2.0.0", bundleSize=-1)),
+        400,
+        "bundleSize must be a whole number from 0 to 9007199254740991, not -1.",
+    ),
     "a part too many": (
         form(manifest(number="2.0.0")).replace(b'"bundle"', b'"other"'),
         400,

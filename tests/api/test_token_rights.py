@@ -361,5 +361,13 @@ def test_the_record_is_read_in_pages_by_those_with_rights_to_it(
     assert client.get("/api/audit", headers=own).json == {"entries": recorded[1:2]}
     assert client.get("/api/audit?widget=acme/clock", headers=own).json["entries"] == recorded[1:2]
     assert client.get("/api/audit?widget=ops/clock", headers=own).status_code == 403
-    for invalid in ("limit=x", "limit=0", "widget=ops", "since=yesterday", "before=x"):
+    for invalid in (
+        "limit=x",
+        "limit=0",
+        "limit=1_0",
+        "limit=%D9%A1",
+        "widget=ops",
+        "since=yesterday",
+        "before=x",
+    ):
         assert client.get(f"/api/audit?{invalid}", headers=admin).status_code == 400

@@ -298,3 +298,16 @@ def test_a_new_catalog_gets_tokens_and_record_of_the_backup(app: Flask, app_with
     assert run_line(other, "restore older.db --yes").exit_code == 0
     assert other.test_client().get("/api/session", headers=bearer(text)).status_code == 200
     assert [entry["action"] for entry in log(other)] == ["create token", "restore"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("log", "No change is recorded.\n"),
+        ("log acme/clock", "No change of acme/clock is recorded.\n"),
+        ("log --quiet", ""),
+    ],
+)
+def test_a_log_without_a_change_says_so(app_with: AppWith, line: str, message: str) -> None:
+    result = run_line(app_with(), line)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", message)

@@ -17,15 +17,13 @@ from click.testing import CliRunner
 from command_lines import LINES
 from conftest import ROOT, exported, run_at_terminal, run_line, start_command
 from flask import Flask
-from flask.cli import ScriptInfo
 
 from app import create_app
-from catalog.commands import commands
+from catalog.commands import COMMANDS
 
 AppWith = Callable[..., Flask]
-COMMANDS = commands.cli.commands
 # They need a network: see test_mirror.py, test_server.py, test_health.py and test_cluster.py.
-NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster", "login", "logout")
+NETWORK_COMMANDS = ("mirror", "serve", "health", "cluster", "login", "logout", "whoami")
 DATA_COMMANDS = {"list", "show", "outdated", "export", "token", "log", "stats"}
 COMMANDS_WITHOUT_STATUS = {"show", "export", "log", "stats"}
 # Python decodes the byte 0xFF, which is not valid UTF-8, in an argument to this.
@@ -234,8 +232,8 @@ def test_characters_outside_the_output_encoding_are_escaped(app_with: AppWith) -
 
 
 def test_commands_also_run_in_another_click_group(app: Flask) -> None:
-    group = click.Group("other", commands=commands.cli.commands)
-    arguments = ["unlist", "acme/clock"]
-    result = CliRunner().invoke(group, arguments, obj=ScriptInfo(create_app=lambda: app))
+    group = click.Group("other", commands=COMMANDS)
+    variables = {"CATALOG_DATABASE": str(app.config["DATABASE"])}
+    result = CliRunner().invoke(group, ["unlist", "acme/clock"], env=variables)
     assert (result.exit_code, result.stderr) == (0, "acme/clock is unlisted.\n")
     assert json.loads(exported(app))["widget"]["listed"] is False

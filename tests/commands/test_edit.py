@@ -196,7 +196,13 @@ def test_repeated_command_prints_so_and_changes_nothing(app: Flask, line: str, s
 
 
 VERSION_COMMANDS = ["yank {}", "unyank {}", "deprecate {} Old", "undeprecate {}", "delete {} --yes"]
-WIDGET_COMMANDS = ["unlist {}", "relist {}", "official {}", "unofficial {}", "describe {} --icon x"]
+WIDGET_COMMANDS = [
+    "unlist {}",
+    "relist {}",
+    "official {}",
+    "official {} --off",
+    "describe {} --icon x",
+]
 
 
 @pytest.mark.parametrize("line", [*WIDGET_COMMANDS, "delete {} --yes"])

@@ -93,10 +93,10 @@ def test_invalid_file_changes_nothing_and_reports_every_place(
     result = run(app, "import", good, bad)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines() == [
-        f"Error: {bad} line 3, acme/notes: listed must be true or false, not 'no'",
+        f"Error: {bad} line 3, acme/notes: listed must be true or false, not 'no'.",
         f"{bad} line 3, acme/notes: version 1.2.0: bundleSize must be "
-        "a whole number from 0 to 9007199254740991, not -1",
-        f'{bad} line 4: must be an object {{"widget": {{...}}, "versions": [...]}}',
+        "a whole number from 0 to 9007199254740991, not -1.",
+        f'{bad} line 4: must be an object {{"widget": {{...}}, "versions": [...]}}.',
     ]
     assert documents(app) == before
 
@@ -128,8 +128,8 @@ def test_duplicate_widget_is_an_error_that_names_both_places(
     two.write_bytes(lines(document("acme/c"), document("acme/b"), document("acme/c")))
     app = app_with()
     assert run(app, "import", one, two).stderr.splitlines() == [
-        f"Error: {two} line 2, acme/b: is in {one} line 2 already",
-        f"{two} line 3, acme/c: is in {two} line 1 already",
+        f"Error: {two} line 2, acme/b: is in {one} line 2 already.",
+        f"{two} line 3, acme/c: is in {two} line 1 already.",
     ]
     assert names(app) == []
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
+from click.testing import Result
 from conftest import Server, create_catalog, error_message, run
 from flask import Flask
 from upstreams import FakeUpstream, body
@@ -104,7 +105,7 @@ def test_a_json_lockfile_is_read_as_the_page_reads_it(app_with: AppWith) -> None
     assert (result.exit_code, result.stderr) == (0, ignored)
 
 
-@pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--url", "x")])
+@pytest.mark.parametrize("options", [(), ("--sdk", "1.x"), ("--sdk", "1.4.0", "--server", "x")])
 def test_missing_or_invalid_option_is_wrong_usage(
     app_with: AppWith, options: tuple[str, ...]
 ) -> None:
@@ -115,7 +116,7 @@ def test_url_gives_the_same_table_without_a_local_catalog(
     mirror_app: Flask, file: Path, tmp_path: Path
 ) -> None:
     with Server(create_catalog(tmp_path / "served.db", CLOCK)) as server:
-        result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", server.url)
+        result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--server", server.url)
     assert (result.exit_code, result.stdout) == (0, TABLE)
     assert not mirror_app.extensions["database"].exists()
 
@@ -125,6 +126,43 @@ def test_response_without_updates_is_an_error(
     mirror_app: Flask, file: Path, upstream: FakeUpstream, content: bytes
 ) -> None:
     upstream.faults["/api/v1/widgets/updates"].append(body(content))
-    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--url", upstream.url)
+    result = run(mirror_app, "outdated", file, "--sdk", "1.4.0", "--server", upstream.url)
     problem = "a proxy or another service may have sent it"
     assert error_message(result) == f"The response of {upstream.url} has no updates; {problem}."
+
+
+ADVISED = document(
+    "acme/advised",
+    version("1.0.0", publishedAt="2025-01-01T00:00:00Z", deprecationMessage="Use acme/clock."),
+    version("2.0.0", publishedAt="2025-02-01T00:00:00Z", yanked=True, yankedReason="It stops."),
+    version("3.0.0", publishedAt="2025-03-01T00:00:00Z", sdkVersion="^9.0.0"),
+    version("2.1.0", publishedAt="2025-04-01T00:00:00Z", sdkVersion="^1.0.0"),
+)
+
+
+def list_installed(app: Flask, *versions: str, options: str = "") -> Result:
+    text = "".join(f"{each}\n" for each in versions)
+    return run(app, "outdated", "-", "--sdk", "1.0.0", *options.split(), stdin=text)
+
+
+def test_the_reason_of_a_yank_is_named_also_if_there_is_an_update(app_with: AppWith) -> None:
+    result = list_installed(app_with(ADVISED), "acme/advised@2.0.0")
+    assert "yanked  2.1.0   2.0.0 was yanked: It stops; 2.1.0 is the newest" in result.stdout
+
+
+def test_a_deprecated_version_without_an_update_is_named(app_with: AppWith) -> None:
+    only = document("acme/only", version("1.0.0", deprecationMessage="Use acme/clock."))
+    result = list_installed(app_with(only), "acme/only@1.0.0")
+    assert result.stdout.splitlines()[1:] == [
+        "acme/only  1.0.0      deprecated  none    1.0.0 is deprecated: Use acme/clock."
+    ]
+    assert result.stderr == "0 updates for 1 installed version.\n"
+
+
+@pytest.mark.parametrize("output", ["", " --json", " --quiet"])
+def test_exit_code_is_1_if_a_version_should_be_replaced(app_with: AppWith, output: str) -> None:
+    app = app_with(ADVISED)
+    for installed, expected in (("2.1.0", 0), ("2.0.0", 1), ("1.0.0", 1), ("7.0.0", 1)):
+        path = f"acme/advised@{installed}"
+        assert list_installed(app, path, options=f"--exit-code{output}").exit_code == expected
+        assert list_installed(app, path, options=output).exit_code == 0

@@ -294,8 +294,8 @@ def test_publishing_does_not_wait_for_a_pack(app: Flask) -> None:
         assert writer.stdout is not None
         begin = writer.stdout.read(10_000)
         response = app.test_client().put(
-            "/api/widgets/acme/clock/4.0.0",
-            data=form(publication(number="4.0.0")),
+            "/api/widgets/acme/dial/4.0.0",
+            data=form(publication("acme/dial", "4.0.0")),
             content_type=FORM_TYPE,
             headers=headers,
         )
@@ -445,7 +445,7 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
     "absolute path": (renaming(BUNDLE, "/tmp/evil"), "The pack has '/tmp/evil' where "),  # noqa: S108
     "bad document": (
         replacing("catalog.jsonl", b'{"widget": {}}\n', update_sums=True),
-        "catalog.jsonl line 1: scope is missing\n",
+        "catalog.jsonl line 1: scope is missing.\n",
     ),
     "hash that is not a text": (
         replacing("deleted.jsonl", deleted_line(sha256Hash=None), update_sums=True),

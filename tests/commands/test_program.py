@@ -12,11 +12,10 @@ from builders import document, version
 from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
 from conftest import ROOT, create_catalog, start_command
-from flask.cli import ScriptInfo
 
 from app import create_app
 from catalog import __version__
-from catalog.__main__ import cli, load_application
+from catalog.__main__ import cli
 
 PROGRAM = (sys.executable, "-m", "catalog")
 CLOCK = document(
@@ -35,11 +34,7 @@ def database(tmp_path: Path) -> Path:
 
 def run_program(database: Path, *arguments: str) -> Result:
     """Run widget-catalog in this process."""
-    app = load_application({"DATABASE": database})
-    try:
-        return CliRunner().invoke(cli, arguments, obj=ScriptInfo(create_app=lambda: app))
-    finally:
-        app.extensions["database"].close()
+    return CliRunner().invoke(cli, ["--database", str(database), *arguments])
 
 
 def start_program(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +74,7 @@ def test_help_needs_no_database_and_lists_every_command_in_a_section() -> None:
         "Other:",
     ]
     commands = [name for name in named if not name.startswith("-")]
-    listed = create_app().cli.commands.keys() - {"unofficial", "cluster", "migrate"}
+    listed = create_app().cli.commands.keys() - {"cluster", "migrate"}
     assert sorted(commands) == sorted([*listed, "completion"])
 
 
@@ -88,19 +83,6 @@ def test_help_lists_the_commands_of_a_cluster_only_for_one(rqlite: str) -> None:
     result = start_program("--help", CATALOG_RQLITE=rqlite)
     named = set(re.findall(r"^  (\S+)  +\S", result.stdout, re.M))
     assert {"cluster", "migrate"} & named == ({"cluster", "migrate"} if rqlite else set())
-
-
-def test_unofficial_is_the_hidden_former_name_of_official_off(database: Path) -> None:
-    assert "unofficial" not in CliRunner().invoke(cli, ["--help"]).stdout
-    result = run_program(database, "unofficial", "acme/clock")
-    assert (result.exit_code, result.stderr) == (0, "acme/clock is not official.\n")
-
-
-@pytest.mark.parametrize("color", [None, "1"])
-def test_headings_are_bold_unless_no_color_is_set(color: str | None) -> None:
-    result = CliRunner().invoke(cli, ["-h"], color=True, env={"NO_COLOR": color})
-    heading = "Serve:" if color else "\x1b[1mServe:\x1b[0m"
-    assert (f"{heading}\n" in result.stdout, "\x1b" in result.stdout) == (True, not color)
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]], ids=" ".join)
@@ -146,12 +128,12 @@ def test_an_invalid_setting_is_one_sentence() -> None:
     assert (result.exit_code, result.stderr) == (1, message)
 
 
-def test_a_command_does_not_import_the_server_or_the_http_client(database: Path) -> None:
+def test_a_command_imports_neither_flask_nor_the_http_client(database: Path) -> None:
     code = """
 import sys
 from catalog.__main__ import cli
 cli.main(["list"], standalone_mode=False)
-print({"waitress", "urllib3"} & set(sys.modules))
+print({"flask", "werkzeug", "jinja2", "waitress", "urllib3"} & set(sys.modules))
 """
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -170,9 +152,6 @@ UNKNOWN_SETTINGS: dict[str, str | None] = {
     "CATALOG_LOGLEVEL": "CATALOG_LOGLEVEL is not a setting. Did you mean CATALOG_LOG_LEVEL?",
     **dict.fromkeys(("CATALOG_TOKEN", "CATALOG_SERVER", "CATALOG_CA")),
     "CATALOG_X": "CATALOG_X is not a setting. It has no effect.",
-    # Similar to CATALOG_MAX_BODY_BYTES, but it was one.
-    "CATALOG_MAX_HEAD_BYTES": "CATALOG_MAX_HEAD_BYTES is not a setting. It has no effect.",
-    "CATALOG_THREADS": "CATALOG_THREADS is not a setting. It has no effect.",
 }
 
 

@@ -25,7 +25,7 @@ from reverse_proxies import Origin
 from catalog import __version__
 from catalog.__main__ import cli
 from catalog.atomic_files import atomic_replace
-from catalog.commands import commands
+from catalog.commands import COMMANDS
 from catalog.remote import token_file
 from catalog.remote.token_file import store_login
 from catalog.token_text import generate_token
@@ -57,6 +57,11 @@ LINES = [
     "publish odd.json new.js --bundle-url https://cdn.example.com/another.js",
     "publish odd.json new.js --bundle-url ftp://cdn.example.com/a.js",
     "publish hidden.json new.js --store --bundle-url https://cdn.example.com/hidden.js",
+    "publish new.json new.js --bundle-url 'https://cdn.example.com/{vresion}.js'",
+    "publish new.json new.js --bundle-url 'https://cdn.example.com/{version}}.js'",
+    "publish at.json new.js --store",
+    "publish registry.json new.js --store",
+    "publish utf16.json new.js --store",
     "publish unnamed.json new.js --store",
     "publish unknown.json new.js --store",
     "publish list.json new.js --store",
@@ -84,6 +89,14 @@ LINES = [
     "deprecate acme/clock@'<2' acme/weather@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 'Use 2.0.0.'",
     "deprecate acme/clock@1.0.0 --replaced-by acme/weather",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/clock",
+    "deprecate acme/clock@1.0.0 --replaced-by acme/clok",
+    "deprecate acme/clock@1.0.0 acme/clock@2.0.0 --message 'Use another.'",
+    "deprecate acme/clock --message 'Use another.'",
+    "deprecate acme/clock@1.0.0 --message ''",
+    "yank acme/clok@1.0.0",
+    "unlist acm/clock",
+    "unlist acme/quite-another",
     "deprecate acme/clock@1.0.0 ''",
     "deprecate acme/clock@1.0.0",
     "undeprecate acme/clock@1.0.0 --dry-run",
@@ -113,7 +126,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     manifests: dict[str, Any] = {
         "new": manifest("acme/new", "1.0.0", description="Ünïcode", releaseNotes="First."),
-        "odd": manifest("acme/Odd Näme@1", "1.0.0-rc.1+build.5", icon="unusual"),
+        "odd": manifest("acme/Odd Näme", "1.0.0-rc.1+build.5", icon="unusual"),
+        "at": manifest("acme/clock@1", "1.0.0"),
+        "registry": manifest("acme/registry.json", "1.0.0"),
         "hidden": manifest("acme/hidden", "2.0.0", isOfficial=True),
         "unnamed": {"scope": "acme", "version": "one", "sdkVersion": "x y"},
         "unknown": manifest("acme/new", "2.0.0", bundleUrl="https://cdn.example.com/a.js"),
@@ -122,6 +137,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in manifests.items():
         Path(f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     Path("text.json").write_text("{", encoding="utf-8")
+    Path("utf16.json").write_text(json.dumps(manifests["new"]), encoding="utf-16")
     Path("new.js").write_text("export default 1\n", encoding="utf-8")
     Path("other.js").write_text("export default 2\n", encoding="utf-8")
     Path("empty.js").write_text("", encoding="utf-8")
@@ -191,8 +207,8 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
     contents = [without_times(exported(each).decode()) for each in (local, app)]
     assert contents[0] == contents[1]
     # Every command is in the list.
-    others = {"log", "login", "logout", "unofficial", "list", "show", "outdated"}
-    remote = {name for name, each in commands.cli.commands.items() if getattr(each, "remote", None)}
+    others = {"log", "login", "logout", "whoami", "list", "show", "outdated", "health"}
+    remote = {name for name, each in COMMANDS.items() if getattr(each, "remote", None)}
     assert {line.split()[0] for line in LINES} | others == remote
 
 
@@ -459,30 +475,66 @@ def test_an_invalid_variable_of_the_server_is_named(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_without_a_database_the_service_of_the_last_login_is_used_until_logout(
+def test_a_login_names_the_variable_and_is_no_target_by_itself(
     app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = server.url.replace("127.0.0.1", "localhost")
-    for url in (other, server.url):
-        assert run_remotely(url, "login", stdin=create_token(app, url)).exit_code == 0
-    used = run_program("unlist", "acme/clock")
-    assert used.stderr.splitlines() == [
-        f"The catalog is that of {server.url}, where you are logged in.",
-        "acme/clock is unlisted.",
-    ]
-    assert f"Removed the token for {server.url};" in run_program("logout").stderr
-    assert other in run_program("relist", "acme/clock").stderr
-    missing = "does not exist. Create it with: widget-catalog init"
-    monkeypatch.setenv("CATALOG_DATABASE", "none.db")
-    assert f"none.db {missing}" in failure(run_program("unlist", "acme/clock"))
-    monkeypatch.delenv("CATALOG_DATABASE")
-    assert run_program("logout").exit_code == 0
+    result = run_remotely(server.url, "login", stdin=create_token(app))
+    line = f"export CATALOG_SERVER={server.url}"
+    assert f"To leave out --server from now on: {line}\n" in result.stderr
     assert failure(run_program("unlist", "acme/clock")) == (
-        f"catalog.db {missing}; for the catalog of a service, use --server URL."
+        "catalog.db does not exist. Create it with: widget-catalog init; for the catalog of a "
+        "service, use --server URL."
     )
-    create_catalog(Path("catalog.db"), *CATALOG)
-    run_remotely(server.url, "login", stdin=create_token(app))
-    assert run_program("unlist", "acme/weather").stderr == "acme/weather is unlisted.\n"
+    monkeypatch.setenv("CATALOG_SERVER", server.url)
+    monkeypatch.setenv("CATALOG_DATABASE", "catalog.db")
+    assert run_program("unlist", "acme/clock").stderr == "acme/clock is unlisted.\n"
+    assert "export" not in run_program("login", stdin=create_token(app, "second")).stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["delete acme/clock --yes", "check", "stats", "token list", "serve", "gc", "init"]
+)
+def test_with_the_variable_a_command_of_the_machine_is_refused_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    database = create_catalog(Path("catalog.db"), *CATALOG)
+    before = database.read_bytes()
+    monkeypatch.setenv("CATALOG_SERVER", "https://widgets.example")
+    result = run_program(*line.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        f"Error: {line.split()[0]} works on the machine of the catalog only, and CATALOG_SERVER "
+        "names a service: unset it, or use --database.\n"
+    ) in result.stderr
+    assert database.read_bytes() == before
+
+
+def test_the_option_of_the_database_lets_a_command_of_the_machine_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CATALOG_SERVER", "https://widgets.example")
+    path = str(create_catalog(Path("here.db"), *CATALOG))
+    assert run_program("--database", path, "delete", "acme/clock", "--yes").exit_code == 0
+
+
+def test_logout_without_a_login_writes_nothing(server: AppServer, tmp_path: Path) -> None:
+    result = run_remotely(server.url, "logout")
+    assert result.stderr == f"There is no stored token for {server.url}.\n"
+    assert not (tmp_path / "config").exists()
+
+
+def test_whoami_shows_the_rights_of_the_token(
+    app: Flask, server: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", create_token(app, "ci", ("acme", "ops"), ("publish",)))
+    printed = run_remotely(server.url, "whoami").stdout
+    lines = dict(line.split(maxsplit=1) for line in printed.splitlines())
+    expiry = lines.pop("expires:")
+    assert lines == {"token:": "ci", "scopes:": "acme, ops", "permissions:": "publish"}
+    shown = json.loads(run_remotely(server.url, "whoami --json").stdout)
+    assert (shown["scopes"], shown["expiresAt"]) == (["acme", "ops"], expiry)
+    assert run_line(app, "token revoke ci").exit_code == 0
+    assert "The token ci is revoked." in failure(run_remotely(server.url, "whoami"))
 
 
 # The service.
@@ -537,6 +589,8 @@ def test_other_commands_work_on_the_machine_of_the_catalog_only(line: str) -> No
     [
         (["login"], "Name the service: --server URL."),
         (["logout"], "Name the service: --server URL."),
+        (["whoami"], "Name the service: --server URL."),
+        (["--ca", "new.js", "list"], "new.js is not a PEM file of"),
         (["--server", "https://w.example", "--database", "a.db", "log"], "Use either --server or"),
         (["--server", "https://w.example", "--ca", "none.pem", "log"], "'none.pem' does not exist"),
         (["log", "--server", "https://w.example", "--ca", "new.js"], "new.js is not a PEM file of"),
@@ -613,7 +667,8 @@ def running_service() -> Iterator[FaultyService]:
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no retry wait."""
-    monkeypatch.setattr("catalog.remote.service.RETRY_WAITS", (0, 0))
+    monkeypatch.setattr("catalog.remote.service.BACKOFF", 0)
+    monkeypatch.setattr("catalog.remote.service.CHANGE", (2, 15))
 
 
 @pytest.fixture
@@ -723,7 +778,7 @@ def test_a_service_that_cannot_be_reached_is_named() -> None:
     result = run_remotely(url, "unlist acme/clock")
     assert result.stderr.splitlines() == [
         f"{url} did not respond; trying again for 0 seconds.",
-        f"Error: {url} cannot be reached: Connection refused; run it again, it is safe.",
+        f"Error: {url} cannot be reached: Connection refused; is the service running?",
     ]
 
 
@@ -775,8 +830,8 @@ def test_an_author_publishes_through_a_proxy_with_tls_until_the_token_is_revoked
 
         options = f"--server {url} --ca {proxy.certificate}"
         assert run_program(*f"login {options}".split(), stdin=token).exit_code == 0
-        # The login remembers both options.
-        assert run_here("yank acme/clock@2.0.0").exit_code == 0
+        # The login remembers the file of certificates.
+        assert run_here(f"yank acme/clock@2.0.0 --server {url}").exit_code == 0
         monkeypatch.setenv("CATALOG_TOKEN", token.strip())
         monkeypatch.setenv("CATALOG_SERVER", url)
         monkeypatch.setenv("CATALOG_CA", str(proxy.certificate))

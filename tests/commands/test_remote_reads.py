@@ -42,6 +42,12 @@ def server(app: Flask) -> Iterator[AppServer]:
 
 
 @pytest.fixture
+def listed(app_with: AppWith) -> Flask:
+    """An app with what the service shows to everybody."""
+    return app_with(CLOCK, ODD, EMPTY)
+
+
+@pytest.fixture
 def elsewhere(tmp_path: Path) -> Flask:
     """An app that has no database."""
     return create_app({"DATABASE": tmp_path / "none.db"})
@@ -53,7 +59,14 @@ def elsewhere(tmp_path: Path) -> Flask:
         "show acme/clock",
         "show acme/clock --long",
         "show acme/clock@1.x",
-        "show acme/odd@1.0.0",
+        "show acme/clok",
+        "show acme/quite-another",
+        "list",
+        "list TIME --sort installs",
+        "list acme/clock",
+        "list acme odd --limit 1",
+        "list --scope acme --sort updated",
+        "list nothing",
         "show acme/clock@9.9.9",
         "show acme/clock@nonsense",
         "outdated {} --sdk 1.0.0",
@@ -61,12 +74,12 @@ def elsewhere(tmp_path: Path) -> Flask:
     ],
 )
 def test_output_is_the_same_as_on_the_machine_of_the_catalog(
-    app: Flask, server: AppServer, elsewhere: Flask, tmp_path: Path, line: str
+    listed: Flask, server: AppServer, elsewhere: Flask, tmp_path: Path, line: str
 ) -> None:
     installed = tmp_path / "installed.txt"
     installed.write_text("".join(f"acme/clock@1.{each}.0\n" for each in range(30)))
     line = line.format(installed)
-    here, there = run_line(app, line), run_line(elsewhere, f"{line} --server {server.url}")
+    here, there = run_line(listed, line), run_line(elsewhere, f"{line} --server {server.url}")
     assert (there.exit_code, there.stdout) == (here.exit_code, here.stdout)
     assert there.stderr == here.stderr
 
@@ -74,8 +87,8 @@ def test_output_is_the_same_as_on_the_machine_of_the_catalog(
 TABLE = """\
 WIDGET          DISPLAY NAME  LATEST  INSTALLS  MARKS
 acme/clock      Clock         1.1.0   7         official
-ops/empty       Empty         none    unknown
 acme/odd@1.0.0  Odd@1.0.0     1.0.0   unknown   deprecated
+ops/empty       Empty         none    unknown
 """
 
 
@@ -94,7 +107,7 @@ def test_list_takes_the_options_of_the_command(server: AppServer, elsewhere: Fla
     for options, names, status in (
         ("--scope acme", ["clock", "odd@1.0.0"], "2 widgets.\n"),
         ("--sort installs --limit 1", ["clock"], "1 of 3 widgets.\n"),
-        ("--limit 2", ["clock", "empty"], "2 of 3 widgets.\n"),
+        ("--limit 2", ["clock", "odd@1.0.0"], "2 of 3 widgets.\n"),
         ("none", [], "0 widgets.\n"),
     ):
         result = run_line(elsewhere, f"list {options} --server {server.url}")
@@ -115,12 +128,19 @@ def test_list_reads_all_pages(app_with: AppWith, elsewhere: Flask) -> None:
         f"acme/w{number:03}" for number in range(230)
     ]
     assert limited.stderr == "150 of 230 widgets.\n"
-    assert len(server.responses) == 3 + 2
+    assert len(server.responses) == 3 + 3
 
 
 def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> None:
     result = run(elsewhere, "show", "ops/hidden", "--server", server.url)
-    assert error_message(result) == "There is no widget 'ops/hidden'."
+    assert error_message(result) == "There is no widget ops/hidden."
+
+
+def test_the_version_of_a_widget_needs_no_request_for_another_name(
+    server: AppServer, elsewhere: Flask
+) -> None:
+    assert run(elsewhere, "show", "acme/clock@1.x", "--json", "--server", server.url).exit_code == 0
+    assert server.responses == [("/api/v1/widgets/acme/clock", 200)]
 
 
 def test_show_leaves_out_what_an_older_service_does_not_count(app: Flask, elsewhere: Flask) -> None:

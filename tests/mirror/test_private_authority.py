@@ -1,4 +1,4 @@
-"""mirror, outdated --url and health trust a private authority with --ca or SSL_CERT_FILE."""
+"""mirror, outdated --server and health trust a private authority with --ca or SSL_CERT_FILE."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +12,18 @@ from mirrors import exported
 from upstreams import FakeUpstream, body
 
 from catalog.__main__ import cli
-from catalog.serving.health_client import health
 
 # A command for the URL of a service, and how it begins the message of an error.
 COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
     "mirror": (lambda app, url, *options: run(app, "mirror", url, *options), "cannot be mirrored"),
     "outdated": (
         lambda app, url, *options: run(
-            app, "outdated", "-", "--sdk=1.0", "--url", url, *options, stdin="a/b@1.0.0"
+            app, "outdated", "-", "--sdk=1.0", "--server", url, *options, stdin="a/b@1.0.0"
         ),
         "cannot be reached",
     ),
     "health": (
-        lambda app, url, *options: CliRunner().invoke(health, [url, *options]),
+        lambda app, url, *options: run(app, "health", url, *options),
         "cannot be reached",
     ),
 }

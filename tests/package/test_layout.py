@@ -13,9 +13,10 @@ PACKAGE = ROOT / "catalog"
 # from the layers below it and from its own folder.
 LAYERS = [
     {"__main__"},
-    {"application"},
     {"commands"},
     {"testing"},
+    {"application"},
+    {"opening"},
     {"api", "web", "files", "mirror", "remote", "serving"},
     {"store"},
 ]
@@ -121,9 +122,19 @@ def test_the_client_of_a_service_does_not_import_the_store() -> None:
         assert "store" not in imported_parts(path), path
 
 
+def test_of_the_commands_only_serve_imports_the_web_framework() -> None:
+    others = [path for path in (PACKAGE / "commands").rglob("*.py") if path.stem != "serve"]
+    both = [*others, PACKAGE / "__main__.py", PACKAGE / "opening.py"]
+    assert imported_packages(both) & (WEB_PACKAGES - {"click"}) == set()
+
+
 @pytest.mark.parametrize(
     ("folder", "others"),
-    [("connection", {"read", "write"}), ("schema", {"read", "write"}), ("read", {"write"})],
+    [
+        ("schema", {"connection", "read", "write"}),
+        ("connection", {"read", "write"}),
+        ("read", {"write"}),
+    ],
 )
 def test_folder_of_store_does_not_import_those_above_it(folder: str, others: set[str]) -> None:
     for path in python_files(PACKAGE / "store" / folder):

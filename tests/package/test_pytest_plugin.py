@@ -98,14 +98,6 @@ def test_a_project_with_modules_of_the_same_names_uses_the_fixtures(
     assert "9 passed" in output, output
 
 
-def test_the_example_is_that_of_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split("\n## Test against it\n")[1]
-    example = section.split("```python\n")[1].split("```")[0]
-    lines = {line.strip() for line in EXAMPLE.splitlines()}
-    assert [line for line in example.splitlines() if line.strip() not in lines] == []
-
-
 def test_a_plugin_without_its_service_fails_the_test_at_setup_with_the_reason(
     project: Path, tmp_path: Path
 ) -> None:

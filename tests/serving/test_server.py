@@ -3,12 +3,14 @@
 import http.client
 import json
 import os
+import pty
 import re
 import signal
 import socket
 import sqlite3
 import stat
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -94,6 +96,26 @@ def get(path: str, target: str, **headers: str) -> bytes:
         response = http.client.HTTPResponse(connection)
         response.begin()
         return response.read()
+
+
+def test_on_a_terminal_it_names_the_pages_and_the_reference(database: Path) -> None:
+    terminal, end = pty.openpty()
+    settings = {"CATALOG_DATABASE": str(database.absolute()), "CATALOG_PORT": "0"}
+    with (
+        subprocess.Popen(
+            [sys.executable, "app.py"],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=end,
+        ) as process,
+        open(terminal, encoding="utf-8") as screen,
+    ):
+        first, *others = (screen.readline().rstrip() for _ in range(3))
+        process.terminate()
+    os.close(end)
+    url = first.split()[-1]
+    assert others == [f"Pages: {url}/", f"API reference: {url}/docs"]
 
 
 @pytest.mark.parametrize(

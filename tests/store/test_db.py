@@ -3,9 +3,8 @@
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from flask import Flask
 
 from app import create_app
 from catalog.store.connection.database import Database
-from catalog.store.connection.sqlite import DeadlineExceeded
 from catalog.store.schema.schema import SCHEMA_VERSION
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -160,53 +158,54 @@ def test_wal_of_a_removed_file_is_not_applied_to_a_new_catalog(
     assert run_on(path, "export").stdout == ""
 
 
-# Random, since unchanged pages are not written to the WAL.
-LARGE = running("UPDATE widget SET description = hex(randomblob(50000)) WHERE name = 'notes'")
-SMALL_WAL = 1_000_000  # bytes
+# A megabyte. Random, since unchanged pages are not written to the WAL.
+LARGE = running("UPDATE widget SET icon = hex(randomblob(500000)) WHERE name = 'notes'")
+# Bytes to which a WAL is cut.
+MAX_WAL = 32 * 1024 * 1024
 
 
 def wal_size(database: Database) -> int:
     return Path(f"{database.path}-wal").stat().st_size
 
 
-def test_wal_stays_small_while_long_reads_overlap(tmp_path: Path) -> None:
-    database = Database(create(tmp_path / "catalog.db", "notes"), wal_limit=SMALL_WAL)
-    stopped = threading.Event()
-
-    def read_until_stopped() -> None:
-        while not stopped.is_set():
-            with suppress(DeadlineExceeded), database.read() as connection:
-                database.set_deadline(0.02)
-                while True:
-                    connection.execute(COUNT).fetchone()
-                    connection.check_deadline()
-
-    threads = [threading.Thread(target=read_until_stopped) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    sizes = []
-    for _ in range(100):
+def test_reads_that_overlap_do_not_delay_writes_and_after_them_the_wal_is_cut(
+    tmp_path: Path,
+) -> None:
+    path = create(tmp_path / "catalog.db", "notes")
+    # A write that waited for a read would not end.
+    database = Database(path, busy_timeout_ms=3_600_000)
+    readers = [sqlite3.connect(path, isolation_level=None) for _ in range(2)]
+    readers[1].execute("BEGIN")
+    for number in range(40):
+        readers[number % 2].execute("BEGIN")
+        readers[number % 2].execute(COUNT).fetchall()
+        readers[number % 2 - 1].execute("ROLLBACK")
         database.transact(LARGE)
-        sizes.append(wal_size(database))
-    stopped.set()
-    for thread in threads:
-        thread.join()
-    assert max(sizes) < 2 * SMALL_WAL
+    assert wal_size(database) > MAX_WAL
+    for reader in readers:
+        reader.close()
+    # The first commit finds no read, and the second begins the WAL again.
+    for _ in range(2):
+        database.transact(LARGE)
+    assert wal_size(database) <= MAX_WAL
     database.close()
 
 
-def test_long_read_of_another_process_does_not_stop_writes(tmp_path: Path) -> None:
-    path = create(tmp_path / "catalog.db", "notes")
-    database = Database(path, busy_timeout_ms=1, wal_limit=SMALL_WAL)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN")
-        other.execute(COUNT).fetchall()
-        for _ in range(50):
-            database.transact(LARGE)
-        assert wal_size(database) > 2 * SMALL_WAL
-    for _ in range(50):
-        database.transact(LARGE)
-    assert wal_size(database) < 2 * SMALL_WAL
+def test_a_file_that_became_shorter_is_still_in_place(tmp_path: Path) -> None:
+    small = create(tmp_path / "small.db", "clock")
+    database = Database(create(tmp_path / "catalog.db", "clock", "notes"))
+    database.transact(LARGE)
+    checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+    database.reader().execute(checkpoint).fetchall()
+    before = database.path.stat().st_size
+    database.check_in_place()
+    with closing(sqlite3.connect(small)) as source:
+        database.replace_pages(source)
+    database.reader().execute(checkpoint).fetchall()
+    assert database.path.stat().st_size < before
+    database.check_in_place()
+    database.transact(ADD_ONE)
+    assert read(database, COUNT) == [(2,)]
     database.close()
 
 

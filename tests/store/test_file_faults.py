@@ -1,16 +1,21 @@
-"""Faults of the file while it is served: one that is gone, damaged, shorter, or on a full disk."""
+"""Faults of the file: one that is gone, damaged, on a full disk, or created twice."""
 
+import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import Limits, Server, create_demo, flask, run_here
+from conftest import ROOT, Limits, Server, create_demo, flask, run_here, run_on
 
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [
@@ -80,15 +85,15 @@ def replace_the_wal(catalog: Path) -> None:
     Path(f"{catalog}-wal").write_bytes(b"of another process")
 
 
-# What is done to the file, and what is said about it.
+# What is done to the file, and the suffix of the file that is named.
 CHANGES: dict[Callable[[Path], object], str] = {
-    Path.unlink: " was removed",
-    replace: " was replaced",
-    replace_by_a_directory: " was replaced",
-    remove_wal: "-wal was removed or replaced",
-    remove_wal_index: "-shm was removed or replaced",
-    let_another_process_create_both: "-wal was removed or replaced",
-    replace_the_wal: "-wal was removed or replaced",
+    Path.unlink: "",
+    replace: "",
+    replace_by_a_directory: "",
+    remove_wal: "-wal",
+    remove_wal_index: "-shm",
+    let_another_process_create_both: "-wal",
+    replace_the_wal: "-wal",
 }
 
 
@@ -107,7 +112,8 @@ def test_service_ends_with_one_sentence_when_its_file_is_gone_and_loses_no_insta
         assert server.process.returncode == 1
         (line,) = errors.splitlines()
         assert line.endswith(
-            f" ERROR {catalog}{gone} while it was open. The service must be started again."
+            f" ERROR {catalog}{gone} was removed or replaced while it was open. The service must be"
+            " started again."
         )
     assert_sound(opened, acknowledged)
 
@@ -163,8 +169,8 @@ def test_once_the_file_is_gone_reads_go_on_and_installs_are_refused(
             status, _, body = send(server, "GET", "/api/health")
             assert (status, body["status"]) == (503, "unavailable")
         assert server.stop() == 0
-        sentence = f"{catalog}{gone} while it was open."
-        assert server.errors.count(sentence) == len(server.errors.splitlines()) == 1
+        sentence = f"{catalog}{gone} was removed or replaced while it was open."
+        assert {line.partition(": ")[2] for line in server.errors.splitlines()} == {sentence}
     assert_sound(opened, acknowledged)
 
 
@@ -184,22 +190,6 @@ def test_request_in_flight_gets_its_response_when_the_file_is_gone(catalog: Path
         assert head.startswith("HTTP/1.1 200 ")
         assert "\r\nConnection: close\r\n" in head
         assert server.process.wait(20) == 1
-
-
-@pytest.mark.parametrize("size", [0, 50_000])
-def test_service_ends_when_its_file_is_truncated_and_does_not_start_with_it(
-    catalog: Path, size: int
-) -> None:
-    with Server(catalog) as server:
-        use(server)
-        os.truncate(catalog, size)
-        _, errors = server.process.communicate(timeout=20)
-        assert server.process.returncode == 1
-        assert f"{catalog} was truncated while it was open." in errors
-    before = catalog.read_bytes()
-    process = run_here(catalog, "app.py")
-    assert (process.returncode, process.stderr.count("\n")) == (1, 1)
-    assert catalog.read_bytes() == before
 
 
 ROOT_PAGE = "SELECT rootpage FROM sqlite_schema WHERE name = :name"
@@ -267,3 +257,84 @@ def test_full_disk_refuses_installs_but_not_reads_and_health_reports_it(catalog:
         assert server.stop() == 0
         assert "Traceback" not in server.errors
     assert_sound(catalog, before + 1)
+
+
+def test_health_is_ok_when_an_install_succeeds_while_it_waits_to_write(catalog: Path) -> None:
+    with (
+        Server(catalog) as server,
+        closing(sqlite3.connect(catalog, isolation_level=None)) as other,
+        ThreadPoolExecutor(2) as clients,
+    ):
+        for _ in range(10):
+            limit_files(server, 0)
+            assert send(server, "POST", CLOCK) == UNAVAILABLE
+            limit_files(server, None)
+            other.execute("BEGIN IMMEDIATE")
+            waiting = []
+            for method, path in (("POST", CLOCK), ("GET", "/api/health")):
+                waiting.append(clients.submit(send, server, method, path))
+                # It passes through the thread of this request before it waits in another one.
+                assert send(server, "DELETE", CLOCK)[0] == 405
+            other.execute("ROLLBACK")
+            assert [each.result()[0] for each in waiting] == [200, 200]
+
+
+def test_of_two_inits_at_once_the_second_does_not_replace_the_file_of_the_first(
+    tmp_path: Path,
+) -> None:
+    path, bundles = tmp_path / "catalog.db", tmp_path / "catalog.db-bundles"
+    bundles.mkdir()
+    command = [sys.executable, "-m", "flask", "init", "--demo"]
+    environment = {**os.environ, "CATALOG_DATABASE": str(path)}
+    descriptor = os.open(bundles, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    ) as second:
+        assert second.stderr is not None
+        # It waits in the middle of its work.
+        assert second.stderr.readline().startswith("Another command writes to ")
+        assert run_on(path, "init").exit_code == 0
+        created = path.stat().st_ino, path.read_bytes()
+        os.close(descriptor)
+        assert second.stderr.read() == f"Error: {path} exists already.\n"
+    assert second.returncode == 1
+    assert (path.stat().st_ino, path.read_bytes()) == created
+
+
+# Kills the process before the step with this number that gives the catalog or another file a name.
+KILL_AT = """
+import os, sys
+steps = 0
+def count(event, arguments):
+    global steps
+    if event in ("os.rename", "os.link") and CATALOG in map(str, arguments):
+        steps += 1
+        if steps == NUMBER:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(count)
+"""
+
+
+def test_restore_over_a_damaged_file_leaves_a_file_whenever_it_is_killed(
+    catalog: Path, tmp_path: Path
+) -> None:
+    backup, damaged = create_demo(tmp_path / "backup.db"), b"scratched " * 1000
+    for number in range(1, 10):
+        catalog.write_bytes(damaged)
+        code = KILL_AT.replace("CATALOG", repr(str(catalog))).replace("NUMBER", str(number))
+        arguments = ["restore", str(backup), "--yes"]
+        code += f"import runpy; sys.argv = {['flask', *arguments]!r}\n"
+        code += "runpy.run_module('flask', run_name='__main__')\n"
+        process = run_here(catalog, "-c", code)
+        if process.returncode != -signal.SIGKILL:
+            break
+        assert catalog.read_bytes() == damaged
+        served = run_here(catalog, "-m", "flask", "serve", "--init")
+        assert (served.returncode, served.stderr) == (
+            1,
+            f"Error: {catalog} cannot be opened: file is not a database.\n",
+        )
+    assert (process.returncode, number) == (0, 3)
+    assert Path(f"{catalog}.damaged").read_bytes() == damaged
+    assert run_on(catalog, "export").stdout == run_on(backup, "export").stdout

@@ -240,3 +240,40 @@ def test_backup_of_an_earlier_release_can_be_restored(
     assert run_on(new, "restore", old, "--yes").exit_code == 0
     assert responses(new) == responses(imported_demo)
     assert (version(old), old.read_bytes()) == before
+
+
+# What other programs and an operator have added to the file.
+ADDED = """
+CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER);
+INSERT INTO _litestream_seq VALUES (1, 7);
+CREATE TABLE "my notes" (text TEXT);
+INSERT INTO "my notes" VALUES ('keep');
+CREATE INDEX "of ""my"" notes" ON "my notes" (text);
+CREATE VIEW "my widgets" AS SELECT scope, name FROM widget;
+CREATE TRIGGER "new note" AFTER INSERT ON "my notes" WHEN (SELECT count(*) FROM widget) BEGIN
+    DELETE FROM "my notes" WHERE text = '';
+END;
+"""
+FIND_ADDED = """
+SELECT * FROM (SELECT name, sql FROM sqlite_schema WHERE name LIKE '%my%' OR name LIKE '\\_lite%'
+    ESCAPE '\\' OR name = 'new note' ORDER BY name)
+UNION ALL SELECT text, '' FROM "my notes" UNION ALL SELECT id, seq FROM _litestream_seq
+UNION ALL SELECT count(*), '' FROM "my widgets"
+"""
+
+
+@pytest.mark.parametrize("command", ["migrate", "restore"])
+def test_tables_of_other_programs_stay(old: Path, tmp_path: Path, command: str) -> None:
+    path = old if command == "migrate" else create_demo(tmp_path / "new.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(ADDED)
+        before = connection.execute(FIND_ADDED).fetchall()
+    arguments = ["migrate"] if command == "migrate" else ["restore", old, "--yes"]
+    result = run_on(path, *arguments)
+    assert result.exit_code == 0, result.stderr
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(FIND_ADDED).fetchall() == before
+        connection.execute("INSERT INTO \"my notes\" VALUES ('')")
+        assert connection.execute('SELECT text FROM "my notes"').fetchall() == [("keep",)]
+    assert len(before) == 8
+    assert run_on(path, "check").exit_code == 0

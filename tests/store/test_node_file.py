@@ -16,7 +16,7 @@ from conftest import create_catalog
 from flask.testing import FlaskClient
 
 from app import create_app
-from catalog.store.connection.wal import remove_wal, shm_path, wal_path
+from catalog.store.connection.database_file import remove_wal, shm_path, wal_path
 
 CLOCK = "/api/v1/widgets/acme/clock"
 # Nothing listens on port 1.
@@ -135,13 +135,50 @@ def test_a_file_of_another_schema_version_is_not_served_and_not_migrated(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "urls", ["node:4001", "http://", "http://user:secret@node/db", "ftp://user:secret@node"]
-)
-def test_an_invalid_node_is_an_error_that_does_not_show_the_password(urls: str) -> None:
-    with pytest.raises(ValueError, match="CATALOG_RQLITE must be http or https URLs") as error:
-        create_app({"RQLITE": urls, "BUNDLES": "bundles"})
-    assert "secret" not in str(error.value)
+ALONE = "the http or https URL of the rqlite node on this machine, without a path"
+NO_USER = "a URL without user and password: name a file in CATALOG_RQLITE_AUTH"
+# What CATALOG_RQLITE must not be, and what it must be.
+INVALID_NODES = {
+    "node:4001": ALONE,
+    "http://": ALONE,
+    "http://node/db": ALONE,
+    "ftp://node": ALONE,
+    "http://user:secret@node": NO_USER,
+    "http://node1:4001,http://node2:4001": (
+        "one URL: name the node on this machine, which forwards writes"
+    ),
+}
+
+
+@pytest.mark.parametrize(("url", "allowed"), INVALID_NODES.items())
+def test_an_invalid_node_is_an_error_that_says_what_to_do_and_shows_no_password(
+    url: str, allowed: str
+) -> None:
+    with pytest.raises(ValueError, match="CATALOG_RQLITE must be") as error:
+        create_app({"RQLITE": url, "BUNDLES": "bundles"})
+    assert str(error.value) == f"CATALOG_RQLITE must be {allowed}."
+
+
+# The mode and the content of a file, and what CATALOG_RQLITE_AUTH must be instead.
+INVALID_USERS = {
+    "missing": (None, b"", "a file that exists and that this user can read"),
+    "binary": (0o600, b"\xff:\xff", "a file that exists and that this user can read"),
+    "for all": (0o604, b"a:b", "a file that not every user can read: chmod o= makes it one"),
+    "without password": (0o600, b"secret", "a file whose first line is USER:PASSWORD"),
+}
+
+
+@pytest.mark.parametrize(("mode", "content", "allowed"), INVALID_USERS.values(), ids=INVALID_USERS)
+def test_a_file_of_user_and_password_that_cannot_be_used_is_an_error(
+    tmp_path: Path, mode: int | None, content: bytes, allowed: str
+) -> None:
+    file = tmp_path / "user"
+    if mode is not None:
+        file.write_bytes(content)
+        file.chmod(mode)
+    with pytest.raises(ValueError, match="CATALOG_RQLITE_AUTH") as error:
+        create_app({"RQLITE": NO_NODE, "RQLITE_AUTH": file, "BUNDLES": "bundles"})
+    assert str(error.value).startswith(f"CATALOG_RQLITE_AUTH must be {allowed}, not '")
 
 
 def test_a_cluster_needs_a_directory_for_bundles() -> None:

@@ -1,17 +1,26 @@
-"""Which failed requests to an rqlite node may be sent again, without a node."""
+"""Requests to an rqlite node and what follows from its responses, without a node."""
 
+import json
 import socket
+import sqlite3
 import ssl
 import threading
-from contextlib import closing
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import document
+from conftest import Server, create_catalog
 from ports import free_port
 from reverse_proxies import make_certificate
 
-from catalog.store.connection.cluster.rqlite_http import Nodes, NotDoneError, OutcomeUnknownError
+from app import create_app
+from catalog.store.connection.cluster.rqlite_http import Node, NotDoneError, OutcomeUnknownError
+from catalog.store.connection.sqlite import WouldBlock
 
 INSTALL: list[Any] = [("UPDATE widget SET download_count = download_count + 1", {})]
 # A TLS record of 16 bytes that cannot be decrypted.
@@ -65,14 +74,124 @@ def test_a_write_whose_connection_ended_without_a_response_is_not_sent_again(
     if scheme == "https":
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)
-    with closing(FakeNode(tls)) as first, closing(FakeNode(tls)) as second:
-        urls = [f"{scheme}://127.0.0.1:{node.port}" for node in (first, second)]
-        nodes = Nodes(urls, str(certificate))
+    with closing(FakeNode(tls)) as fake:
+        node = Node(f"{scheme}://127.0.0.1:{fake.port}", ca=str(certificate))
         with pytest.raises(OutcomeUnknownError, match="did not respond"):
-            nodes.execute(INSTALL, 5)
-    assert (first.requests, second.requests) == (1, 0)
+            node.execute(INSTALL, 5)
+    assert fake.requests == 1
 
 
 def test_a_write_to_a_node_that_refuses_connections_may_be_sent_again() -> None:
     with pytest.raises(NotDoneError, match="cannot be reached"):
-        Nodes([f"http://127.0.0.1:{free_port()}"]).execute(INSTALL, 5)
+        Node(f"http://127.0.0.1:{free_port()}").execute(INSTALL, 5)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    return create_catalog(tmp_path / "db.sqlite", document(downloadCount=0))
+
+
+def settings(catalog: Path, port: int) -> dict[str, str]:
+    node = f"http://127.0.0.1:{port}"
+    return {"DATABASE": str(catalog), "RQLITE": node, "BUNDLES": f"{catalog}-bundles"}
+
+
+def test_an_install_is_refused_if_its_node_accepts_no_connection_until_its_time_is_over(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The last attempt begins within the first time, and its connection ends with the second.
+    monkeypatch.setattr("catalog.store.connection.cluster.cluster.RETRY_TIME", 0.5)
+    monkeypatch.setattr("catalog.store.connection.cluster.cluster.REQUEST_TIMEOUT", 0.6)
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        # They fill its queue, so the kernel drops those that follow.
+        for _ in range(3):
+            waiting = stack.enter_context(closing(socket.socket()))
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        app = create_app(settings(catalog, listener.getsockname()[1]))
+        response = app.test_client().post("/api/v1/widgets/acme/clock")
+        assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+        app.extensions["database"].close()
+
+
+class FakeRqlite(ThreadingHTTPServer):
+    """Sends these responses to requests for their paths; the last of a path is sent again."""
+
+    def __init__(self, responses: dict[str, list[tuple[int, str]]]) -> None:
+        self.responses = responses
+        self.users: set[str | None] = set()
+        super().__init__(("127.0.0.1", 0), FakeRqliteHandler)
+        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class FakeRqliteHandler(BaseHTTPRequestHandler):
+    server: FakeRqlite
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.users.add(self.headers["Authorization"])
+        responses = self.server.responses[self.path.partition("?")[0]]
+        status, body = responses.pop(0) if len(responses) > 1 else responses[0]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def result(*values: object) -> tuple[int, str]:
+    return 200, json.dumps({"results": [{"rows_affected": 1}, {"values": [values]}]})
+
+
+def test_serve_says_what_it_waits_for_until_its_node_has_loaded_the_catalog(catalog: Path) -> None:
+    responses = {
+        "/readyz": [(503, "[+]node ok\n[+]leader ok\n[+]store not ready\n"), (200, "[+]node ok")],
+        "/db/query": [(200, json.dumps({"results": [{"values": [[1, str(catalog)]]}]}))],
+    }
+    with closing(FakeRqlite(responses)) as fake:
+        user = catalog.with_name("user")
+        user.touch(mode=0o600)
+        user.write_text("catalog:päss:word\n", encoding="utf-8")
+        options = {**settings(catalog, fake.server_port), "RQLITE_AUTH": str(user)}
+        environment = {f"CATALOG_{name}": value for name, value in options.items()}
+        with Server(catalog, **environment) as server:
+            assert server.request("GET", "/api/v1/widgets/acme/clock")[0].status == 200
+            assert server.stop() == 0
+        assert server.errors == (
+            f"Waiting for the rqlite node: http://127.0.0.1:{fake.server_port} is not ready: node"
+            " ok, leader ok, store not ready.\n"
+        )
+        assert fake.users == {f"Basic {b64encode('catalog:päss:word'.encode()).decode()}"}
+
+
+def test_an_install_that_was_done_is_acknowledged_while_the_local_file_is_locked(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.store.connection.cluster.cluster.APPLY_TIMEOUT", 0)
+    with (
+        closing(FakeRqlite({"/db/execute": [result(2, 2)]})) as fake,
+        ThreadPoolExecutor(1) as io_thread,
+        closing(sqlite3.connect(catalog, isolation_level=None)) as node,
+    ):
+        database = create_app(settings(catalog, fake.server_port)).extensions["database"]
+        # So is a file that the node has just loaded. Only then a write can lock out a read.
+        node.execute("PRAGMA journal_mode = DELETE")
+        io_thread.submit(database.mark_io_thread).result()
+        with suppress(WouldBlock):
+            io_thread.submit(database.reader).result()
+        database.reader()
+        node.execute("BEGIN EXCLUSIVE")
+        assert database.count_install("acme", "clock", 1) is True
+        node.execute("ROLLBACK")
+        database.close()

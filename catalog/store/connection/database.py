@@ -1,28 +1,31 @@
-"""The catalog's database: one SQLite file that many threads read and one at a time writes.
+"""The catalog's database: one SQLite file that many threads read and one at a time writes."""
 
-- `pool`: a connection for each thread that reads, and one that writes.
-- `database_file`: the opened file with its WAL, and whether both are still in place.
-- `deadlines`: how long the current thread may read or wait.
-- `faults`: errors of requests that last until a restart.
-- `sqlite`, `wal`, `schema`: connections, WAL files and schema versions of SQLite in general.
-"""
-
+import logging
 import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ...atomic_files import atomic_replace
+from ...atomic_files import locked_new_file, replace_file, scratch_directory
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ...text import path_text
-from ..schema.migrations import replace_content, set_new_revision
-from ..schema.schema import schema_statements
-from .database_file import file_exists, missing_permission
+from ..schema.migrations import set_new_revision
+from ..schema.schema import SCHEMA_VERSION
+from .content import check_schema, create_catalog, migrate, replace_content
+from .database_file import (
+    FileId,
+    file_exists,
+    file_id,
+    missing_permission,
+    remove_wal,
+    shm_path,
+    wal_path,
+)
 from .deadlines import Deadline
-from .faults import Faults
-from .pool import ConnectionPool
 from .sqlite import (
     BUSY_TIMEOUT_MS,
     Connection,
@@ -32,13 +35,23 @@ from .sqlite import (
     begin_write,
     connect,
     is_busy,
+    is_damage,
     is_disk_full,
     is_file_error,
+    set_busy_timeout,
     snapshot,
 )
 from .transaction import Actor, Transaction, Values
-from .wal import WAL_LIMIT, remove_wal
 from .write_counts import WriteCounts
+
+# With SQLite's default of 2 MB, reading pages takes a sixth of the time of a new search.
+IO_THREAD_CACHE_KIB = 32_000
+# Steps of SQLite between two checks of the deadline: about 50 microseconds and 5 milliseconds. Each
+# check needs the GIL, so frequent checks in the pools would slow down the I/O thread.
+IO_THREAD_STEPS = 1_000
+POOL_STEPS = 100_000
+# While another process holds the write lock, queued writes wait one after another: keep it short.
+STALLED_BUSY_TIMEOUT_MS = 5
 
 # Triggers of schema.sql count the install of the day and of the version.
 COUNT_INSTALL = f"""
@@ -54,22 +67,24 @@ P = TypeVar("P")
 # It changes nothing, but is written.
 WRITE_ONE_PAGE = "UPDATE revision SET id = id"
 
+logger = logging.getLogger(__name__)
+
+
+class ThreadConnection(threading.local):
+    """The connection with which the current thread reads."""
+
+    connection: Connection | None = None
+
 
 class Database:
     """The catalog's database file. All methods may be called by any thread.
 
-    Reading:    reader(), read(), fetch(), end_reads()
-    Deadlines:  set_deadline(), deadline, mark_io_thread()
-    Writing:    transact(), transact_each(), count_install(), on_wait, write_counts
-    Checks:     exists(), check(), check_start(), check_in_place(), check_writes(), is_writable(),
-                faults
-    The file:   path, real_path, name, scratch_parent, create(), migrate(), replace_content(),
-                replace_pages(), close()
-
-    Nothing outside this class needs the connection that writes.
+    The file is opened once, by the connection that writes, which is closed last. A thread opens its
+    connection when it first reads, and keeps it: opening one costs 0.24 ms, a query from 6
+    microseconds. The I/O thread never waits: where it would have to, WouldBlock is raised, and the
+    request starts again in another thread.
     """
 
-    pool_class: type[ConnectionPool] = ConnectionPool
     # Whether other processes write the file, on several machines; see cluster.py.
     is_cluster = False
     # Widgets that an import writes before it refreshes their derived rows.
@@ -78,11 +93,7 @@ class Database:
     writer_threads = 1
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
-        wal_limit: int = WAL_LIMIT,
+        self, path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> None:
         self.path = Path(path)
         # The path for messages, printable even if it is not Unicode.
@@ -93,14 +104,37 @@ class Database:
         # then waits for up to a minute; a request does not.
         self.on_wait: Callable[[], None] | None = None
         self.write_counts = WriteCounts()
-        self.faults = Faults()
-        self._connections = self.pool_class(self.path, self.deadline, busy_timeout_ms, wal_limit)
-        # The last install, if the state of the file made it fail; check_writes() retries it.
-        self._failed_install: Values | None = None
+        # Whether a request has read a damaged part of the file. Others may still succeed.
+        self.is_damaged = False
+        self._busy_timeout_ms = busy_timeout_ms
+        # Held by the thread that writes, or opens the file.
+        self._write_lock = threading.Lock()
+        self._writer: Connection | None = None
+        # The file, its WAL and the index of that, as they were opened.
+        self._opened: dict[Path, FileId | None] = {}
+        self._thread = ThreadConnection()
+        self._readers: weakref.WeakSet[Connection] = weakref.WeakSet()
+        # See Connection.counts.
+        self._counts: dict[object, tuple[int, Any]] = {}
+        # Whether the last write found the file locked by another process.
+        self._is_stalled = False
+        # Whether the state of the file made the last install fail.
+        self._has_failed = False
+
+    @property
+    def real_path(self) -> Path:
+        """The path of the file itself, which SQLite appends -wal to, if the path is a link."""
+        return Path(os.path.realpath(self.path))
+
+    @property
+    def scratch_parent(self) -> Path:
+        """The directory for temporary files as large as the catalog."""
+        return self.real_path.parent
 
     def reader(self) -> Connection:
         """Return this thread's connection for reading; each statement sees the latest commit."""
-        return self._connections.reader()
+        self.deadline.check()
+        return self._thread.connection or self._open_reader()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -115,7 +149,8 @@ class Database:
 
     def end_reads(self) -> None:
         """End what this thread still reads, so that its next statement sees the latest commit."""
-        self._connections.end_reads()
+        if self._thread.connection:
+            self._thread.connection.end_reads()
 
     def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
         """Make reads of this thread raise DeadlineExceeded after this many seconds.
@@ -126,7 +161,52 @@ class Database:
 
     def mark_io_thread(self) -> None:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
-        self._connections.mark_io_thread()
+        self.deadline.on_io_thread = True
+        # It was opened with a busy timeout.
+        if self._thread.connection:
+            self._thread.connection.close()
+            self._thread.connection = None
+
+    def _open_reader(self) -> Connection:
+        if not self._writer:
+            # To open the file can mean to wait for a lock.
+            if self.deadline.on_io_thread:
+                raise WouldBlock
+            with self.deadline.holding(self._write_lock):
+                self._open_writer()
+        # Otherwise SQLite would open another file, or create a new WAL.
+        self.check_in_place()
+        try:
+            connection = self._connect("mode=rw")
+            # This opens the WAL.
+            connection.data_version()
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+        # Another process may have replaced the file in between.
+        self.check_in_place()
+        self._thread.connection = connection
+        return connection
+
+    def _connect(self, parameters: str) -> Connection:
+        """Open a connection that only reads, until the deadline of its thread."""
+        on_io_thread = self.deadline.on_io_thread
+        timeout = 0 if on_io_thread else self._busy_timeout_ms
+        try:
+            connection = connect(self.path, parameters, timeout)
+        except sqlite3.OperationalError as error:
+            if on_io_thread and is_busy(error):
+                raise WouldBlock from error
+            raise
+        connection.on_io_thread = on_io_thread
+        connection.counts = self._counts
+        connection.execute("PRAGMA query_only = ON")
+        if on_io_thread:
+            connection.execute(f"PRAGMA cache_size = -{IO_THREAD_CACHE_KIB}")
+        steps = IO_THREAD_STEPS if on_io_thread else POOL_STEPS
+        connection.set_progress_handler(self.deadline.is_past, steps)
+        connection.is_past_deadline = self.deadline.is_past
+        self._readers.add(connection)
+        return connection
 
     def transact(
         self,
@@ -180,7 +260,7 @@ class Database:
         values = {"scope": scope, "name": name, "day": day, "version": version}
 
         def count() -> bool:
-            with self._writer() as connection:
+            with self._writing() as connection:
                 # It commits by itself. BEGIN and COMMIT would cost two GIL switches each.
                 return connection.execute(COUNT_INSTALL, values).rowcount > 0
 
@@ -188,25 +268,38 @@ class Database:
             is_found = self._retry_if_full(count)
         except sqlite3.DatabaseError as error:
             if is_file_error(error) and not is_busy(error):
-                self._failed_install = values
+                self._has_failed = True
             raise
         if is_found:
             # Otherwise it did not use the disk.
-            self._failed_install = None
+            self._has_failed = False
         return is_found
 
     @contextmanager
     def _transaction(self, actor: Actor | None, dry_run: bool) -> Iterator[Transaction]:
-        with self._writer() as connection:
+        with self._writing() as connection:
             begin_write(connection, self.on_wait)
             yield Transaction(connection, actor)
             connection.execute("ROLLBACK" if dry_run else "COMMIT")
 
     @contextmanager
-    def _writer(self) -> Iterator[Connection]:
+    def _writing(self) -> Iterator[Connection]:
         """Have the connection that writes, for this thread alone; roll back after an error."""
-        with self.write_counts.count(), self._connections.writer() as connection:
-            yield connection
+        with self.write_counts.count(), self.deadline.holding(self._write_lock):
+            writer = self._open_writer()
+            self.check_in_place()
+            try:
+                yield writer
+            except BaseException as error:
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
+                if isinstance(error, sqlite3.DatabaseError) and is_busy(error):
+                    self._is_stalled = True
+                    set_busy_timeout(writer, STALLED_BUSY_TIMEOUT_MS)
+                raise
+            if self._is_stalled:
+                self._is_stalled = False
+                set_busy_timeout(writer, self._busy_timeout_ms)
 
     def _retry_if_full(self, write: Callable[[], T]) -> T:
         """Write; if the disk is full, once more after a checkpoint, which frees the WAL."""
@@ -230,15 +323,14 @@ class Database:
         """Raise DatabaseError unless the file is a catalog that this release can serve."""
         self.reader()
 
-    def check_start(self) -> None:
-        """Raise DatabaseError unless the file is a catalog that this user may write to."""
-        if self.exists() and (permission := missing_permission(self.real_path)):
-            raise DatabaseError(f"{self.name} cannot be written: {permission}.")
-        self.migrate()
-
     def check_in_place(self) -> None:
-        """Raise DatabaseGoneError if the file or its WAL was removed, replaced or truncated."""
-        self._connections.check_in_place()
+        """Raise DatabaseGoneError if an opened file is no longer at its path."""
+        for path, opened in self._opened.items():
+            if file_id(path) != opened:
+                suffix = path.name.removeprefix(self.real_path.name) if path != self.path else ""
+                raise DatabaseGoneError(
+                    f"{self.name}{suffix} was removed or replaced while it was open."
+                )
 
     def is_writable(self) -> bool:
         """Return whether the file is in place and did not make the last install fail."""
@@ -246,69 +338,59 @@ class Database:
             self.check_in_place()
         except DatabaseGoneError:
             return False
-        return not self._failed_install
+        return not self._has_failed
 
     def check_writes(self) -> None:
-        """Raise if the last install failed because of the file, and would fail again.
-
-        It is counted again and taken back: on a full disk, there may be space for a smaller write.
-        If its widget is gone, one page is written.
-        """
+        """Raise if the file made the last install fail, and cannot be written now either."""
         self.check_in_place()
-        if not self._failed_install:
+        if not self._has_failed:
             return
         if not self.deadline.may_wait:
             raise WouldBlock
-        with self._writer() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("SAVEPOINT retry")
-            connection.execute(COUNT_INSTALL, self._failed_install)
+        with self._writing() as connection:
             connection.execute(WRITE_ONE_PAGE)
-            connection.execute("ROLLBACK TO retry")
-            # The pages that were changed and changed back are written.
-            connection.execute("COMMIT")
-        self._failed_install = None
+        self._has_failed = False
+
+    def log_error(self, effect: str, error: Exception) -> None:
+        """Log that an error of a request had this effect; that the file is damaged, only once."""
+        # The cause is that of a DatabaseError, if the file cannot be opened.
+        if not (is_damage(error) or is_damage(error.__cause__)):
+            logger.error("%s: %s", effect, error)
+        elif not self.is_damaged:
+            self.is_damaged = True
+            logger.error(
+                "The database is damaged: %s. Look at it with widget-catalog check, and replace it"
+                " by a backup with widget-catalog restore.",
+                error,
+            )
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
         """Create the catalog with the content that the function adds, or no file at all."""
         if self.exists():
             raise DatabaseError(f"{self.name} exists already.")
+        path = self.real_path
         try:
-            with atomic_replace(self.path) as new, closing(connect(new, "mode=rw")) as connection:
-                connection.execute("BEGIN")
-                for statement, _ in schema_statements():
-                    connection.execute(statement)
-                if fill:
-                    transaction = Transaction(connection)
-                    fill(transaction)
-                    transaction.finish()
-                connection.execute("COMMIT")
-                connection.execute("PRAGMA journal_mode = WAL")
-                remove_wal(self.real_path)
+            with scratch_directory(path.parent) as directory:
+                new = directory / path.name
+                create_catalog(new, fill)
+                with locked_new_file(path):
+                    remove_wal(path)
+                    replace_file(new, path)
+        except FileExistsError as error:
+            raise DatabaseError(f"{self.name} exists already.") from error
         except OSError as error:
             raise DatabaseError(f"{self.name} cannot be created: {error.strerror}.") from error
-
-    @property
-    def scratch_parent(self) -> Path:
-        """The directory for temporary files as large as the catalog."""
-        return self.real_path.parent
-
-    @property
-    def real_path(self) -> Path:
-        """The path of the file itself, which SQLite appends -wal to, if the path is a link."""
-        return Path(os.path.realpath(self.path))
-
-    def migrate(self) -> None:
-        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
-        self._connections.open(migrate=True)
 
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another file in one transaction: see migrations.py."""
-        with self._writer() as connection:
+        """Replace the catalog by that of another file in one transaction: see content.py."""
+        with self._writing() as writer:
             replace_content(
-                *(connection, source, actor, action),
+                writer,
+                source,
+                actor,
+                action,
                 keeps_history=keeps_history,
                 on_wait=self.on_wait,
             )
@@ -318,12 +400,89 @@ class Database:
 
         This and what is written later would not survive a power failure.
         """
-        with self._writer() as connection:
+        with self._writing() as connection:
             connection.execute("PRAGMA synchronous = OFF")
             source.backup(connection)
             # A cached response is valid for its revision, which must not be used again.
             set_new_revision(connection)
 
+    def open_for_serving(self) -> None:
+        """Open the file, and migrate one of an earlier release; raise DatabaseError if it cannot.
+
+        That this user may not write to the file is such an error.
+        """
+        if self.exists() and (permission := missing_permission(self.real_path)):
+            raise DatabaseError(f"{self.name} cannot be written: {permission}.")
+        self.migrate()
+
+    def migrate(self) -> None:
+        """Migrate the file to the schema of this release, and leave a copy of it beside it."""
+        with self.deadline.holding(self._write_lock):
+            self._open_writer(may_migrate=True)
+
+    def _open_writer(self, *, may_migrate: bool = False) -> Connection:
+        """Return the connection that writes, and open the file; call with the write lock held."""
+        if self._writer:
+            return self._writer
+        if not self.exists():
+            raise DatabaseError(f"{self.name} does not exist. Create it with: widget-catalog init")
+        path = self.real_path
+        opened = {self.path: file_id(self.path)}
+        try:
+            writer = connect(path, "mode=rw", self._busy_timeout_ms)
+            try:
+                self._prepare(writer, may_migrate)
+            except BaseException:
+                writer.close()
+                raise
+        except sqlite3.Error as error:
+            raise self._cannot_open(error) from error
+        for each in (wal_path(path), shm_path(path)):
+            opened[each] = file_id(each)
+        self._opened, self._writer = opened, writer
+        return writer
+
+    def _prepare(self, writer: Connection, may_migrate: bool) -> None:
+        version = check_schema(writer, self.name)
+        if version < SCHEMA_VERSION and not may_migrate:
+            raise DatabaseError(
+                f"{self.name} has schema version {version}, and this release needs "
+                f"{SCHEMA_VERSION}. Run widget-catalog migrate, or start the service."
+            )
+        # A backup is not in WAL mode.
+        if writer.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            writer.execute("PRAGMA journal_mode = WAL")
+        if version < SCHEMA_VERSION:
+            migrate(writer, self.real_path)
+        # This opens the WAL.
+        writer.data_version()
+
+    def _cannot_open(self, error: sqlite3.Error) -> DatabaseError:
+        reason = missing_permission(self.real_path) or error
+        return DatabaseError(f"{self.name} cannot be opened: {reason}.")
+
     def close(self) -> None:
         """Close the connections of all threads; the next use opens new ones."""
-        self._connections.close()
+        with self._write_lock:
+            for connection in self._readers:
+                connection.close()
+            if self._writer:
+                try:
+                    self.check_in_place()
+                except DatabaseGoneError:
+                    self._save_wal(self._writer)
+                self._writer.close()
+            self._writer, self._opened = None, {}
+            self._thread = ThreadConnection()
+
+    def _save_wal(self, writer: Connection) -> None:
+        """Write the WAL into the file that was opened: SQLite does so only if it is in place."""
+        try:
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            logger.error("The last writes to %s cannot be saved: %s.", self.name, error)
+        wal = wal_path(self.real_path)
+        is_replaced = file_id(self.path) not in (self._opened[self.path], None)
+        if is_replaced and file_id(wal) == self._opened[wal]:
+            # SQLite would apply it to the file that is at the path now.
+            remove_wal(self.real_path)

@@ -5,14 +5,11 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, Self
 from urllib.parse import quote
-
-from ...atomic_files import atomic_replace
-from .wal import remove_wal
 
 BUSY_TIMEOUT_MS = 5_000
 # A command waits a second before it calls on_wait, and then this long.
@@ -40,7 +37,6 @@ FILE_ERROR_CODES = {
 
 DAY = 86_400  # seconds
 
-Statement = tuple[str, Mapping[str, object]]
 DataVersion = tuple[int, int, int]
 
 
@@ -106,11 +102,16 @@ class Cursor(sqlite3.Cursor):
 
 def reraise(error: sqlite3.OperationalError, connection: sqlite3.Connection) -> NoReturn:
     """Raise the error, as DeadlineExceeded or WouldBlock if that is its cause."""
-    if result_code(error) == sqlite3.SQLITE_INTERRUPT:
-        raise DeadlineExceeded from error
-    if is_busy(error) and getattr(connection, "on_io_thread", False):
-        raise WouldBlock from error
-    raise error
+    try:
+        if result_code(error) == sqlite3.SQLITE_INTERRUPT:
+            raise DeadlineExceeded from error
+        if is_busy(error) and getattr(connection, "on_io_thread", False):
+            raise WouldBlock from error
+        raise error
+    finally:
+        # Otherwise the error and this frame refer to each other, and keep the cursor. The garbage
+        # collection of it, in any thread, would wait for a write that waits for another process.
+        del error
 
 
 class Connection(sqlite3.Connection):
@@ -188,6 +189,8 @@ def connect(path: Path, parameters: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS)
     # Installs update the same few pages again and again. A checkpoint at 4,000 pages (16 MB), four
     # times the default, writes each of them to the file less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    # Where reads made the WAL longer, SQLite cuts it to 32 MB once a commit finds no read.
+    connection.execute("PRAGMA journal_size_limit = 33554432")
     return connection
 
 
@@ -224,17 +227,6 @@ def begin_write(connection: sqlite3.Connection, on_wait: Callable[[], None] | No
 def set_busy_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
     """Set how long the connection waits for a lock of another process."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
-
-
-def copy_to_file(connection: sqlite3.Connection, target: Path) -> None:
-    """Write what the connection sees to the target, verified, complete or not at all."""
-    with atomic_replace(target) as new, closing(connect(new, "mode=rw")) as copy:
-        connection.backup(copy)
-        # Without a WAL, the copy can be read from a read-only directory.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        check_integrity(copy)
-        # SQLite would apply the WAL of the replaced file to the copy.
-        remove_wal(Path(os.path.realpath(target)))
 
 
 def check_integrity(connection: sqlite3.Connection) -> None:

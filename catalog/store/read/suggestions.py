@@ -2,9 +2,12 @@
 
 import json
 import re
+import sqlite3
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from ...documents import Json
 from ...text import fold
 from ..connection.sqlite import Connection
 
@@ -76,3 +79,27 @@ def _similarity(matcher: SequenceMatcher[str], text: str) -> float:
     if matcher.real_quick_ratio() < MIN_SIMILARITY or matcher.quick_ratio() < MIN_SIMILARITY:
         return 0
     return matcher.ratio()
+
+
+def did_you_mean(connection: Connection, scope: str, name: str) -> str:
+    """Return a question with the widget that may be meant, empty if no name is similar."""
+    near = suggest_widgets(connection, name, scope=scope, limit=1)
+    return "".join(f" Did you mean {each.scope}/{each.name}?" for each in near)
+
+
+INDEX = """
+CREATE TABLE widget (id INTEGER PRIMARY KEY, display_name);
+CREATE TABLE listing (widget_id INTEGER PRIMARY KEY, scope, name, folded_name, downloads);
+"""
+
+
+def index_names(widgets: Iterable[Json]) -> Connection:
+    """Return a database in memory with what suggest_widgets() reads of these search results."""
+    connection = sqlite3.connect(":memory:", factory=Connection)
+    connection.executescript(INDEX)
+    for number, each in enumerate(widgets):
+        name = each["displayName"]
+        connection.execute("INSERT INTO widget VALUES (?, ?)", (number, name))
+        values = (number, each["scope"], each["name"], fold(name), each["downloadCount"] or 0)
+        connection.execute("INSERT INTO listing VALUES (?, ?, ?, ?, ?)", values)
+    return connection

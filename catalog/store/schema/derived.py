@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ...changes import TooLargeError
 from ...text import fold
-from ..connection.sqlite import Statement
+from .schema import Statement
 from .sdk_intervals import sdk_intervals
 
 _TOUCHED = "widget_id IN (SELECT widget_id FROM touched)"

@@ -1,23 +1,11 @@
 """The tables of a file, built again: with its own rows to migrate it, or with those of a backup."""
 
-import logging
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
-from ..connection.sqlite import (
-    Connection,
-    DatabaseError,
-    begin_write,
-    connect,
-    copy_to_file,
-    database_uri,
-)
-from ..connection.transaction import Actor, Transaction
 from .derived import REFRESH, add_ranges
-from .schema import COUNT_ALL, SCHEMA_VERSION, schema_statements, schema_version
+from .schema import schema_statements
 
 # A file that has tokens or a record keeps them: no restore makes a revoked token valid again.
 KEPT_TABLES = ("token", "audit")
@@ -29,74 +17,22 @@ COPIED_TABLES = (
 )
 # Versions refer to sdk_range until they are dropped; schema version 5 has installs in one table.
 RENAMED_TABLES = ("sdk_range", "install", *COPIED_TABLES)
-
-logger = logging.getLogger(__name__)
-
-
-def migrate(connection: Connection, path: Path) -> None:
-    """Migrate the file to this release's schema, after copying it; on failure, change nothing."""
-    try:
-        # Lock the file first: nothing may be written after the copy.
-        connection.execute("BEGIN IMMEDIATE")
-        version = schema_version(connection)
-        if version == SCHEMA_VERSION:
-            # Another process has migrated it.
-            return
-        copy = path.with_name(f"{path.name}.schema-{version}")
-        # Through another connection: backup() would wait for the transaction of this one.
-        with closing(connect(path, "mode=ro")) as reader:
-            copy_to_file(reader, copy)
-        rebuild_tables(connection)
-        connection.execute("COMMIT")
-    except (OSError, sqlite3.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DatabaseError(f"{path} cannot be migrated and is unchanged: {reason}.") from error
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    logger.warning(
-        "Migrated %s from schema version %s to %s. The old file was copied to %s.",
-        path,
-        version,
-        SCHEMA_VERSION,
-        copy,
-    )
-
-
-def replace_content(
-    connection: sqlite3.Connection,
-    source: Path,
-    actor: Actor,
-    action: str,
-    *,
-    keeps_history: bool,
-    on_wait: Callable[[], None] | None = None,
-) -> None:
-    """Replace the content by that of another file, of any schema version, and record the action.
-
-    The tokens and the record of changes stay, unless there are none; with keeps_history, also
-    higher install counts and the hashes of deleted versions.
-    """
-    connection.execute("ATTACH :uri AS source", {"uri": database_uri(source, "mode=ro")})
-    try:
-        begin_write(connection, on_wait)
-        rebuild_tables(connection, "source", keeps_history=keeps_history)
-        transaction = Transaction(connection, actor)
-        (counts,) = transaction.read(COUNT_ALL)
-        transaction.record(action, after=dict(counts))
-        transaction.finish()
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.execute("DETACH source")
-
+# The tables and the view that only earlier schemas have.
+FORMER_TABLES = {
+    "install",
+    "installed",
+    "mirror_position",
+    "sdk_support",
+    "sdk_support_interval",
+    "rendered_support",
+}
 
 SCHEMA_OBJECTS = """
-SELECT type, name FROM sqlite_schema
+SELECT type, name, tbl_name FROM main.sqlite_schema
 WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 ORDER BY type <> 'trigger', type <> 'view', type <> 'index', sql NOT LIKE 'CREATE VIRTUAL%'
 """
+TABLE_NAMES = "SELECT tbl_name FROM sqlite_schema"
 # Both have counted the same installs, up to where their ways parted.
 KEEP_COUNTS = """
 UPDATE widget SET download_count = old.download_count FROM old_widget AS old
@@ -146,19 +82,25 @@ def rebuild_tables(
 ) -> None:
     """Create every table of the current schema, and copy the rows of the old ones into them.
 
-    With a source, the name of an attached database, copy the rows of that one instead, except what
-    replace_content() keeps.
+    With a source, the name of an attached database, copy the rows of that one instead. Tokens and
+    record stay, unless there are none, and so do the hashes of deleted versions; with keeps_history
+    also higher install counts and the installs by day. Tables and views of other programs, such as
+    Litestream, stay as they are.
     """
-    objects = connection.execute(SCHEMA_OBJECTS).fetchall()
-    has_catalog = ("table", "widget") in map(tuple, objects)
+    own_tables = _own_tables()
+    objects = [each for each in connection.execute(SCHEMA_OBJECTS) if each[2] in own_tables]
+    has_catalog = ("table", "widget", "widget") in map(tuple, objects)
     (old_revision,) = connection.execute(HIGHEST_REVISION).fetchone() if has_catalog else (0,)
-    for kind, name in objects:
+    # Otherwise views and triggers of other programs would refer to the renamed tables.
+    connection.execute("PRAGMA legacy_alter_table = ON")
+    for kind, name, _ in objects:
         if name in RENAMED_TABLES:
             connection.execute(f"ALTER TABLE main.{name} RENAME TO old_{name}")
         else:
             # Dropping a full-text index drops its own tables too, so they may be gone.
-            connection.execute(f"DROP {kind} IF EXISTS main.{name}")
-    for statement, _ in schema_statements():
+            connection.execute(f"DROP {kind} IF EXISTS main.{_quoted(name)}")
+    connection.execute("PRAGMA legacy_alter_table = OFF")
+    for statement in schema_statements():
         connection.execute(statement)
     for table in COPIED_TABLES:
         is_kept = (source is None or table in KEPT_TABLES) and _copy_rows(
@@ -184,6 +126,19 @@ def rebuild_tables(
     for table in reversed(RENAMED_TABLES):
         connection.execute(f"DROP TABLE IF EXISTS main.old_{table}")
     set_new_revision(connection, old_revision)
+
+
+def _own_tables() -> set[str]:
+    """Return the names of all tables and views that this or an earlier schema has."""
+    with closing(sqlite3.connect(":memory:")) as new:
+        for statement in schema_statements():
+            new.execute(statement)
+        return FORMER_TABLES | {name for (name,) in new.execute(TABLE_NAMES)}
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _copy_rows(connection: sqlite3.Connection, old: str, schema: str, new: str) -> int:

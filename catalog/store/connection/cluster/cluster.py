@@ -1,14 +1,15 @@
 """The catalog on a cluster of rqlite nodes.
 
-Cluster has the methods of Database, so nothing else knows which of the two it uses. A read is
-from the file of the node on this machine. A write is sent to the nearest node, which forwards it to
-the leader; the leader acknowledges it when a majority of the nodes has it on disk. Then the write
-waits until the local node has applied it too, so that the next read shows it.
+Cluster has the methods of Database, so nothing else knows which of the two it uses. A service uses
+the node on its machine only: it reads the file of that node, and sends it each write. The node
+forwards the write to the leader, which acknowledges it when a majority of the nodes has it on disk.
+Then the write waits until the local node has applied it too, so that the next read shows it.
 
-- `rqlite_http`: requests to the nodes, and which errors allow to send a write again.
-- `node_file`: connections to the file of a node.
+- `rqlite_http`: requests to the node, and which errors allow to send a write again.
+- `node_file`: connections to the file of the node.
 """
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -21,27 +22,15 @@ from typing import Any, TypeVar
 
 from ....atomic_files import scratch_directory
 from ....text import path_text
-from ...schema.migrations import rebuild_tables, replace_content
-from ...schema.schema import SCHEMA_VERSION, check_schema
+from ...schema.migrations import rebuild_tables
+from ...schema.schema import SCHEMA_VERSION, Statement
+from ..content import check_schema, replace_content
 from ..database import COUNT_INSTALL, Database
-from ..sqlite import (
-    DatabaseError,
-    ReplicaBehindError,
-    Statement,
-    WouldBlock,
-    connect,
-)
+from ..sqlite import DatabaseError, ReplicaBehindError, WouldBlock, connect
 from ..transaction import Actor, Transaction
 from .collected import CollectedTransaction
-from .node_file import READ_ONLY, NodePool
-from .rqlite_http import (
-    READ_REVISION,
-    Nodes,
-    NotDoneError,
-    OutcomeUnknownError,
-    Revision,
-    read_revision,
-)
+from .node_file import READ_ONLY, NodeFile
+from .rqlite_http import Node, NotDoneError, OutcomeUnknownError, Revision, select_revision
 
 # How often a transaction is tried while others change the catalog.
 MAX_ATTEMPTS = 10
@@ -51,38 +40,38 @@ RETRY_INTERVAL = 0.05  # seconds
 # How long a request waits for the outcome of its write, retries included; a command, of each part.
 REQUEST_TIMEOUT = 5.5  # seconds
 COMMAND_TIMEOUT = 60.0  # seconds
-# How long a write waits until the local node has applied it.
+# How long a request waits until the local node has applied its write.
 APPLY_TIMEOUT = 2.0  # seconds
 APPLY_INTERVAL = 0.002  # seconds
 # How long a health check waits for what the leader has.
 CHECK_TIMEOUT = 1.0  # seconds
+# How long the service waits for its node when it starts.
+START_TIMEOUT = 60.0  # seconds
 # rqlite replicates a loaded file as one entry of its log.
 MAX_LOADED = 64 * 1024 * 1024  # bytes
-LOAD_TIMEOUT = 60.0  # seconds
 
 # Fails at the CHECK of its column if the catalog has changed since it was read.
 GUARD = "UPDATE revision SET id = 0 WHERE content <> :content"
 GUARD_ERROR = "CHECK constraint failed: id = 1"
 
-
 T = TypeVar("T")
 P = TypeVar("P")
 
+logger = logging.getLogger(__name__)
 
-class Cluster(Database):
-    """The catalog of a cluster, and the file of the node on this machine, which is only read."""
 
-    pool_class = NodePool
-    _connections: NodePool
+class Cluster(NodeFile):
+    """The catalog of a cluster, by the node on this machine."""
+
     is_cluster = True
     # A transaction delays installs by about the time that this many widgets take: 0.2 seconds.
     part_size = 100
     # With one thread, a follower acknowledged 13 installs per second; with 16 it is over 300.
     writer_threads = 16
 
-    def __init__(self, path: Path, urls: Sequence[str], ca: str = "", **options: Any) -> None:
+    def __init__(self, path: str | Path, node: Node, **options: Any) -> None:
         super().__init__(path, **options)
-        self.nodes = Nodes(urls, ca)
+        self.node = node
         # Whether the last write found a leader. While none does, a write is not sent again.
         self._has_leader = True
 
@@ -105,7 +94,7 @@ class Cluster(Database):
         """
         for _ in range(MAX_ATTEMPTS):
             with self.read() as connection:
-                revision = Revision(*connection.execute(READ_REVISION).fetchone())
+                (content,) = connection.execute("SELECT content FROM revision").fetchone()
                 transaction = CollectedTransaction(connection, actor)
                 result = function(transaction)
                 is_changed = transaction.finish()
@@ -113,12 +102,12 @@ class Cluster(Database):
                 return result
             try:
                 with self.write_counts.count():
-                    self._send([(GUARD, revision._asdict()), *transaction.statements])
+                    self._send([(GUARD, {"content": content}), *transaction.statements])
                 return result
             except sqlite3.IntegrityError as error:
                 if GUARD_ERROR not in str(error):
                     raise
-                self._wait_for(self.nodes.leader_revision(), APPLY_TIMEOUT)
+                self._wait_for(self.node.leader_revision(), APPLY_TIMEOUT)
         raise DatabaseError("The catalog is changed again and again; try again.")
 
     def transact_each(
@@ -161,20 +150,19 @@ class Cluster(Database):
         Then wait until the local file shows it.
         """
         timeout = COMMAND_TIMEOUT if self.on_wait else REQUEST_TIMEOUT
-        counts, revision = self._retry(timeout, partial(self.nodes.execute, statements))
-        self._wait_for(revision, APPLY_TIMEOUT)
+        counts, revision = self._retry(timeout, partial(self.node.execute, statements))
+        self._wait_for(revision, COMMAND_TIMEOUT if self.on_wait else APPLY_TIMEOUT)
         return counts
 
     def _retry(self, timeout: float, send: Callable[[float], T]) -> T:
         """Return what send() returns; repeat it while it was not done, up to RETRY_TIME."""
         started = time.monotonic()
-        retry_time = RETRY_TIME if self._has_leader else 0
+        last_retry = started + (RETRY_TIME if self._has_leader else 0) - RETRY_INTERVAL
         while True:
-            waited = time.monotonic() - started
             try:
-                result = send(timeout - waited)
+                result = send(started + timeout - time.monotonic())
             except NotDoneError as error:
-                if waited + RETRY_INTERVAL > retry_time:
+                if time.monotonic() > last_retry:
                     self._has_leader = False
                     raise NotDoneError(f"The cluster cannot be written now: {error}") from error
                 time.sleep(RETRY_INTERVAL)
@@ -196,7 +184,7 @@ class Cluster(Database):
 
     def _has_reached(self, revision: Revision) -> bool:
         try:
-            local = self._connections.revision()
+            local = self.revision()
         except DatabaseError:
             return False
         return local is not None and local.has_reached(revision)
@@ -204,9 +192,7 @@ class Cluster(Database):
     def exists(self) -> bool:
         """Return whether the file of the node has any table; a new node creates an empty file."""
         if not super().exists():
-            raise DatabaseError(
-                f"{self.name} does not exist. Start the rqlite node whose file it is."
-            )
+            raise self.missing_error()
         with self._open_local() as connection:
             return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
 
@@ -227,41 +213,40 @@ class Cluster(Database):
             connection.backup(copy)
             yield copy
 
-    def check_start(self) -> None:
-        """Raise DatabaseError unless every node that responds can be used by this release."""
-        for node in self.nodes.all:
-            try:
-                state = self.nodes.state(node)
-            except (NotDoneError, OutcomeUnknownError):
-                continue
-            if not state.foreign_keys:
-                raise DatabaseError(
-                    f"{node.url} does not check foreign keys. Start rqlite with the option -fk."
-                )
-            if not state.is_catalog:
-                raise DatabaseError(
-                    f"{node.url} has no catalog. Create it with: widget-catalog init"
-                )
-            if state.schema_version != SCHEMA_VERSION:
-                raise DatabaseError(
-                    f"{node.url} has schema version {state.schema_version}, and this release needs "
-                    f"{SCHEMA_VERSION}. Stop all services of the cluster, run the command migrate "
-                    "once, and start them again."
-                )
-            if node is self.nodes.all[0]:
-                self._check_file(state.file)
-        self.check()
-
-    def _check_file(self, file: str) -> None:
-        """Raise DatabaseError if the nearest node has another file, which is on this machine too.
-
-        The path can be unknown here, as that of a node in a container of its own.
-        """
+    def open_for_serving(self) -> None:
+        """Wait until the node is ready; raise DatabaseError if this release cannot use it."""
+        self._wait_for_node()
+        checks_keys, file = self.node.read_settings()
+        url = self.node.url
+        if not checks_keys:
+            raise DatabaseError(
+                f"{url} does not check foreign keys. Start rqlite with the option -fk."
+            )
+        # The path can be unknown here, as that of a node in a container of its own.
         if os.path.exists(file) and not os.path.samefile(file, self.path):
             raise DatabaseError(
-                f"{self.name} is not the file of {self.nodes.all[0].url}. Set CATALOG_DATABASE to"
+                f"{self.name} is not the file of {url}. Set CATALOG_DATABASE to"
                 f" {path_text(Path(file))}."
             )
+        if not self.exists():
+            raise DatabaseError(f"{url} has no catalog. Create it with: widget-catalog init")
+        self.check()
+
+    def _wait_for_node(self) -> None:
+        """Wait until the node has loaded its file and knows a leader, and log what it waits for.
+
+        Without a leader, reads can be served after START_TIMEOUT.
+        """
+        end, reason = time.monotonic() + START_TIMEOUT, ""
+        while time.monotonic() < end:
+            try:
+                self.node.check_ready()
+                return
+            except (NotDoneError, OutcomeUnknownError) as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    logger.warning("Waiting for the rqlite node: %s", reason)
+            time.sleep(RETRY_INTERVAL)
 
     def is_writable(self) -> bool:
         """Return whether the last write found a leader."""
@@ -271,7 +256,7 @@ class Cluster(Database):
         """Raise DatabaseError without a leader, ReplicaBehindError if the file is behind."""
         if self.deadline.on_io_thread:
             raise WouldBlock
-        if not self._wait_for(self.nodes.leader_revision(), CHECK_TIMEOUT):
+        if not self._wait_for(self.node.leader_revision(), CHECK_TIMEOUT):
             raise ReplicaBehindError(f"{self.name} lacks writes that the leader has.")
 
     def create(self, fill: Callable[[Transaction], None] | None = None) -> None:
@@ -289,7 +274,7 @@ class Cluster(Database):
         with self._copy_local() as copy:
             if check_schema(copy, self.name) == SCHEMA_VERSION:
                 return
-            if read_revision(copy) != self.nodes.leader_revision():
+            if select_revision(copy) != self.node.leader_revision():
                 raise DatabaseError(f"{self.name} lacks recent writes. Run it on another node.")
             copy.execute("BEGIN")
             rebuild_tables(copy)
@@ -299,19 +284,18 @@ class Cluster(Database):
     def replace_content(
         self, source: Path, actor: Actor, action: str, *, keeps_history: bool
     ) -> None:
-        """Replace the catalog by that of another file: see migrations.py."""
+        """Replace the catalog by that of another file: see content.py."""
         # The local file may lack that a token was revoked.
         self.check_writes()
         with self._copy_local() as copy:
-            copied = read_revision(copy)
+            copied = select_revision(copy)
             replace_content(copy, source, actor, action, keeps_history=keeps_history)
-            if copied and copied != self.nodes.leader_revision():
+            if copied and copied != self.node.leader_revision():
                 raise DatabaseError("The catalog was changed at the same time; nothing was done.")
             self.load(copy)
 
     def load(self, source: sqlite3.Connection) -> None:
         """Replace the whole content of the cluster by that of another database."""
-        source.execute("VACUUM")
         # Without a WAL, the serialized content is the whole file.
         source.execute("PRAGMA journal_mode = DELETE")
         content = source.serialize()
@@ -321,7 +305,7 @@ class Cluster(Database):
                 "Start one new node, load the file with /boot, and let the others join it: see "
                 "docs/scaling.md."
             )
-        revision = read_revision(source)
-        self._retry(LOAD_TIMEOUT, partial(self.nodes.load, content))
-        if revision and not self._wait_for(revision, LOAD_TIMEOUT):
+        revision = select_revision(source)
+        self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))
+        if revision and not self._wait_for(revision, COMMAND_TIMEOUT):
             raise DatabaseError(f"The cluster has loaded it, but {self.name} is behind.")

@@ -5,7 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from ..sqlite import Statement
+from ...schema.schema import Statement
 from ..transaction import Actor, Transaction, Values
 
 PARAMETER = re.compile(r":(\w+)")

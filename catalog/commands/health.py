@@ -1,0 +1,90 @@
+"""widget-catalog health: whether a service can be used."""
+
+import json
+import os
+from contextlib import closing
+
+import click
+
+from ..server_option import check_server_url, named_ca, named_server
+from ..settings import read_setting
+from ..text import NotAllowedError, escape_unprintable
+from .base import CommandError, command, print_status
+from .names import ValidatedType
+
+PATH = "/api/health"
+UNIX_SCHEME = "unix:"
+# A wildcard address is served on the loopback interface too.
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104
+# More than any response of the service has.
+MAX_BODY = 10_000  # bytes
+NOT_OURS = ", but not as a widget catalog does"
+
+
+def parse_url(text: str) -> str:
+    """Return the base URL of a service, or unix:PATH of its socket; raise NotAllowedError."""
+    if text.startswith(UNIX_SCHEME):
+        return text
+    try:
+        return check_server_url(text)
+    except ValueError:
+        raise NotAllowedError("an http or https URL or unix:PATH") from None
+
+
+@command("health", remote=True)
+@click.argument("url", type=ValidatedType("url", parse_url), required=False)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds to wait for the response.",
+)
+@click.pass_context
+def health(context: click.Context, url: str | None, timeout: float) -> None:
+    """Check whether a service can be used.
+
+    URL is its base URL, or unix:PATH for a Unix socket; by default it is that of --server, or has
+    the CATALOG_HOST and CATALOG_PORT of the environment. Exit code 0 if the service can read and
+    write its catalog, else 1 with the reason.
+    """
+    if url and "server" in context.meta:
+        raise click.UsageError("Use either URL or --server.")
+    if url is None:
+        server = named_server(context)
+        url = server.url if server else configured_url()
+    check_service(url, timeout, named_ca(context))
+    print_status("ok")
+
+
+def configured_url() -> str:
+    """Return the URL of the service that has the same environment."""
+    host, port = read_setting("HOST", os.environ), read_setting("PORT", os.environ)
+    if not port:
+        raise CommandError("CATALOG_PORT is 0; state the URL of the service.")
+    host = LOOPBACK.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def check_service(url: str, timeout: float, ca: str | None) -> None:
+    """Raise CommandError with the reason unless the service responds that it is ok."""
+    # Few commands need urllib3 and TLS, which the imported modules need.
+    from ..http_client import HttpClient, TransferError
+    from ..tls import CertificatesError
+
+    try:
+        with closing(HttpClient(url, ca, seconds=timeout, max_bytes=MAX_BODY)) as client:
+            response = client.request("GET", PATH)
+    except CertificatesError as error:
+        raise CommandError(f"{error}.") from None
+    except TransferError as error:
+        raise CommandError(error.sentence(url)) from None
+    try:
+        reported = json.loads(response.body)
+        if (response.status, reported["status"]) == (200, "ok"):
+            return
+        text = f"is {reported['status']}: {reported['error']}"
+    except (ValueError, TypeError, LookupError, RecursionError):
+        text = f"responded {response.status} to {PATH}{NOT_OURS if response.status == 200 else ''}."
+    raise CommandError(f"{url} {escape_unprintable(text)}")

@@ -1,0 +1,106 @@
+"""widget-catalog serve: the service itself."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from ..settings import DEFAULTS, parse_required
+from ..store.connection.database_file import wal_path
+from .base import SERVICE, SETTINGS, CommandError, command, database, files, is_quiet
+from .import_export import create_database
+from .names import ValidatedType
+
+
+def use_temporary_catalog(
+    context: click.Context, option: click.Parameter, is_testing: bool
+) -> Path | None:
+    """Return the directory of a catalog for tests, and let the settings name it; else None."""
+    if not is_testing or context.resilient_parsing:
+        return None
+    if SETTINGS in context.meta:
+        raise click.UsageError("--testing has a catalog of its own: leave out --database.")
+    files = TemporaryDirectory(prefix="widget-catalog-", ignore_cleanup_errors=True)
+    directory = Path(context.with_resource(files))
+    # They take precedence over the environment, which is not that of a test. A test needs few
+    # connections, and some systems allow a process few open files.
+    settings = {"DATABASE": str(directory / "catalog.db"), "PORT": "0", "MAX_CONNECTIONS": "200"}
+    context.meta[SETTINGS] = {**DEFAULTS, **settings}
+    return directory
+
+
+@command("serve")
+@click.option(
+    "--host",
+    type=ValidatedType("address", parse_required),
+    help="Address to listen on, in place of CATALOG_HOST.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port to listen on, in place of CATALOG_PORT; 0 picks a free one.",
+)
+@click.option(
+    "--unix",
+    "unix_path",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Listen on a Unix socket at this path instead.",
+)
+@click.option("--init", is_flag=True, help="Create an empty database if there is none.")
+@click.option("--demo", is_flag=True, help="Create it with the demo catalog if there is none.")
+@click.option(
+    "--print-json",
+    is_flag=True,
+    help="Print the address as one line of JSON: url, database, pid.",
+)
+@click.option(
+    "--testing",
+    is_flag=True,
+    callback=use_temporary_catalog,
+    help="Serve a temporary catalog, controlled by tests through requests below /_testing/.",
+)
+def serve(
+    host: str | None,
+    port: int | None,
+    unix_path: Path | None,
+    init: bool,
+    demo: bool,
+    print_json: bool,
+    testing: Path | None,
+) -> None:
+    """Serve the catalog.
+
+    Responds to HTTP requests until Ctrl+C or SIGTERM, and prints its address first. With --testing,
+    it also ends with the process that started it, and prints the address as with --print-json.
+    """
+    # Flask and waitress are imported only by the command that needs them.
+    from ..application import make_service
+    from ..serving import server
+    from ..testing.service import prepare
+
+    if unix_path and (host, port) != (None, None):
+        raise click.UsageError("--unix cannot be combined with --host or --port.")
+    app = click.get_current_context().meta.get(SERVICE) or make_service(files())
+    options = {"HOST": host, "PORT": port}
+    app.config.update({name: value for name, value in options.items() if value is not None})
+    if testing:
+        prepare(app, testing, "demo" if demo else "empty")
+        app.config["LOG_LEVEL"] = "error" if is_quiet() else "info"
+    elif (init or demo) and not database().exists():
+        wal = wal_path(database().real_path)
+        if not database().is_cluster and wal.exists():
+            raise CommandError(
+                f"{database().name} was removed, but {wal.name} was not. Put the file back, or"
+                f" create a new one: widget-catalog init"
+            )
+        create_database(demo)
+    # Requests do not wait for a lock as long as commands do.
+    database().on_wait = None
+    server.serve(
+        app,
+        unix_path=unix_path,
+        print_json=print_json or testing is not None,
+        testing=testing is not None,
+    )

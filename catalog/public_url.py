@@ -1,0 +1,40 @@
+"""The base URL under which a client reaches this service."""
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from flask import current_app, request
+from werkzeug.sansio.utils import get_host
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# Names with an underscore are not valid in DNS, but usual in compose files.
+NAME_WITH_UNDERSCORE = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
+
+
+def public_url() -> str:
+    """Return the base URL under which the client reaches this service."""
+    configured: str = current_app.config["PUBLIC_URL"]
+    return configured or base_url(request.environ)
+
+
+def base_url(environ: "WSGIEnvironment") -> str:
+    """Return the base URL of a request."""
+    # request.host takes twice as long.
+    return _base_url(
+        environ["wsgi.url_scheme"],
+        environ.get("HTTP_HOST"),
+        f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}",
+        environ["SCRIPT_NAME"],
+    )
+
+
+@lru_cache(maxsize=16)
+def _base_url(scheme: str, host_header: str | None, server: str, prefix: str) -> str:
+    host = get_host(scheme, host_header)
+    if not host and host_header and NAME_WITH_UNDERSCORE.fullmatch(host_header):
+        host = host_header
+    # HTTP/1.0 allows requests without Host: use the address of the listener.
+    return f"{scheme}://{host or get_host(scheme, server) or 'localhost'}{prefix}"

@@ -1,0 +1,3 @@
+export default function mount(element) {
+  element.textContent = "Hello";
+}

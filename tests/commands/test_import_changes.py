@@ -234,19 +234,17 @@ def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
     before = exported(app)
     app.extensions["database"].close()
     parts_of_two = f"from {Database.__module__} import Database\nDatabase.part_size = 2\n"
-    # The warning of the third part is printed before that one is written.
-    warned = document("acme/w4", version(sdkVersion="any, please"))
-    many = [*(document(f"acme/w{n}") for n in range(4)), warned, document("acme/w5")]
+    # The warnings of a part are printed before it is written. They do not fit into the pipe, so the
+    # command waits between two parts.
+    warned = version(sdkVersion="any, please")
+    many = [document(f"acme/w{n}", *([warned] if n > 3 else [])) for n in range(1_500)]
     process = start_command(
         app.config["DATABASE"],
-        *("import", "-"),
+        *("import", write_file(app, *many)),
         settings=limits.run(parts_of_two),
-        stdin=subprocess.PIPE,
         cwd=ROOT,
     )
     with process:
-        process.stdin.write("".join(json.dumps(each) + "\n" for each in many))
-        process.stdin.flush()
         assert process.stderr.readline().startswith("Warning: acme/w4: ")
         process.kill()
     assert process.returncode == -signal.SIGKILL

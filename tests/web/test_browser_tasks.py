@@ -57,9 +57,10 @@ class Visitor(NamedTuple):
 
     def _reach(self, target: "Locator") -> None:
         """Press Tab until the element has the focus."""
-        target.wait_for()
+        # Found once: by its role, that is a search through the whole page.
+        element = target.element_handle()
         for _ in range(MAX_STOPS):
-            if target.evaluate(IS_FOCUSED):
+            if element.evaluate(IS_FOCUSED):
                 return
             self.page.keyboard.press("Tab")
         raise AssertionError(f"{target} cannot be reached with Tab")

@@ -16,7 +16,7 @@ import pytest
 from builders import document, version
 from conftest import create_catalog, run
 from flask import Flask
-from rqlite_nodes import load_on_node, require_rqlite
+from rqlite_nodes import load_on_node, require_rqlite, slow_if_emulated
 from upstreams import FakeUpstream
 
 from app import create_app
@@ -192,6 +192,7 @@ def test_totals_days_and_versions_are_those_of_the_model(
     check_sequence(app_with(*map(with_versions, PATHS)), tmp_path, seed, 80)
 
 
+@slow_if_emulated
 def test_totals_days_and_versions_on_a_cluster_are_those_of_the_model(tmp_path: Path) -> None:
     require_rqlite()
     path = create_catalog(tmp_path / "catalog.db", *map(with_versions, PATHS))

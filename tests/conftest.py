@@ -72,7 +72,9 @@ def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep one case of each test when test_cluster.py runs the tests of some files again."""
+    """Put the files that take longest first: at the end, short ones keep all workers busy."""
+    items.sort(key=lambda item: "browser" not in item.path.name)
+    # test_cluster.py runs the tests of some files again, one case of each.
     if os.environ.get("TEST_ON_RQLITE"):
         cases = {(item.path, getattr(item, "originalname", item.name)): item for item in items}
         items[:] = cases.values()

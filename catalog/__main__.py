@@ -42,6 +42,7 @@ SECTIONS = {
         "check",
         "backup",
         "restore",
+        "drill",
         "pack",
         "unpack",
         "gc",

@@ -22,6 +22,7 @@ LINES = {
     "check": "check",
     "backup": "backup copy.db",
     "restore": "restore older.db --yes",
+    "drill": "drill --dir backups",
     "gc": "gc",
     "pack": "pack all.pack",
     "unpack": "unpack older.pack --yes",

@@ -239,8 +239,10 @@ def caddy(directory: Path, upstream: int, name: str = "Caddyfile-prefix") -> Ite
     make_certificate(directory)
     port = free_port()
     addresses = f"https://{HOST}:{port}, https://127.0.0.1:{port}"
+    text = (DEPLOY / "caddy" / name).read_text(encoding="utf-8")
     site = substitute(
-        (DEPLOY / "caddy" / name).read_text(encoding="utf-8"),
+        # The variable is of compose.yaml.
+        text.replace("{$SITE:widgets.example}", HOST),
         {
             "widgets.example {": f"{addresses} {{\n"
             f"\ttls {directory}/fullchain.pem {directory}/privkey.pem",

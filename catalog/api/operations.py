@@ -5,6 +5,7 @@ import sqlite3
 from flask import Blueprint, Response, current_app, jsonify
 
 from .. import __version__
+from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import (
     Connection,
@@ -34,6 +35,22 @@ def health() -> tuple[Response, int, dict[str, str]]:
     return jsonify(body), status, {"Cache-Control": "no-store"}
 
 
+# Of the newest versions only: a load balancer asks every second.
+NEWEST_BUNDLES = """
+SELECT sha256_hash, bundle_size FROM (SELECT * FROM version ORDER BY id DESC LIMIT 20)
+WHERE bundle_path IS NOT NULL
+"""
+
+
+def lacks_bundle(database: Database) -> bool:
+    """Return whether a bundle is missing here that another machine of a cluster has stored."""
+    bundles: Bundles = current_app.extensions["bundles"]
+    try:
+        return not all(bundles.holds(*row) for row in database.fetch(NEWEST_BUNDLES, {}))
+    except OSError:
+        return True
+
+
 def check_health() -> tuple[dict[str, str], int]:
     """Return the response body and status for what can be done with the database now."""
     database: Database = current_app.extensions["database"]
@@ -54,6 +71,8 @@ def check_health() -> tuple[dict[str, str], int]:
         return {"status": "read-only", "error": "The database cannot be written."}, 503
     if database.is_damaged:
         return {"status": "unavailable", "error": "The database is damaged."}, 503
+    if database.is_cluster and lacks_bundle(database):
+        return {"status": "incomplete", "error": "A bundle is missing in CATALOG_BUNDLES."}, 503
     return {"status": "ok"}, 200
 
 

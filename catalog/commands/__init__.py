@@ -2,8 +2,8 @@
 
 # Importing a module registers its commands.
 from . import (  # noqa: F401
-    bundles,
     cluster,
+    drill,
     edit,
     gc,
     health,
@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     maintenance,
     mirror,
     outdated,
+    packs,
     publish,
     serve,
     stats,

@@ -262,7 +262,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what w
 
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
-WIDGET = NameType("scope/name", parse_widget, end="")
-VERSION = NameType("scope/name@version", parse_version, end="@")
-WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, end="")
+WIDGET = NameType("scope/name", parse_widget, files, end="")
+VERSION = NameType("scope/name@version", parse_version, files, end="@")
+WIDGET_OR_VERSION = NameType("scope/name or scope/name@version", parse_target, files, end="")
 SDK = ValidatedType("version", parse_sdk)

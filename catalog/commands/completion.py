@@ -1,17 +1,18 @@
 """Shell completion of widgets and versions from the database."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem
 
+from ..opening import Files
 from ..server_option import named_server
 from ..settings import SettingError
 from ..store.connection.database import Database
 from ..store.connection.sqlite import DatabaseError
 from ..store.read import json_sql
-from .base import files
 from .terminal import replace_unprintable
 
 MAX_ITEMS = 200
@@ -30,7 +31,9 @@ ORDER BY {json_sql.NEWEST_FIRST}
 """
 
 
-def complete_name(context: click.Context, incomplete: str, end: str) -> list[CompletionItem]:
+def complete_name(
+    files: Callable[[], Files], context: click.Context, incomplete: str, end: str
+) -> list[CompletionItem]:
     """Return the widgets or versions that begin with the text; none if there is no database.
 
     The end @ keeps the shell from adding a space where a version must follow.

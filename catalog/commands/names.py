@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..changes import WidgetName
+from ..opening import Files
 from ..semver_ranges import is_version
 from ..text import NotAllowedError, quoted
 from ..validators import check_identifier
@@ -33,10 +34,12 @@ class ValidatedType(click.ParamType):  # type: ignore[type-arg]
 class NameType(ValidatedType):
     """The name of a widget or version, which a shell can complete."""
 
-    def __init__(self, name: str, validate: Callable[[str], Any], end: str) -> None:
-        """Let the shell add the end to the name of a widget."""
+    def __init__(
+        self, name: str, validate: Callable[[str], Any], files: Callable[[], Files], end: str
+    ) -> None:
+        """Complete from these files; let the shell add the end to the name of a widget."""
         super().__init__(name, validate)
-        self.end = end
+        self.files, self.end = files, end
 
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str
@@ -45,7 +48,7 @@ class NameType(ValidatedType):
         # Only a shell that completes a line needs it.
         from .completion import complete_name
 
-        return complete_name(context, incomplete, self.end)
+        return complete_name(self.files, context, incomplete, self.end)
 
 
 def parse_widget(text: str) -> WidgetName:

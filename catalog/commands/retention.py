@@ -56,19 +56,30 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
 def _unused_path(directory: Path, suffix: str) -> Path:
     """Return the path of a new file, named after the time or the first free second after it."""
     time = datetime.now(UTC)
-    while (path := directory / f"catalog-{time:%Y%m%dT%H%M%SZ}{suffix}").exists():
+    while (path := _dated_path(directory, time, suffix)).exists():
         time += timedelta(seconds=1)
     return path
 
 
-def _remove_older(newest: Path, keep: int) -> None:
-    """Remove all but this many dated files.
+def _dated_path(directory: Path, time: datetime, suffix: str) -> Path:
+    return directory / f"catalog-{time:%Y%m%dT%H%M%SZ}{suffix}"
 
-    Later ones than the newest, which a wrong clock has named, neither count nor go.
-    """
+
+def find_newest(directory: Path, suffix: str) -> Path | None:
+    """Return the newest dated file, if there is one."""
+    files = _dated_until(_dated_path(directory, datetime.now(UTC), suffix))
+    return files[-1] if files else None
+
+
+def _dated_until(newest: Path) -> list[Path]:
+    """Return the dated files up to this one, sorted; a wrong clock may have named later ones."""
     pattern = f"catalog-{'[0-9]' * 8}T{'[0-9]' * 6}Z{newest.suffix}"
-    dated = sorted(path for path in newest.parent.glob(pattern) if path.is_file())
-    old = [path for path in dated if path <= newest][:-keep]
+    return sorted(path for path in newest.parent.glob(pattern) if path.is_file() and path <= newest)
+
+
+def _remove_older(newest: Path, keep: int) -> None:
+    """Remove all but this many dated files; later ones than the newest neither count nor go."""
+    old = _dated_until(newest)[:-keep]
     for path in old:
         try:
             path.unlink(missing_ok=True)

@@ -14,25 +14,14 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, Self
+from typing import IO, BinaryIO, Self
 
-from ..atomic_files import scratch_directory
-from ..documents import DocumentError, Json, parse_json
-from ..store import backups
 from ..store.bundles import BundleError, Bundles
-from ..store.connection.database import Database
-from ..store.connection.sqlite import connect
-from ..store.connection.transaction import Transaction
 from ..store.read.export import catalog_lines
 from ..store.read.selection import IS_SELECTED
-from ..store.schema.schema import COUNT_ALL
-from ..store.write.held_bundles import held_bundles, hold_bundles
-from ..store.write.imports import put_documents
 from ..text import quoted
-from .jsonl import MAX_LINE_BYTES, CatalogReader
 
 SUMS = "SHA256SUMS"
 FILES = CATALOG, MIRRORED, DELETED = "catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"
@@ -41,8 +30,6 @@ SUMS_LINE = re.compile(rf"([0-9a-f]{{64}})  ([a-z]+\.jsonl|{BUNDLES}[0-9a-f]{{64
 # Enough for nearly a million bundles.
 MAX_SUMS_BYTES = 128 * 1024 * 1024
 CHUNK_SIZE = 1024 * 1024
-# Widgets that are in memory at the same time.
-BATCH_SIZE = 1000
 
 
 class PackError(Exception):
@@ -108,8 +95,12 @@ def _format_sums(sums: dict[str, str]) -> str:
 def _spool(name: str, chunks: Iterable[bytes]) -> Iterator[io.BufferedRandom]:
     """Yield a temporary file: an archive needs the size of a member in advance."""
     with tempfile.TemporaryFile() as file:
-        file.writelines(chunks)
-        file.seek(0)
+        try:
+            file.writelines(chunks)
+            file.seek(0)
+        except OSError as error:
+            error.filename = tempfile.gettempdir()
+            raise
         # For messages about a line.
         file.raw.name = name  # type: ignore[attr-defined]
         yield file
@@ -129,109 +120,28 @@ def _add_member(archive: tarfile.TarFile, name: str, file: BinaryIO) -> None:
     archive.addfile(member, file)
 
 
-# How mirrored.jsonl is read from a database, and written to one.
+# How mirrored.jsonl is read from a database. unpack.py writes it to one.
 READ_MIRRORED = f"""
 SELECT json_object('scope', scope, 'name', name, 'source', source, 'etag', etag,
     'upstreamCount', upstream_count, 'gone', json(iif(gone, 'true', 'false')))
 FROM mirrored JOIN widget ON widget.id = widget_id
 WHERE {IS_SELECTED} ORDER BY scope, name
 """
-PUT_MIRRORED = """
-INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
-SELECT id, :source, :etag, :upstreamCount, :gone FROM widget WHERE scope = :scope AND name = :name
-"""
-
 # And deleted.jsonl.
 READ_DELETED = f"""
 SELECT json_object('scope', scope, 'name', name, 'version', version, 'sha256Hash', sha256_hash)
 FROM deleted_version WHERE {IS_SELECTED} ORDER BY scope, name, version, sha256_hash
 """
-PUT_DELETED = """
-INSERT INTO deleted_version (scope, name, version, sha256_hash)
-VALUES (:scope, :name, :version, :sha256Hash) ON CONFLICT DO NOTHING
-"""
-
-
-class UnpackResult(NamedTuple):
-    """The content of a pack, and where a damaged database that it replaced was moved to."""
-
-    widgets: int
-    versions: int
-    bundles: int
-    damaged: Path | None
-
-
-def unpack(
-    file: BinaryIO,
-    database: Database,
-    bundles: Bundles,
-    on_progress: Callable[[int, int], None],
-) -> UnpackResult:
-    """Replace the catalog with the pack in one step; raise and change nothing if it is invalid.
-
-    Of the old catalog, backups.restore() keeps tokens and record; here it also keeps the higher
-    install count of each widget, and what was deleted. on_progress gets the number of bundles read
-    and their total.
-    """
-    with _open_pack(file) as archive, ExitStack() as stack:
-        sums = _read_sums(archive)
-        files = {name: stack.enter_context(_verified(archive, name, sums)) for name in FILES}
-        hashes = [*sums.values()][len(FILES) :]
-        new_bundles = stack.enter_context(bundles.incoming())
-        for number, sha256 in enumerate(hashes, start=1):
-            _add_bundle(archive, new_bundles, sha256)
-            on_progress(number, len(hashes))
-        _check_end(archive)
-        new_database = Database(
-            stack.enter_context(scratch_directory(database.scratch_parent)) / "catalog.db"
-        )
-        new_database.create(partial(_fill, files=files, bundles=new_bundles))
-        with closing(connect(new_database.path, "mode=ro")) as connection:
-            widgets, versions = connection.execute(COUNT_ALL).fetchone()
-        stack.enter_context(bundles.writing())
-        for sha256 in hashes:
-            bundles.accept(new_bundles, sha256)
-        bundles.sync()
-        damaged = backups.restore(database, new_database.path, action="unpack", keeps_history=True)
-    return UnpackResult(widgets, versions, len(hashes), damaged)
-
-
-def _fill(transaction: Transaction, files: dict[str, BinaryIO], bundles: Bundles) -> None:
-    """Write the content of a pack into an empty database."""
-    reader = CatalogReader([files[CATALOG]])
-    try:
-        for documents in reader.batches(BATCH_SIZE):
-            put_documents(transaction, documents)
-            versions = (version for document in documents for version in held_bundles(document))
-            held = (each for each in versions if bundles.holds(each.sha256, each.size))
-            hold_bundles(transaction, held)
-    except DocumentError as error:
-        raise reader.all_problems() from error
-    for name, statement in ((MIRRORED, PUT_MIRRORED), (DELETED, PUT_DELETED)):
-        lines = iter(partial(files[name].readline, MAX_LINE_BYTES), b"")
-        try:
-            # SQLite refuses values of other types.
-            transaction.execute_many(statement, map(_parse_object, lines))
-        except (ValueError, RecursionError, OverflowError, sqlite3.Error) as error:
-            raise PackError(f"{name} in the pack cannot be read: {error}.") from error
-
-
-def _parse_object(line: bytes) -> Json:
-    value = parse_json(line)
-    if not isinstance(value, dict):
-        raise ValueError("a line is not a JSON object")
-    # Release 1.0 does not write it.
-    return {"gone": False, **value}
 
 
 def verify(file: BinaryIO) -> None:
     """Raise PackError unless the file is a complete pack whose content matches its hashes."""
-    with _open_pack(file) as archive:
-        sums = _read_sums(archive)
+    with open_pack(file) as archive:
+        sums = read_sums(archive)
         for name in sums:
-            with _verified(archive, name, sums):
+            with verified(archive, name, sums):
                 pass
-        _check_end(archive)
+        check_end(archive)
 
 
 class PlainFile(tarfile.TarInfo):
@@ -251,7 +161,8 @@ class PlainFile(tarfile.TarInfo):
 
 
 @contextmanager
-def _open_pack(file: BinaryIO) -> Iterator[tarfile.TarFile]:
+def open_pack(file: BinaryIO) -> Iterator[tarfile.TarFile]:
+    """Open the archive for the block; raise PackError if it is none, or incomplete."""
     try:
         with tarfile.open(fileobj=file, mode="r|", tarinfo=PlainFile) as archive:
             yield archive
@@ -259,7 +170,7 @@ def _open_pack(file: BinaryIO) -> Iterator[tarfile.TarFile]:
         raise PackError(f"This is not a complete pack: {error}.") from error
 
 
-def _next_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+def next_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     """Return the content of the next member; raise PackError unless it has this name."""
     member = archive.next()
     content = archive.extractfile(member) if member else None
@@ -269,37 +180,31 @@ def _next_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     return content
 
 
-def _check_end(archive: tarfile.TarFile) -> None:
+def check_end(archive: tarfile.TarFile) -> None:
+    """Raise PackError if there is another member."""
     if member := archive.next():
         raise PackError(f"The pack has an unexpected member, {quoted(member.name)}.")
 
 
-def _chunks(content: IO[bytes]) -> Iterator[bytes]:
+def chunks(content: IO[bytes]) -> Iterator[bytes]:
+    """Yield the content in parts that fit into memory."""
     return iter(partial(content.read, CHUNK_SIZE), b"")
 
 
 @contextmanager
-def _verified(archive: tarfile.TarFile, name: str, sums: dict[str, str]) -> Iterator[BinaryIO]:
+def verified(archive: tarfile.TarFile, name: str, sums: dict[str, str]) -> Iterator[BinaryIO]:
     """Yield the next member as a temporary file; raise PackError unless it has its hash."""
-    with _spool(name, _chunks(_next_member(archive, name))) as file:
+    with _spool(name, chunks(next_member(archive, name))) as file:
         if _digest(file) != sums[name]:
             raise PackError(f"{name} in the pack does not match {SUMS}.")
         yield file
 
 
-def _read_sums(archive: tarfile.TarFile) -> dict[str, str]:
+def read_sums(archive: tarfile.TarFile) -> dict[str, str]:
     """Return the hash of each member by its name, in the order of the members."""
-    text = _next_member(archive, SUMS).read(MAX_SUMS_BYTES).decode("ascii", "replace")
+    text = next_member(archive, SUMS).read(MAX_SUMS_BYTES).decode("ascii", "replace")
     sums = {name: sha256 for sha256, name in SUMS_LINE.findall(text)}
     names = [*FILES, *(BUNDLES + sha256 for sha256 in [*sums.values()][len(FILES) :])]
     if text != _format_sums(sums) or [*sums] != names:
         raise PackError(f"{SUMS} in the pack does not have the format that this release writes.")
     return sums
-
-
-def _add_bundle(archive: tarfile.TarFile, bundles: Bundles, sha256: str) -> None:
-    content = _next_member(archive, BUNDLES + sha256)
-    try:
-        bundles.add(sha256, None, _chunks(content))
-    except BundleError as error:
-        raise PackError(f"The bundle {sha256} in the pack is invalid: {error}.") from error

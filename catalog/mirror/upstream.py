@@ -13,7 +13,7 @@ from ..documents import parse_json
 from ..http_client import USER_AGENT
 from ..text import quoted
 from ..tls import CertificatesError, create_context
-from ..validators import check_base_url
+from ..validators import ETAG, check_base_url
 from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
 
 # For one request with its whole response.
@@ -34,7 +34,6 @@ MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 # The deadline of a bundle is extended in proportion to its size.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
-MAX_ETAG_LENGTH = 1024
 READ_SIZE = 64 * 1024  # bytes
 
 T = TypeVar("T")
@@ -177,9 +176,7 @@ def _check_status(response: BaseHTTPResponse) -> None:
 def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
     body = b"".join(_read_chunks(response, MAX_RESPONSE_BYTES))
     etag = response.headers.get("ETag", "")
-    # Other ETags could not be stored or sent back.
-    is_usable = 0 < len(etag) <= MAX_ETAG_LENGTH and etag.isascii() and etag.isprintable()
-    return UpstreamResponse(response.status, body, etag if is_usable else None)
+    return UpstreamResponse(response.status, body, etag if ETAG.fullmatch(etag) else None)
 
 
 def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:

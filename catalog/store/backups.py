@@ -9,7 +9,7 @@ from ..text import path_text
 from .connection.content import check_schema, copy_to_file, replace_content
 from .connection.database import Database
 from .connection.database_file import remove_wal
-from .connection.sqlite import DatabaseError, check_integrity, connect, is_damage
+from .connection.sqlite import DatabaseError, check_integrity, connect, is_damage, is_disk_full
 from .write.audit import local_actor
 
 
@@ -29,6 +29,8 @@ def _copy(database: Database, target: Path, name: Path) -> None:
     except OSError as error:
         raise DatabaseError(f"{name} cannot be written: {error.strerror}.") from error
     except sqlite3.Error as error:
+        if is_disk_full(error):
+            raise DatabaseError(f"{name} cannot be written: its disk is full.") from error
         raise DatabaseError(f"{database.name} cannot be copied to {name}: {error}.") from error
 
 
@@ -72,7 +74,8 @@ def restore(
                 database.close()
         return _replace_file(database, source, action)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{path_text(source)} cannot be restored: {error}.") from error
+        reason = f"the disk of {database.name} is full" if is_disk_full(error) else error
+        raise DatabaseError(f"{path_text(source)} cannot be restored: {reason}.") from error
 
 
 def _check_backup(source: Path) -> None:

@@ -114,9 +114,12 @@ class Bundles:
                 if durable:
                     os.fsync(file.fileno())
             os.replace(new, self.path(sha256))
-        except BaseException:
+        except BaseException as error:
             # The disk may be full: leave the space to others.
             new.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                # That of a write names no file.
+                error.filename = error.filename or str(self.directory)
             raise
 
     def sync(self) -> None:

@@ -222,6 +222,15 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
             )
 
 
+def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
+    """Return the versions whose bundle should be here and is not; their content is not read."""
+    return [
+        f"{scope}/{name}@{version}"
+        for scope, name, version, sha256, size, _ in _read_rows(database, HELD_BUNDLES)
+        if not bundles.holds(sha256, size)
+    ]
+
+
 ELSEWHERE = f"""
 SELECT scope || '/' || name || '@' || version, sha256_hash
 FROM version JOIN widget ON widget.id = widget_id

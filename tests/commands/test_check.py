@@ -122,7 +122,7 @@ DERIVED_FAULTS = {
     ],
 }
 COPY = "INSERT INTO mirrored (widget_id, source, etag) VALUES (1, '{}', {})"
-NO_ETAG = "acme/clock: etag must be 1 to 1000 visible characters of Latin-1, not"
+NO_ETAG = "acme/clock: etag must be 1 to 1024 printable ASCII characters, not"
 SET_1_10 = "UPDATE version SET {} WHERE version = '1.10.0'"
 FAULTS = {
     "UPDATE sdk_range SET range = '^1' WHERE id = 1; DELETE FROM version WHERE id < 3": [
@@ -156,7 +156,7 @@ FAULTS = {
         "acme/clock: source must be an absolute http or https URL, not 'ftp://up.example'."
     ],
     COPY.format("https://up.example", "'a' || char(10)"): [f"{NO_ETAG} 'a\\n'."],
-    COPY.format("https://up.example", "printf('%.*c', 1001, 'x')"): [f"{NO_ETAG} '{'x' * 76}...."],
+    COPY.format("https://up.example", "printf('%.*c', 1025, 'x')"): [f"{NO_ETAG} '{'x' * 76}...."],
     "INSERT INTO upstream VALUES ('up.example', '{}', NULL, NULL)": [
         "Upstream: source must be an absolute http or https URL, not 'up.example'."
     ],

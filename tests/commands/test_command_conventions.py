@@ -48,6 +48,8 @@ def app(app_with: AppWith, files: None) -> Flask:
     app = app_with(document("acme/clock", version(), later))
     assert run_line(app, "backup older.db").exit_code == 0
     assert run_line(app, "pack older.pack").exit_code == 0
+    Path("backups").mkdir()
+    assert run_line(app, "backup --dir backups").exit_code == 0
     return app
 
 
@@ -90,7 +92,7 @@ def test_unknown_option_is_wrong_usage(name: str) -> None:
 
 
 DATABASE_COMMANDS = [
-    *(name for name in LINES if name not in ("init", "restore", "unpack")),
+    *(name for name in LINES if name not in ("init", "restore", "drill", "unpack")),
     "serve",
 ]
 

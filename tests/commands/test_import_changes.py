@@ -227,6 +227,17 @@ def test_killed_import_leaves_the_catalog_unchanged(app_with: AppWith) -> None:
     ]
 
 
+KILLED_BY_A_WARNING = """
+import click, os, signal
+echo = click.echo
+def kill(message, *arguments, **options):
+    if str(message).startswith("Warning: acme/w4: "):
+        os.kill(os.getpid(), signal.SIGKILL)
+    echo(message, *arguments, **options)
+click.echo = kill
+"""
+
+
 def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
     app_with: AppWith, limits: Limits
 ) -> None:
@@ -234,19 +245,16 @@ def test_import_that_is_killed_between_two_parts_leaves_the_catalog_unchanged(
     before = exported(app)
     app.extensions["database"].close()
     parts_of_two = f"from {Database.__module__} import Database\nDatabase.part_size = 2\n"
-    # The warnings of a part are printed before it is written. They do not fit into the pipe, so the
-    # command waits between two parts.
-    warned = version(sdkVersion="any, please")
-    many = [document(f"acme/w{n}", *([warned] if n > 3 else [])) for n in range(1_500)]
+    # The warning of the third part is printed before that one is written.
+    warned = document("acme/w4", version(sdkVersion="any, please"))
+    many = [*(document(f"acme/w{n}") for n in range(4)), warned, document("acme/w5")]
     process = start_command(
         app.config["DATABASE"],
         *("import", write_file(app, *many)),
-        settings=limits.run(parts_of_two),
+        settings=limits.run(parts_of_two + KILLED_BY_A_WARNING),
         cwd=ROOT,
     )
-    with process:
-        assert process.stderr.readline().startswith("Warning: acme/w4: ")
-        process.kill()
+    assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == -signal.SIGKILL
     assert exported(app) == before
 

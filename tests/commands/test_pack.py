@@ -320,6 +320,90 @@ def test_existing_catalog_is_replaced_only_with_yes(
     assert responses(existing) == responses(app)
 
 
+def test_what_is_not_in_the_pack_is_named(app: Flask, app_with: AppWith, tmp_path: Path) -> None:
+    pack(app, tmp_path / "all.pack")
+    existing = app_with(*DOCUMENTS, document("local/own", version("1.0.0")))
+    newer = {**DOCUMENTS[1], "versions": [version("1.1.0")]}
+    assert run(existing, "import", "-", stdin=json.dumps(newer)).exit_code == 0
+    result = run(existing, "unpack", tmp_path / "all.pack", "--yes")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[:2] == [
+        "Removed 1 widget that is not in the pack: local/own.",
+        "Removed 1 version that is not in the pack: acme/same@1.1.0.",
+    ]
+
+
+def test_many_widgets_that_are_not_in_the_pack_are_counted(
+    app: Flask, app_with: AppWith, tmp_path: Path
+) -> None:
+    pack(app, tmp_path / "all.pack")
+    existing = app_with(*(document(f"local/w{number:02}") for number in range(25)))
+    result = run(existing, "unpack", tmp_path / "all.pack", "--yes")
+    assert "Removed 25 widgets that are not in the pack: local/w00, " in result.stderr
+    assert "local/w19 and 5 more.\n" in result.stderr
+
+
+def test_a_catalog_that_is_newer_than_the_pack_is_named_with_both_times(
+    app: Flask, app_with: AppWith, tmp_path: Path
+) -> None:
+    pack(app, tmp_path / "all.pack")
+    times = {"publishedAt": "2026-11-15T10:00:00.000Z"}
+    existing = app_with(*DOCUMENTS, document("local/own", version("1.0.0", **times)))
+    newest = max(
+        *(each["widget"]["createdAt"] for each in DOCUMENTS),
+        *(each["publishedAt"] for widget in DOCUMENTS for each in widget["versions"]),
+    )
+    warning = (
+        f"Warning: {existing.config['DATABASE']} is newer than the pack: its newest version is of "
+        f"2026-11-15T10:00:00.000Z, that of the pack of {newest}.\n"
+    )
+    refused = run(existing, "unpack", tmp_path / "all.pack")
+    assert (refused.exit_code, refused.stderr.startswith(f"{warning}Error: Replace all of ")) == (
+        1,
+        True,
+    )
+    assert b'"local"' in exported(existing)
+    # The other way round, nothing is lost that the pack does not have.
+    pack(existing, tmp_path / "newer.pack")
+    assert "is newer" not in run(app, "unpack", tmp_path / "newer.pack", "--yes").stderr
+    assert warning in run(existing, "unpack", tmp_path / "all.pack", "--yes").stderr
+    assert b'"local"' not in exported(existing)
+
+
+def test_only_the_bundles_that_the_catalog_names_are_unpacked(app: Flask, tmp_path: Path) -> None:
+    pack(app, tmp_path / "all.pack")
+    # A newer catalog: one of the two bundles is no longer used, and a third is used.
+    for name in ("acme/clock@1.0.0", "acme/same@1.0.0"):
+        assert run(app, "delete", name, "--yes").exit_code == 0
+    added = document("local/own", bundled("1.0.0", b"own"))
+    assert run(app, "import", "-", stdin=json.dumps(added)).exit_code == 0
+    hold(app, b"own")
+    before = responses(app)
+    directory = app.extensions["bundles"].directory
+    for path in directory.iterdir():
+        path.unlink()
+    result = run(app, "unpack", "--bundles-only", tmp_path / "all.pack")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        f"Warning: the bundle of local/own@1.0.0 is not in {directory}.\n"
+        f"Unpacked 1 bundle that {app.config['DATABASE']} names; "
+        "1 other in the pack is not used.\n"
+    )
+    assert [path.name for path in directory.iterdir()] == [HASHES[1]]
+    hold(app, b"own")
+    assert responses(app) == before
+
+
+def test_an_invalid_pack_stores_no_bundle(app: Flask, packed: Members, tmp_path: Path) -> None:
+    directory = app.extensions["bundles"].directory
+    for path in directory.iterdir():
+        path.unlink()
+    (tmp_path / "cut.pack").write_bytes(build_pack(packed)[:-20000])
+    result = run(app, "unpack", "--bundles-only", tmp_path / "cut.pack")
+    assert (result.exit_code, INCOMPLETE in result.stderr) == (1, True)
+    assert list(directory.iterdir()) == []
+
+
 def test_running_service_shows_an_unpacked_catalog(
     app: Flask, app_with: AppWith, tmp_path: Path
 ) -> None:
@@ -457,6 +541,29 @@ INVALID_PACKS: dict[str, tuple[BuildInvalid, str]] = {
             "mirrored.jsonl in the pack cannot be read: ",
         )
         for line in (mirrored_line(source={}), b"[]", b"{}")
+    },
+    # What a mirror could not use, so that each of its runs would fail.
+    **{
+        f"mirrored.jsonl with {name} {value!r:.20}": (
+            replacing("mirrored.jsonl", mirrored_line(**{name: value}), update_sums=True),
+            f"mirrored.jsonl in the pack cannot be read: {name} must be ",
+        )
+        for name, value in (
+            *(
+                ("source", each)
+                for each in ("", "up.example", "file:///etc", "https://u:p@up.example")
+            ),
+            *(("etag", each) for each in ("", '"a"\r\nX: y', "é", '"' * 100_000, 1)),
+            *(("upstreamCount", each) for each in (-1, "1", True)),
+            *(("scope", "a/b"), ("gone", 1)),
+        )
+    },
+    **{
+        f"deleted.jsonl with {name}": (
+            replacing("deleted.jsonl", deleted_line(**{name: "x"}), update_sums=True),
+            f"deleted.jsonl in the pack cannot be read: {name} must be ",
+        )
+        for name in ("version", "sha256Hash")
     },
     **{
         f"special file {kind!r}": (with_special_file(kind), f"The pack contains '{BUNDLE}', which ")

@@ -1,5 +1,6 @@
 """backup and pack with --dir and --keep: dated files, of which the newest stay."""
 
+import json
 import os
 import resource
 import stat
@@ -229,8 +230,22 @@ def test_a_full_disk_is_an_error_that_names_the_directory(
     before = contents(directory)
     with file_size_limit(8192):
         message = error_message(run(app, command, "--dir", directory, "--keep", 1))
-    assert str(directory) in message
+    reason = {"backup": "its disk is full", "pack": "File too large"}[command]
+    assert message == f"{directory} cannot be written: {reason}."
     assert contents(directory) == before
+
+
+def test_a_full_disk_is_named_where_no_file_is_given(app: Flask, tmp_path: Path) -> None:
+    manifest = {"scope": "acme", "name": "big", "version": "1.0.0", "displayName": "B"}
+    (tmp_path / "big.json").write_text(json.dumps({**manifest, "sdkVersion": "*"}))
+    (tmp_path / "big.js").write_bytes(b"x" * 10_000)
+    with file_size_limit(8192):
+        result = run(app, "publish", tmp_path / "big.json", tmp_path / "big.js", "--store")
+    assert error_message(result) == f"{app.extensions['bundles'].directory}: File too large."
+    assert run(app, "backup", tmp_path / "backup.db").exit_code == 0
+    with file_size_limit(50_000):
+        message = error_message(run(app, "restore", tmp_path / "backup.db", "--yes"))
+    assert f"the disk of {app.config['DATABASE']} is full." in message
 
 
 def test_without_keep_no_file_is_removed(app: Flask, directory: Path, command: str) -> None:

@@ -49,32 +49,43 @@ def system(tmp_path: Path) -> Path:
     shutil.copytree("/usr/lib/systemd/system", units, symlinks=True)
     for name in UNITS:
         shutil.copy(DEPLOY / name, units)
-    shutil.copy(DEPLOY / "rqlite" / "rqlite.service", units)
-    for unit in (*SERVICES, "widget-catalog.socket"):
+    for unit in SERVICES:
         (units / f"{unit}.d").mkdir()
-        drop_in = DEPLOY / "rqlite" / f"{unit.rpartition('.')[2]}.conf"
-        shutil.copy(drop_in, units / f"{unit}.d" / "cluster.conf")
+        shutil.copy(DEPLOY / "hardening.conf", units / f"{unit}.d" / "10-hardening.conf")
     program = tmp_path / "opt/widget-catalog/bin/widget-catalog"
     program.parent.mkdir(parents=True)
     program.touch(0o755)
-    for name in ("bin/sh", "usr/bin/logger", "usr/bin/rqlited"):
+    for name in ("bin/sh", "usr/bin/logger", "usr/bin/rqlited", "opt/litestream/bin/litestream"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch(0o755)
     return tmp_path
 
 
-def test_systemd_has_no_remark_about_the_units(system: Path) -> None:
+@pytest.mark.parametrize("is_cluster", [False, True], ids=["one machine", "three machines"])
+def test_systemd_has_no_remark_about_the_units(system: Path, is_cluster: bool) -> None:
     analyze = find_program("systemd-analyze", "systemd")
-    # The exit code is 0 even for an unknown setting.
     units = [name.replace("@", "@backup") for name in UNITS]
-    result = run_program(analyze, "verify", f"--root={system}", *units, "rqlite.service")
+    folder = system / "usr/lib/systemd/system"
+    if is_cluster:
+        shutil.copy(DEPLOY / "cluster" / "rqlite.service", folder)
+        units.append("rqlite.service")
+        for unit in (*SERVICES, "widget-catalog.socket"):
+            (folder / f"{unit}.d").mkdir(exist_ok=True)
+            drop_in = DEPLOY / "cluster" / f"{unit.rpartition('.')[2]}.conf"
+            shutil.copy(drop_in, folder / f"{unit}.d" / "cluster.conf")
+    else:
+        shutil.copy(DEPLOY / "litestream" / "widget-catalog-litestream.service", folder)
+        units.append("widget-catalog-litestream.service")
+    # The exit code is 0 even for an unknown setting.
+    result = run_program(analyze, "verify", f"--root={system}", *units)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_the_exposure_of_a_service_is_at_most_1_5(name: str) -> None:
+def test_the_exposure_of_a_service_is_at_most_1_5(system: Path, name: str) -> None:
     analyze = find_program("systemd-analyze", "systemd")
-    result = run_program(analyze, "security", "--offline=true", "--no-pager", DEPLOY / name)
+    options = ("security", "--offline=true", "--no-pager", f"--root={system}")
+    result = run_program(analyze, *options, name)
     (level,) = re.findall(r"Overall exposure level for \S+: (\d+\.\d)", result.stdout)
     assert float(level) <= 1.5
 
@@ -96,7 +107,7 @@ def test_the_user_and_its_directories_are_created(tmp_path: Path) -> None:
         assert status.st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("name", ["widget-catalog.env", "rqlite/cluster.env"])
+@pytest.mark.parametrize("name", ["widget-catalog.env", "cluster/cluster.env"])
 def test_the_settings_file_names_only_settings(name: str) -> None:
     text = (DEPLOY / name).read_text(encoding="utf-8")
     assert set(re.findall(r"^#?CATALOG_(\w+)=", text, re.MULTILINE)) <= set(DEFAULTS)
@@ -105,7 +116,7 @@ def test_the_settings_file_names_only_settings(name: str) -> None:
 def test_the_guide_installs_only_packages_with_known_hashes() -> None:
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").replace("\\\n", "")
     lines = re.findall(r"^\S+/pip install (.*)$", guide, re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) == 2
     assert all(line.startswith(("--no-deps ./", "--require-hashes ")) for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""deploy/rqlite/haproxy.cfg in a real HAProxy, before services that only have a state."""
+"""deploy/cluster/haproxy.cfg in a real HAProxy, before services that only have a state."""
 
 import http.client
 import re
@@ -15,7 +15,7 @@ from ports import free_port
 from programs import find_program
 from reverse_proxies import DEPLOY, running, substitute
 
-CONFIGURATION = DEPLOY / "rqlite" / "haproxy.cfg"
+CONFIGURATION = DEPLOY / "cluster" / "haproxy.cfg"
 # Checks every 20 ms.
 TEST_INTERVAL = {"inter 1s": "inter 20"}
 
@@ -123,22 +123,23 @@ def wait_until_reached(balancer: Balancer, method: str, expected: set[int]) -> N
 
 
 @pytest.mark.parametrize(
-    ("states", "reads", "installs"),
+    ("states", "reached"),
     [
-        (["ok", "ok", "ok"], {1, 2, 3}, {1, 2, 3}),
-        (["ok", "ok", "behind"], {1, 2}, {1, 2}),
-        (["ok", "read-only", "unavailable"], {1, 2}, {1}),
+        (["ok", "ok", "ok"], {1, 2, 3}),
+        (["ok", "ok", "behind"], {1, 2}),
+        (["ok", "read-only", "incomplete"], {1}),
         # A service without a leader waits for one.
-        (["read-only", "read-only", "behind"], {1, 2}, {1, 2}),
-        (["behind", "unavailable", "behind"], {503}, {503}),
+        (["read-only", "read-only", "behind"], {1, 2}),
+        (["read-only", "incomplete", "unavailable"], {1, 2}),
+        (["behind", "unavailable", "behind"], {503}),
     ],
 )
 def test_requests_reach_the_services_that_can_serve_them(
-    balancer: Balancer, states: list[str], reads: set[int], installs: set[int]
+    balancer: Balancer, states: list[str], reached: set[int]
 ) -> None:
     balancer.set_states(*states)
-    wait_until_reached(balancer, "GET", reads)
-    wait_until_reached(balancer, "POST", installs)
+    wait_until_reached(balancer, "GET", reached)
+    wait_until_reached(balancer, "POST", reached)
 
 
 def test_haproxy_finds_no_fault_in_the_file(tmp_path: Path) -> None:

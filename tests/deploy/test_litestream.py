@@ -1,4 +1,4 @@
-"""Litestream with deploy/litestream.yml: replication while the service runs, and a restore."""
+"""Litestream with the file of deploy/: replication while the service runs, and a restore."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ class Replication:
             "/run/litestream/litestream.sock": str(self._socket),
             "/var/backups/widget-catalog/litestream": str(directory / "replica"),
         }
-        text = (ROOT / "deploy" / "litestream.yml").read_text(encoding="utf-8")
+        text = (ROOT / "deploy" / "litestream" / "litestream.yml").read_text(encoding="utf-8")
         self._config.write_text(substitute(text, paths), encoding="utf-8")
 
     def run(self, *arguments: object) -> None:

@@ -44,7 +44,7 @@ def section(title: str) -> str:
     [
         *(("api", 15, "catalog.db"), ("publishing", 11, "catalog.db")),
         # Pages that create their own catalog.db.
-        *(("commands", 18, "other.db"), ("backups", 12, "other.db")),
+        *(("commands", 18, "other.db"), ("backups", 9, "other.db")),
     ],
 )
 def test_every_line_of_the_page_gives_the_output_shown(

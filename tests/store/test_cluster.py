@@ -2,15 +2,12 @@
 
 import json
 import os
-import shlex
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +25,11 @@ from conftest import (
     run,
     run_line,
     running,
-    wait_for_end,
 )
-from document_lines import assert_outputs, checkout, console_lines, page
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from reverse_proxies import make_certificate
-from rqlite_nodes import RQLITED, Node, Nodes, require_rqlite, slow_if_emulated, wait_until
+from rqlite_nodes import Node, Nodes, require_rqlite, slow_if_emulated, wait_until
 from store.test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
 
@@ -69,20 +64,6 @@ def apps(nodes: Nodes) -> Iterator[dict[Node, Flask]]:
     for app in services.values():
         app.extensions["database"].close()
     nodes.restart()
-
-
-@cache
-def free_prefix(digits: str) -> str:
-    """Return a number that is no port, but with another digit from 1 to 3 is a free one."""
-    for first in range(23, 60):
-        prefix = f"{first}{digits[-2:]}"
-        try:
-            for last in "123":
-                socket.create_server(("127.0.0.1", int(prefix + last))).close()
-        except OSError:
-            continue
-        return prefix
-    raise AssertionError("There are no free ports.")
 
 
 def downloads(app: Flask) -> int:
@@ -354,6 +335,20 @@ def test_a_service_whose_node_is_stopped_only_reads_until_it_runs_again(
     assert downloads(app) == before + 1
 
 
+def test_a_bundle_that_is_not_on_every_machine_is_reported(
+    nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
+) -> None:
+    first, second, _ = apps.values()
+    (tmp_path / "bundles").mkdir()
+    elsewhere = create_app({**nodes.settings(nodes[1]), "BUNDLES": str(tmp_path / "bundles")})
+    put(first, document("acme/held", bundled("1.0.0", b"held")))
+    hold(first, b"held")
+    wait_until_equal(apps)
+    assert [health(app) for app in (first, second)] == [(200, "ok")] * 2
+    assert health(elsewhere) == (503, "incomplete")
+    elsewhere.extensions["database"].close()
+
+
 @slow_if_emulated
 def test_restore_and_unpack_replace_the_catalog_of_all_nodes(
     apps: dict[Node, Flask], tmp_path: Path
@@ -547,24 +542,6 @@ def test_another_schema_version_is_refused_until_the_cluster_is_migrated(
         assert run(app, "migrate").exit_code == 0
         assert exported(app) == before
         assert run(app, "check").stdout.count("\n") == 1
-
-
-@pytest.mark.torture
-def test_the_steps_of_the_scaling_page_lead_from_a_file_to_a_cluster(tmp_path: Path) -> None:
-    require_rqlite()
-    text = page("docs/scaling.md")
-    # The ports of the page may be in use: 4001 becomes, for example, 23401.
-    for prefix in ("127.0.0.1:400", "127.0.0.1:410", "127.0.0.1:808", "--port 808"):
-        text = text.replace(prefix, prefix[:-3] + free_prefix(prefix[-3:]))
-    pairs = console_lines(text)
-    directory = checkout(tmp_path)
-    program = directory / ".venv" / "bin" / "rqlited"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(RQLITED)} "$@"\n')
-    program.chmod(0o755)
-    assert_outputs(pairs, directory)
-    start, *_ = (directory / "service.log").read_text().splitlines()
-    wait_for_end(json.loads(start)["pid"])
-    assert len(pairs) >= 15
 
 
 @slow_if_emulated

@@ -44,8 +44,8 @@ SELECT json_group_array(json_array(widget_id, scope, name, folded_name)) FROM (
         ORDER BY downloads DESC, scope, name LIMIT :max_compared))
 """
 NAMES = """
-SELECT scope, name, display_name
-FROM json_each(:ids) AS found JOIN widget ON widget.id = found.value
+SELECT listing.scope, listing.name, display_name FROM json_each(:ids) AS found
+JOIN listing ON widget_id = found.value JOIN widget ON widget.id = widget_id
 ORDER BY found.key
 """
 

@@ -303,7 +303,7 @@ class Cluster(NodeFile):
             raise DatabaseError(
                 f"The catalog has {len(content)} bytes, and a cluster loads at most {MAX_LOADED}. "
                 "Start one new node, load the file with /boot, and let the others join it: see "
-                "docs/scaling.md."
+                "docs/cluster.md."
             )
         revision = select_revision(source)
         self._retry(COMMAND_TIMEOUT, partial(self.node.load, content))

@@ -10,8 +10,9 @@ import click
 from ..atomic_files import drop_from_memory
 from ..files import packs
 from ..files.jsonl import CatalogFileError
+from ..files.unpack import Differences, OnProgress, unpack_bundles, unpack_catalog
 from ..store.bundles import open_private
-from ..store.check import find_elsewhere
+from ..store.check import find_elsewhere, find_missing_bundles
 from ..store.read.selection import Selection
 from ..text import plural
 from .base import (
@@ -29,6 +30,9 @@ from .import_export import COUNT_SELECTED, open_output
 from .maintenance import print_moved
 from .retention import add_dated, check_target, directory_option, keep_option
 from .selection import select_widgets, selection_options
+
+# Of what unpack has removed.
+MAX_NAMES = 20
 
 
 @command("pack")
@@ -88,24 +92,63 @@ def warn_of_elsewhere(versions: Sequence[str]) -> None:
 
 @command("unpack")
 @click.argument("file", type=click.File("rb"))
+@click.option(
+    "--bundles-only",
+    is_flag=True,
+    help="Only store the bundles that the catalog names, such as after restore.",
+)
 @click.option("--yes", is_flag=True, help="Replace an existing catalog without confirmation.")
-def unpack(file: BinaryIO, yes: bool) -> None:
+def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     """Replace the catalog with a pack.
 
     A running service shows the unpacked catalog from the next request on. Of the old catalog, its
     tokens and its record of changes stay, and install counts that are higher than in the pack. An
     invalid pack changes nothing.
     """
-    if database().exists():
-        confirm(f"Replace all of {database().name} with {file_name(file)}?", yes)
     try:
         with progress_bar("Unpacking") as on_progress:
-            result = packs.unpack(file, database(), bundles(), on_progress)
+            if bundles_only:
+                _unpack_bundles(file, on_progress)
+            else:
+                _unpack_catalog(file, on_progress, yes)
     except (packs.PackError, CatalogFileError) as error:
         raise CommandError(f"{file_name(file)}: {error}") from error
+
+
+def _unpack_bundles(file: BinaryIO, on_progress: OnProgress) -> None:
+    found, others = unpack_bundles(file, database(), bundles(), on_progress)
+    missing = find_missing_bundles(database(), bundles())
+    print_first([f"Warning: the bundle of {each} is not in {bundles().name}." for each in missing])
+    rest = f"; {plural(others, 'other')} in the pack {'is' if others == 1 else 'are'} not used"
+    print_status(
+        f"Unpacked {plural(found, 'bundle')} that {database().name} names{rest if others else ''}."
+    )
+
+
+def _unpack_catalog(file: BinaryIO, on_progress: OnProgress, yes: bool) -> None:
+    def ask(differences: Differences) -> None:
+        if differences.newest > differences.newest_packed:
+            print_status(
+                f"Warning: {database().name} is newer than the pack: its newest version is of "
+                f"{differences.newest}, that of the pack of {differences.newest_packed or 'never'}."
+            )
+        confirm(f"Replace all of {database().name} with {file_name(file)}?", yes)
+
+    result = unpack_catalog(file, database(), bundles(), on_progress, ask)
     print_moved(result.damaged)
+    _print_removed(result.differences.widgets, "widget")
+    _print_removed(result.differences.versions, "version")
     warn_of_elsewhere(find_elsewhere(database()))
     print_status(
         f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "
         f"into {database().name}, with {plural(result.bundles, 'bundle')}."
     )
+
+
+def _print_removed(names: list[str], kind: str) -> None:
+    """Name what was in the catalog and is not in the pack."""
+    if names:
+        more = len(names) - MAX_NAMES
+        listed = ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        verb = "is" if len(names) == 1 else "are"
+        print_status(f"Removed {plural(len(names), kind)} that {verb} not in the pack: {listed}.")

@@ -1,19 +1,24 @@
 """A machine that a real systemd boots, in namespaces of its own, with the service installed."""
 
+import atexit
 import importlib.util
+import io
 import os
 import shutil
 import signal
 import subprocess
+import sys
+import tarfile
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 from programs import find_program
-from users import IS_ROOT
 
 BOOT = Path(__file__).parent / "boot.sh"
 SECONDS_TO_BOOT = 60
@@ -22,39 +27,71 @@ DEPENDENCIES = (
     *("blinker", "click", "flask", "flask_cors", "itsdangerous", "jinja2", "markdown_it"),
     *("markupsafe", "mdurl", "prometheus_client", "semver", "urllib3", "waitress", "werkzeug"),
 )
-PROGRAM = """#!{python}
-import runpy, sys
-sys.path.insert(0, "{packages}")
-sys.argv[0] = "widget-catalog"
-runpy.run_module("catalog", run_name="__main__", alter_sys=False)
+# The release before this one, from its guide: a clone with an environment in it.
+RELEASE_1_0_0 = "2b3bc7468469a2dbaf52ddf5dc3abd006e642cbb"
+FLASK = """#!/opt/widget-catalog/.venv/bin/python
+from flask.cli import main
+main()
 """
 
 
-def install_release(directory: Path) -> None:
-    """Install what the wheel installs, without a network."""
+def run_program(*command: object) -> bytes:
+    result = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, check=False)
+    if result.returncode != 0:
+        pytest.fail(f"{command}\n{result.stdout.decode()}{result.stderr.decode()}")
+    return result.stdout
+
+
+def create_environment(directory: Path) -> None:
+    """Create an environment with the packages that the service needs, without a network."""
     # That of the tests may be in a home directory, which the units do not see.
-    subprocess.run([PYTHON, "-m", "venv", "--without-pip", directory], check=True)
-    without_bytecode = shutil.ignore_patterns("__pycache__")
+    run_program(PYTHON, "-m", "venv", "--without-pip", directory)
     (packages,) = directory.glob("lib/python*/site-packages")
     for name in DEPENDENCIES:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
+        without_bytecode = shutil.ignore_patterns("__pycache__")
         shutil.copytree(Path(spec.origin).parent, packages / name, ignore=without_bytecode)
-    shutil.copytree(ROOT / "catalog", packages / "catalog", ignore=without_bytecode)
-    shutil.copy(ROOT / "schema.sql", packages / "catalog")
-    shutil.copytree(ROOT / "seed", packages / "catalog" / "seed")
     # As pip does: the service cannot.
-    subprocess.run([PYTHON, "-m", "compileall", "-q", packages], check=True)
-    shutil.copytree(ROOT / "deploy", directory / "share" / "widget-catalog")
+    run_program(PYTHON, "-m", "compileall", "-q", packages)
+
+
+def install_wheel(directory: Path) -> None:
+    """Install the wheel of this checkout."""
+    create_environment(directory)
+    with tempfile.TemporaryDirectory() as output:
+        build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", output, ROOT)
+        run_program(sys.executable, *build)
+        pip = ("-m", "pip", "--python", directory / "bin" / "python", "install", "--quiet")
+        run_program(sys.executable, *pip, "--no-index", "--no-deps", *Path(output).glob("*.whl"))
     program = directory / "bin" / "widget-catalog"
-    final = Path("/opt") / directory.name
-    program.write_text(
-        PROGRAM.format(
-            python=final / "bin/python", packages=final / packages.relative_to(directory)
-        )
-    )
-    program.chmod(0o755)
+    text = program.read_text(encoding="utf-8")
+    program.write_text(text.replace(str(directory), f"/opt/{directory.name}"), encoding="utf-8")
+
+
+def install_1_0_0(directory: Path) -> None:
+    """Install release 1.0.0 as its guide says, with its unit in the directory."""
+    directory.mkdir()
+    files = ("app.py", "catalog", "schema.sql", "seed", "docs/deployment.md")
+    archive = run_program("git", "archive", RELEASE_1_0_0, *files)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as content:
+        content.extractall(directory, filter="data")
+    create_environment(directory / ".venv")
+    (directory / ".venv/bin/flask").write_text(FLASK, encoding="utf-8")
+    (directory / ".venv/bin/flask").chmod(0o755)
+    guide = (directory / "docs/deployment.md").read_text(encoding="utf-8")
+    unit = guide.split("```ini\n")[1].split("```")[0]
+    (directory / "widget-catalog.service").write_text(unit, encoding="utf-8")
+
+
+@cache
+def installed(install: Callable[[Path], None], name: str) -> Path:
+    """Return a directory in which a release is installed, to be copied to /opt."""
+    directory = Path(tempfile.mkdtemp(prefix="release-", dir="/var/tmp"))
+    atexit.register(shutil.rmtree, directory)
+    install(directory / name)
+    return directory / name
 
 
 class Machine:
@@ -63,13 +100,8 @@ class Machine:
     def __init__(self, prepare: str) -> None:
         """Boot it; prepare is a script, whose variable root is the new root directory."""
         find_program("systemctl", "systemd")
-        if not IS_ROOT:
-            pytest.skip("only root can boot a machine")
-        if not Path(PYTHON).exists():
-            pytest.skip(f"there is no {PYTHON}")
+        release = installed(install_wheel, "widget-catalog-1.1.0")
         self.directory = Path(tempfile.mkdtemp(prefix="boot-", dir="/var/tmp"))
-        release = self.directory / "widget-catalog-1.1.0"
-        install_release(release)
         (self.directory / "prepare").write_text(
             f'set -eu\nroot=$1\ncp -a {release} "$root/opt/"\n'
             f'rm -rf "$root/etc/nginx/sites-enabled"\n{prepare}\n'
@@ -93,8 +125,8 @@ class Machine:
             time.sleep(0.05)
         log = (self.directory / "log").read_text()
         self.close()
-        # As in a container without privileges, or without cgroups of version 2.
-        pytest.skip(f"systemd does not boot here: {log}")
+        # As without root, in a container without privileges, or without cgroups of version 2.
+        pytest.fail(f"systemd does not boot here: {log}")
 
     def _enter(self, pid: str, script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -102,7 +134,7 @@ class Machine:
             env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 

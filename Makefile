@@ -36,7 +36,7 @@ boot-test: .venv/dev .venv/rqlite  ## Run the guides on machines that systemd bo
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
-	@$(BIN)/pytest -q -n0 -m torture tests/api/test_openapi.py tests/package tests/store/test_cluster.py
+	@$(BIN)/pytest -q -n0 -m torture tests/api/test_openapi.py tests/package tests/store
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/dev  ## Measure, compare with a constant response and write bench/RESULTS.md; under ten minutes

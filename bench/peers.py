@@ -95,8 +95,9 @@ def verdaccio() -> Iterator[Server | None]:
     # JSON is YAML.
     (folder / "config.yaml").write_text(json.dumps(config))
     port = free_port()
-    program = folder / "node_modules" / ".bin" / "verdaccio"
-    command = [program, "--config", folder / "config.yaml", "--listen", f"127.0.0.1:{port}"]
+    program = str(folder / "node_modules" / ".bin" / "verdaccio")
+    config_file = str(folder / "config.yaml")
+    command = [program, "--config", config_file, "--listen", f"127.0.0.1:{port}"]
     with Server("verdaccio", command, port, f"/{names[0]}") as server:
         yield server
 
@@ -130,7 +131,8 @@ def main() -> None:
     words = workload.searches(workload.cold_queries())
     details = workload.details_of(WIDGETS)[:1000]
     port = free_port()
-    command = [sys.executable, ROOT / "bench" / "stock_flask.py", catalog.database, str(port)]
+    program = str(ROOT / "bench" / "stock_flask.py")
+    command = [sys.executable, program, str(catalog.database), str(port)]
     rows = []
     with ExitStack() as stack:
         ours = stack.enter_context(catalog.serve())

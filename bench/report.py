@@ -146,7 +146,7 @@ def catalog_lines(catalogs: Sequence[Catalog]) -> list[Line]:
             "import, s",
             figures(lambda each: f"{each.import_seconds:.1f}"),
             f"{USUAL:,}: < {MAX_IMPORT_SECONDS:.0f}",
-            usual and usual.import_seconds < MAX_IMPORT_SECONDS,
+            None if usual is None else usual.import_seconds < MAX_IMPORT_SECONDS,
         ),
         Line(
             "start to first response, s (slowest)",
@@ -158,7 +158,7 @@ def catalog_lines(catalogs: Sequence[Catalog]) -> list[Line]:
             "memory after the run, MB",
             figures(lambda each: f"{each.memory / 1e6:.0f}"),
             f"{LARGE:,}: < {MAX_MEMORY / 1e6:.0f}",
-            large and large.memory < MAX_MEMORY,
+            None if large is None else large.memory < MAX_MEMORY,
         ),
     ]
 

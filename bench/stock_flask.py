@@ -28,7 +28,8 @@ def connection() -> sqlite3.Connection:
     if "connection" not in g:
         g.connection = sqlite3.connect(database)
         g.connection.row_factory = sqlite3.Row
-    return g.connection
+    opened: sqlite3.Connection = g.connection
+    return opened
 
 
 def respond(value: object) -> Response:

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import accumulate, count, cycle, islice, product
 from random import Random
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bench.generate import FIXED_SCOPE, LONG_HISTORY, document
@@ -72,7 +72,7 @@ def rows(widgets: int) -> list[Row]:
     compatible = [searches([q], compatSdk=SDKS[i % len(SDKS)])[0] for i, q in enumerate(words)]
     gzip = {"Accept-Encoding": "gzip, deflate"}
     metrics = {"CATALOG_METRICS": "127.0.0.1:0"}
-    large = {"baseline_bytes": REGISTRY_BYTES}
+    large: dict[str, Any] = {"baseline_bytes": REGISTRY_BYTES}
     history = detail_of(LONG_HISTORY)
     pages = [Request("GET", history.path.removeprefix("/api/v1"))] * SLOW_REQUESTS
     return [

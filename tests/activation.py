@@ -42,9 +42,10 @@ def start_with(
         "CATALOG_LOG_LEVEL": "error",
     }
     numbers = ",".join(map(str, descriptors))
-    return start_python(
+    process: subprocess.Popen[str] = start_python(
         ["-c", WRAPPER, numbers, *program],
         {**os.environ, **settings, **environment},
         cwd=ROOT,
         pass_fds=descriptors,
     )
+    return process

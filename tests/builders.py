@@ -3,17 +3,17 @@
 import hashlib
 from typing import Any
 
-from catalog.documents import Json
+from catalog.documents import Json as Json
 
 
-def document(path: str = "acme/clock", *versions: Json, **fields: Any) -> Json:
+def document(path: str = "acme/clock", /, *versions: Json, **fields: Any) -> Json:
     """Return the widget document of scope/name; keyword arguments are fields of the widget."""
     scope, name = path.split("/")
     widget = {"scope": scope, "name": name, "displayName": name.title(), **fields}
     return {"widget": widget, "versions": list(versions)}
 
 
-def version(number: str = "1.0.0", **fields: Any) -> Json:
+def version(number: str = "1.0.0", /, **fields: Any) -> Json:
     """Return a version of a widget document; keyword arguments are its fields."""
     return {
         "version": number,

@@ -72,7 +72,9 @@ def default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep one case of each test when test_cluster.py runs the tests of some files again."""
+    """Put the files that take longest first: at the end, short ones keep all workers busy."""
+    items.sort(key=lambda item: "browser" not in item.path.name)
+    # test_cluster.py runs the tests of some files again, one case of each.
     if os.environ.get("TEST_ON_RQLITE"):
         cases = {(item.path, getattr(item, "originalname", item.name)): item for item in items}
         items[:] = cases.values()
@@ -146,7 +148,7 @@ def create_catalog(path: Path, *documents: dict[str, Any]) -> Path:
 @pytest.fixture
 def app_with(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
     """Return a function that creates a catalog of documents and returns the app for it."""
-    databases = []
+    databases: list[Database] = []
 
     def make(*documents: dict[str, Any], **settings: Any) -> Flask:
         path = create_catalog(tmp_path / f"catalog-{len(databases)}.db", *documents)
@@ -200,7 +202,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             executed.append(sql)
 
     def connect_traced(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **keywords)
+        connection: sqlite3.Connection = connect(*arguments, **keywords)
         connection.set_trace_callback(record)
         return connection
 
@@ -363,7 +365,7 @@ class Server:
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, **headers: str
+        self, method: str, path: str, body: bytes | None = None, /, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send one request, its path as it is. In names of headers, _ stands for -."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -397,7 +399,8 @@ class Server:
         """Send SIGTERM and return the exit code; standard error is then in self.errors."""
         self.process.terminate()
         _, self.errors = self.process.communicate(timeout=10)
-        return self.process.returncode
+        code: int = self.process.returncode
+        return code
 
 
 @pytest.fixture(scope="session")
@@ -452,11 +455,12 @@ def start_command(
         "CATALOG_DATABASE": str(database),
         "PYTHONPATH": str(ROOT),
     }
-    return start_python(
+    process: subprocess.Popen[Any] = start_python(
         ["-m", program, *map(os.fsencode, map(str, arguments))],
         {**os.environ, **environment, **(settings or {})},
         **options,
     )
+    return process
 
 
 def parent_of(pid: int) -> int:

@@ -89,7 +89,7 @@ def bundle_summary(app: Flask, url: str) -> str:
 
 def bundle_urls(client: FlaskClient, path: str = "acme/clock") -> dict[str, str]:
     """Return the bundleUrl of each version of a widget."""
-    versions = client.get(f"/api/v1/widgets/{path}").json["versions"]
+    versions = client.get(f"/api/v1/widgets/{path}").get_json()["versions"]
     return {each["version"]: each["bundleUrl"] for each in versions}
 
 

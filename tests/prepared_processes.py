@@ -6,6 +6,7 @@ hundreds of them. The prepared process has no threads and has opened no database
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -30,6 +31,7 @@ START_VARIABLES = ("LANG", "LC_", "PYTHON", "TZ")
 STREAMS = ("stdin", "stdout", "stderr")
 MODULES = ("app", "catalog.serving.server", "click.shell_completion", "flask.cli")
 MAX_REQUEST = 2**20  # bytes
+MAX_DESCRIPTORS = 16
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -45,9 +47,8 @@ def start_python(
     can_fork = (
         sys.platform == "linux"
         and not run_by
-        and options.keys() <= {"cwd", *STREAMS, "text"}
-        # A terminal would need another buffer.
-        and {options[name] for name in STREAMS} <= {None, PIPE, DEVNULL}
+        and options.keys() <= {"cwd", "pass_fds", *STREAMS, "text"}
+        and all(isinstance(options[name], int | None) for name in STREAMS)
         and start_variables(environment) == start_variables(dict(os.environ))
     )
     if can_fork:
@@ -87,32 +88,36 @@ class ForkedProcess:
     def __init__(
         self, arguments: list[str], environment: dict[str, str], options: dict[str, Any]
     ) -> None:
-        self.args, self.returncode = [sys.executable, *arguments], None
+        self.args = [sys.executable, *arguments]
+        self.returncode: int | None = None
         self._lock = threading.Lock()
         self._files: list[Any] = []
         ends = []
         for number, name in enumerate(STREAMS):
-            # Without a pipe, it has the stream of this process.
-            end, own = os.dup(number), None
-            if options[name] == DEVNULL:
+            # Without a pipe or a terminal, it has the stream of this process.
+            given, own = options[name], None
+            end = os.dup(number if given is None or given < 0 else given)
+            if given == DEVNULL:
                 end = os.open(os.devnull, os.O_RDWR)
-            elif options[name] == PIPE:
+            elif given == PIPE:
                 own, end = os.pipe() if number else os.pipe()[::-1]
             ends.append(end)
             mode = ("r" if number else "w") + ("" if options["text"] else "b")
             self._files.append(own and os.fdopen(own, mode))
         self.stdin, self.stdout, self.stderr = self._files
+        passed = options.get("pass_fds", ())
         os.umask(umask := os.umask(0))
         request = {
             "arguments": arguments,
             "cwd": os.fspath(options.get("cwd") or os.getcwd()),
             "environment": environment,
+            "passed": [*passed],
             "umask": umask,
             "ignores_interrupts": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         }
         # It is an orphan at first, and becomes a child of the nearest ancestor that adopts orphans.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        socket.send_fds(prepared_process(), [json.dumps(request).encode()], ends)
+        socket.send_fds(prepared_process(), [json.dumps(request).encode()], [*ends, *passed])
         self.pid = int(prepared_process().recv(MAX_REQUEST))
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         for end in ends:
@@ -182,7 +187,7 @@ class ForkedProcess:
 def fork_on_request(control: socket.socket) -> dict[str, Any]:
     """Fork a process for each request; return the request in it."""
     while True:
-        content, streams, *_ = socket.recv_fds(control, MAX_REQUEST, len(STREAMS))
+        content, received, *_ = socket.recv_fds(control, MAX_REQUEST, MAX_DESCRIPTORS)
         if not content:
             sys.exit()
         reader, writer = os.pipe()
@@ -193,15 +198,19 @@ def fork_on_request(control: socket.socket) -> dict[str, Any]:
                 os._exit(0)
             for descriptor in (reader, writer, control.detach()):
                 os.close(descriptor)
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-                os.close(stream)
             request: dict[str, Any] = json.loads(content)
+            # Above all numbers that they get, so that none replaces another.
+            moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 200) for each in received]
+            for each in received:
+                os.close(each)
+            for each, number in zip(moved, (0, 1, 2, *request["passed"]), strict=True):
+                os.dup2(each, number)
+                os.close(each)
             return request
         # Then the process has its new parent.
         os.waitpid(parent, 0)
         control.send(os.read(reader, 32))
-        for descriptor in (reader, writer, *streams):
+        for descriptor in (reader, writer, *received):
             os.close(descriptor)
 
 
@@ -211,8 +220,9 @@ def run_request(request: dict[str, Any]) -> None:
     for number, name in enumerate(STREAMS):
         old = getattr(sys, name)
         mode = "w" if number else "r"
-        new = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
-        new.reconfigure(line_buffering=old.line_buffering, write_through=old.write_through)
+        new: Any = os.fdopen(number, mode, -1, old.encoding, old.errors, closefd=False)
+        is_buffered_by_line = old.line_buffering or os.isatty(number)
+        new.reconfigure(line_buffering=is_buffered_by_line, write_through=old.write_through)
         setattr(sys, name, new)
     os.chdir(request["cwd"])
     os.umask(request["umask"])

@@ -8,8 +8,8 @@ from builders import Json
 from flask import Flask
 
 from catalog.store.connection.database import Database
+from catalog.store.connection.transaction import Actor
 from catalog.store.write import tokens
-from catalog.store.write.audit import Actor
 
 BOUNDARY = "form-boundary"
 FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def serve_recorded(app: Flask) -> None:
     """Serve the application; print method, target and status of each request that it handles."""
-    app.wsgi_app = recorded(app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = recorded(app.wsgi_app)  # type: ignore[assignment, method-assign]
     serve(app)
 
 

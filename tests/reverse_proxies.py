@@ -66,7 +66,9 @@ class Proxy(NamedTuple):
     # For requests without TLS.
     plain_port: int = 0
 
-    def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> ProxyResponse:
+    def request(
+        self, method: str, path: str, body: bytes = b"", /, **headers: str
+    ) -> ProxyResponse:
         """Send one request, its path below the prefix. In names of headers, _ stands for -."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=10, context=trusting(self.certificate)

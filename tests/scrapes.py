@@ -27,7 +27,7 @@ class MeasuredServer(Server):
         self.metrics_url = self.process.stdout.readline().removeprefix("Metrics on ").strip()
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, **headers: str
+        self, method: str, path: str, body: bytes | None = None, /, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send one request, and return its response when it has been counted."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server
@@ -21,7 +22,7 @@ from catalog.store.bundles import Bundles  # noqa: E402
 from catalog.store.connection.database import Database  # noqa: E402
 from catalog.store.connection.sqlite import today  # noqa: E402
 
-SCREENSHOTS = {
+SCREENSHOTS: dict[str, tuple[str, Literal["light", "dark"], int]] = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),
     "widget.png": ("/widgets/acme/weather?compatSdk=1.4.0", "dark", 860),
 }

@@ -105,7 +105,7 @@ def _create_certificate(directory: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         # Clients may be killed, close their connections or refuse the certificate.
         if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, client_address)

@@ -18,7 +18,7 @@ ClientWith = Callable[..., FlaskClient]
 def read(client: FlaskClient, since: str = "", limit: int = 100) -> dict[str, Any]:
     response = client.get(f"{CHANGES}?since={since}&limit={limit}")
     assert response.status_code == 200, response.text
-    page: dict[str, Any] = response.json
+    page: dict[str, Any] = response.get_json()
     return page
 
 

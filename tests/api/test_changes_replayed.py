@@ -74,7 +74,7 @@ class Replica:
             return
         response = self.client.get(f"/api/v1/widgets/{path}")
         assert response.headers["ETag"] == change["etag"]
-        self.details[path] = without_count(response.json)
+        self.details[path] = without_count(response.get_json())
 
 
 def without_count(detail: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,8 @@ class Catalog:
         client = self.app.test_client()
         listed = client.get("/api/v1/widgets/search?limit=100").json["widgets"]
         names = [f"{each['scope']}/{each['name']}" for each in listed]
-        return {name: without_count(client.get(f"/api/v1/widgets/{name}").json) for name in names}
+        found = {name: client.get(f"/api/v1/widgets/{name}").get_json() for name in names}
+        return {name: without_count(detail) for name, detail in found.items()}
 
 
 @pytest.fixture

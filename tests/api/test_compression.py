@@ -37,10 +37,11 @@ NOTES = "Now with a compressed form. " * 300
 def fetch(client: FlaskClient, path: str, method: str = "GET", **headers: str) -> TestResponse:
     """Send a request; write _ for each - in a header's name."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    with client.open(path, method=method, headers=fields) as response:
-        # A file is read while it is open.
-        _ = response.data
-        return response
+    response = client.open(path, method=method, headers=fields)
+    # A file is read while it is open.
+    _ = response.data
+    response.close()
+    return response
 
 
 def decoded(response: TestResponse) -> bytes:

@@ -8,7 +8,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from builders import bundled, document, version
@@ -43,7 +43,7 @@ class Route(NamedTuple):
     allow: str = "GET, HEAD, OPTIONS"
 
 
-OPERATION = {"cache_control": None, "has_etag": False}
+OPERATION: dict[str, Any] = {"cache_control": None, "has_etag": False}
 ROUTES = {
     "v1.search": Route(V1 + "search"),
     "v1.changes": Route(V1 + "changes"),
@@ -166,7 +166,7 @@ class Client:
     def __init__(self, server: Server, admin: dict[str, str]) -> None:
         self.server, self.admin = server, admin
 
-    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> Reply:
+    def send(self, method: str, path: str, body: bytes = b"", /, **headers: str) -> Reply:
         response, content = self.server.request(method, path, body or None, **headers)
         fields: dict[str, list[str]] = {}
         for name, value in response.getheaders():
@@ -182,7 +182,9 @@ class Client:
             assert len(reply.cors()) == path.startswith(V1)
         return reply
 
-    def fail(self, status: int, method: str, path: str, body: bytes = b"", **headers: str) -> Reply:
+    def fail(
+        self, status: int, method: str, path: str, body: bytes = b"", /, **headers: str
+    ) -> Reply:
         """Send a request that must fail with this status; check the shape of the error."""
         reply = self.send(method, path, body, **headers)
         assert reply.status == status, reply.body

@@ -29,7 +29,7 @@ LONG_VALUES = {
 def assert_error(response: TestResponse, status: int) -> str:
     """Check status, shape and CORS header of an error, and return its message."""
     assert response.status_code == status
-    assert list(response.json) == ["error"]
+    assert list(response.get_json()) == ["error"]
     is_v1 = response.request.path.startswith(V1)
     assert response.headers.get("Access-Control-Allow-Origin") == ("*" if is_v1 else None)
     message: str = response.json["error"]

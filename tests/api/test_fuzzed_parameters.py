@@ -56,7 +56,7 @@ parameters = st.lists(st.tuples(st.sampled_from([*NAMES, "Q", "other", ""]), enc
 
 
 def assert_error(response: TestResponse) -> str:
-    assert list(response.json) == ["error"]
+    assert list(response.get_json()) == ["error"]
     assert len(response.json["error"]) < 250
     assert response.json["error"].isprintable()
     return response.json["error"]
@@ -87,7 +87,7 @@ def test_search_gives_a_page_or_names_the_invalid_parameter(
         assert assert_error(response).split(" ")[0] in names & set(NAMES)
         return
     assert response.status_code == 200
-    page = response.json
+    page = response.get_json()
     assert list(page) == ["widgets", "total", "page", "limit"]
     assert 1 <= page["limit"] <= 100
     assert page["page"] >= 1

@@ -223,7 +223,8 @@ def test_responses_for_a_held_bundle_match_the_description(
             assert validator(resolve(header)["schema"]).is_valid(response.headers[name]), name
         for media_type, content in description.get("content", {}).items():
             assert response.mimetype == media_type
-            assert (response.json if response.is_json else response.text) == content["example"]
+            body = response.json if response.is_json else response.get_data(as_text=True)
+            assert body == content["example"]
         assert bool(response.data) == ("content" in description)
 
 
@@ -347,17 +348,14 @@ def before_call(context, case, kwargs):
 """
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
-        # It tries every boundary of every parameter.
-        ["examples", "coverage"],
-        pytest.param(["fuzzing", "stateful"], marks=pytest.mark.torture),
-    ],
-    ids=",".join,
-)
+# The second phase tries every boundary of every parameter.
+PHASES = ("examples", "coverage", "fuzzing", "stateful")
+
+
+# make test has the fuzzing of test_fuzzed_parameters.py.
+@pytest.mark.torture
 def test_responses_to_generated_requests_match_the_description(
-    imported_demo: Path, tmp_path: Path, phases: list[str]
+    imported_demo: Path, tmp_path: Path
 ) -> None:
     server = Server(Path(shutil.copy(imported_demo, tmp_path / "catalog.db")))
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
@@ -374,7 +372,7 @@ def test_responses_to_generated_requests_match_the_description(
         # Hypothesis needs seconds to compute its table of UTF-8 characters, and stores it here.
         "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
     }
-    checked = ["--checks", "all", "--phases", ",".join(phases)]
+    checked = ["--checks", "all", "--phases", ",".join(PHASES)]
     try:
         result = subprocess.run(
             [*command, *checked, *options, "--no-color", "--continue-on-failure"],
@@ -389,5 +387,5 @@ def test_responses_to_generated_requests_match_the_description(
         server.stop()
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"Tested: {len(OPERATIONS)}\n" in result.stdout
-    for phase in phases:
+    for phase in PHASES:
         assert f"✅ {phase.title()}\n" in result.stdout

@@ -131,9 +131,9 @@ def test_response_that_was_replaced_while_it_is_compressed_does_not_come_back(
 
     old = client.get(CLOCK).data
     gzip = {"Accept-Encoding": "gzip"}
-    environ = Interrupted(EnvironBuilder(CLOCK, headers=gzip).get_environ())
+    environ = Interrupted(EnvironBuilder(CLOCK, headers=[*gzip.items()]).get_environ())
     environ.function = change
-    body = client.application.wsgi_app(environ, lambda *_: None)
+    body = client.application.wsgi_app(environ, lambda *_: lambda _: None)
     assert decompress(b"".join(body)) == old
     assert is_cached(client, CLOCK, headers=gzip)
 

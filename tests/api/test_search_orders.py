@@ -66,7 +66,7 @@ def test_invalid_value_is_400_and_named(demo: FlaskClient, query: str, message: 
 
 
 RANGES = ["^1.0.0", "^2.0.0", ">=1.2.0", "1.x || 3.x", "*", "none", "^3.0.0-beta.1"]
-widgets = st.lists(
+some_widgets = st.lists(
     st.tuples(
         st.sampled_from(["a", "b"]),
         st.sampled_from([None, True, False]),
@@ -79,7 +79,7 @@ widgets = st.lists(
 
 
 @catalog_for_each_example(6)
-@given(widgets=widgets)
+@given(widgets=some_widgets)
 def test_compatible_is_the_whole_result_filtered(client_with: ClientWith, widgets: Any) -> None:
     client = client_with(
         *(

@@ -246,7 +246,7 @@ def test_updates_are_those_of_the_rule_for_any_history(
             assert number(item) == update, (own, sdk, widgets[path])
             assert item["status"] == ("update" if update else "current")
             assert item["compatible"] == satisfies(sdk, widgets[path][own]["sdkVersion"])
-            is_downgrade = bool(update) and Version.parse(update) < Version.parse(own)
+            is_downgrade = update is not None and Version.parse(update) < Version.parse(own)
             assert item.get("downgrade", False) == is_downgrade
 
 
@@ -255,7 +255,7 @@ NODE = json.loads((Path(__file__).parent.parent / "data" / "updates.json").read_
 
 
 def test_updates_of_every_history_are_those_of_node(client_with: ClientWith) -> None:
-    cases = defaultdict(list)
+    cases: defaultdict[str, list[tuple[str, Any]]] = defaultdict(list)
     for index, widget in enumerate(NODE["widgets"]):
         for sdk, results in widget["results"]:
             cases[sdk] += [(f"acme/{index}@{result[0]}", result[1:]) for result in results]

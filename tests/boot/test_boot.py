@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from boot.machine import Machine, install_1_0_0, installed
 from conftest import ROOT
-from machine import Machine, install_1_0_0, installed
 from programs import find_program
 from rqlite_nodes import EMULATOR, RQLITED, require_rqlite
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -54,7 +55,7 @@ COUNTS = [None, 0, 1, 2**53 - 1]
 SIZES = [(1, 1, 12, 12), (0, 0, 0, 0), (2, 3, 2**53 - 1, 3)]
 
 
-def pick(values: list, turn: int) -> object:
+def pick(values: list[Any], turn: int) -> Any:
     return values[turn % len(values)]
 
 

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import bundled, document
@@ -131,7 +132,7 @@ def test_a_copy_that_is_listed_again_meanwhile_keeps_its_bundle(app: Flask) -> N
     path = app.config["DATABASE"]
     with closing(sqlite3.connect(path, isolation_level=None)) as mirror:
         mirror.execute("BEGIN IMMEDIATE")
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         settings = {"CATALOG_BUNDLES": str(directory(app))}
         with start_command(path, "gc", settings=settings, **pipes) as command:
             assert command.stderr is not None

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from ports import free_port
 
 from catalog.__main__ import cli
-from catalog.store.write.tokens import generate_token
+from catalog.token_text import generate_token
 
 SEARCH = "/api/v1/widgets/search"
 CLI_VERSION = "/api/widgets/cli-version"

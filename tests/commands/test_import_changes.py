@@ -132,7 +132,7 @@ def test_prune_removes_widgets_and_versions_that_the_file_lacks(app_with: AppWit
 
 def test_prune_keeps_the_widgets_of_all_files(app_with: AppWith, tmp_path: Path) -> None:
     app = app_with(CLOCK, NOTES, document("lab/old"))
-    paths = []
+    paths: list[Path] = []
     for each in (CLOCK, NOTES):
         paths.append(write_file(app, each).rename(tmp_path / f"{len(paths)}.jsonl"))
     assert run(app, "import", "--prune", *paths).stderr.splitlines() == [

@@ -349,7 +349,7 @@ def test_no_text_of_the_catalog_can_control_the_terminal(
     app_with: AppWith, command: list[str], options: list[str]
 ) -> None:
     texts = ("displayName", "description", "icon", "yankedReason", "deprecationMessage")
-    hostile = dict.fromkeys((*texts, "sdkVersion", "license", "releaseNotes"), HOSTILE)
+    hostile: Json = dict.fromkeys((*texts, "sdkVersion", "license", "releaseNotes"), HOSTILE)
     hostile["permissions"] = [HOSTILE]
     widget = document("acme/a", version(yanked=True, **hostile), version("2.0.0", **hostile))
     widget["widget"].update(dict.fromkeys(texts[:3], HOSTILE))

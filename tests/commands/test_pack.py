@@ -100,7 +100,7 @@ def pack(app: Flask, path: Path) -> bytes:
 
 def read_members(content: bytes) -> Members:
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        return {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr]
+        return {each.name: archive.extractfile(each).read() for each in archive}
 
 
 def build_pack(members: Members, *, update_sums: bool = False) -> bytes:
@@ -195,9 +195,8 @@ def test_pack_is_a_tar_archive_with_sha256_sums(app: Flask, tmp_path: Path) -> N
     bundles = [f"bundles/{sha256}" for sha256 in sorted(HASHES)]
     files = ["catalog.jsonl", "mirrored.jsonl", "deleted.jsonl"]
     assert list(members) == ["SHA256SUMS", *files, *bundles]
-    sums = dict(
-        reversed(line.split("  ")) for line in members.pop("SHA256SUMS").decode().splitlines()
-    )
+    lines = members.pop("SHA256SUMS").decode().splitlines()
+    sums = {name: sum_ for sum_, name in (line.split("  ") for line in lines)}
     assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     assert members["catalog.jsonl"] == exported(app)
     mirrored = [json.loads(line) for line in members["mirrored.jsonl"].splitlines()]

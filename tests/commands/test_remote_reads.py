@@ -144,7 +144,7 @@ def test_the_version_of_a_widget_needs_no_request_for_another_name(
 
 
 def test_show_leaves_out_what_an_older_service_does_not_count(app: Flask, elsewhere: Flask) -> None:
-    clock = app.test_client().get("/api/v1/widgets/acme/clock").json
+    clock = app.test_client().get("/api/v1/widgets/acme/clock").get_json()
     with closing(FakeUpstream(clock)) as older:
         result = run(elsewhere, "show", "acme/clock", "--server", older.url)
     assert (result.exit_code, result.stderr) == (0, "")

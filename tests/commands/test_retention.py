@@ -6,8 +6,9 @@ import resource
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 from builders import bundled, document
@@ -48,8 +49,8 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     def set_time(text: str) -> None:
         class Clock(datetime):
             @classmethod
-            def now(cls, tz: object = None) -> datetime:
-                return datetime.fromisoformat(text).replace(tzinfo=UTC)
+            def now(cls, tz: tzinfo | None = None) -> Self:
+                return cls.fromisoformat(text).replace(tzinfo=UTC)
 
         monkeypatch.setattr("catalog.commands.retention.datetime", Clock)
 

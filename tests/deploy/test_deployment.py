@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from activation import start_with
@@ -35,7 +36,7 @@ UNITS = [
 NEEDS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can become another user")
 
 
-def run_program(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+def run_program(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=60, check=False, **options
     )
@@ -145,8 +146,8 @@ def test_the_unit_does_not_create_a_missing_catalog(
 
 def request(listening: socket.socket, method: str, path: str) -> tuple[int, bytes]:
     """Send a request on a new connection; return the status and the body of its response."""
-    address = listening.getsockname()
-    with closing(http.client.HTTPConnection(*address, timeout=30)) as connection:
+    host, port = listening.getsockname()
+    with closing(http.client.HTTPConnection(host, port, timeout=30)) as connection:
         connection.request(method, path)
         response = connection.getresponse()
         return response.status, response.read()

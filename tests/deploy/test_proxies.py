@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import reverse_proxies
 from conftest import ROOT, create_catalog, create_demo
-from flask import Flask, jsonify, request
+from flask import Flask, Response, jsonify, request
 from flask.testing import FlaskClient
 from reverse_proxies import DEPLOY, PREFIX, Origin, Proxy
 
@@ -40,7 +40,7 @@ def create_echo_app() -> Flask:
 ECHO = "test_proxies.create_echo_app"
 
 
-def echo() -> object:
+def echo() -> Response:
     return jsonify([request.remote_addr, request.scheme, request.host, request.script_root])
 
 
@@ -59,7 +59,8 @@ def get_echo(proxy: str, client: str = "192.0.2.1", **headers: str) -> list[str]
         "/echo", headers=headers, environ_base={"REMOTE_ADDR": client}, base_url="http://own:8080"
     )
     assert response.status_code == 200
-    return response.json
+    seen: list[str] = response.get_json()
+    return seen
 
 
 DIRECT = ["192.0.2.1", "http", "own:8080", ""]

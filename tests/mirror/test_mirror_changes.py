@@ -53,7 +53,7 @@ def listed(app: Flask) -> dict[str, Json]:
     client = app.test_client()
     widgets = client.get(f"{SEARCH}?limit=100").json["widgets"]
     paths = sorted(f"{each['scope']}/{each['name']}" for each in widgets)
-    return {path: client.get(detail(path)).json for path in paths}
+    return {path: client.get(detail(path)).get_json() for path in paths}
 
 
 def test_only_changed_widgets_are_fetched(mirror_app: Flask, original: AppServer) -> None:

@@ -116,7 +116,11 @@ def results_of(rows: list[Row], **parts: Any) -> report.Results:
         of_row = comparison.samples[row.key]
         of_row["current"] += samples([100, 240, 80], 200)
         of_row["baseline"] += samples([60, 120, 60], 400)
-    facts = {"command": "python -m bench", "date": "2026-01-02", "machine": "a machine"}
+    facts: dict[str, Any] = {
+        "command": "python -m bench",
+        "date": "2026-01-02",
+        "machine": "a machine",
+    }
     facts |= {"commit": "abc", "load_average": 0.1, "catalogs": [small, usual, large]}
     return report.Results(**(facts | {"comparison": comparison} | parts))
 
@@ -233,7 +237,8 @@ def test_another_commit_is_served_with_its_own_code_and_database(work: Path) -> 
 def test_the_peer_of_stock_flask_responds_from_the_same_database(tmp_path: Path) -> None:
     database, port = create_demo(tmp_path / "demo.db"), free_port()
     processes.WORK.mkdir(exist_ok=True)
-    command = [sys.executable, ROOT / "bench" / "stock_flask.py", database, str(port)]
+    program = str(ROOT / "bench" / "stock_flask.py")
+    command = [sys.executable, program, str(database), str(port)]
     with processes.Server("stock", command, port, workload.SEARCH) as server:
         _, _, found = processes.fetch(server.url, "GET", f"{workload.SEARCH}?q=weather")
         assert json.loads(found)["widgets"][0]["name"] == "weather"

@@ -23,6 +23,9 @@ FOLDERS = {"catalog": "widget_catalog", "pytest_widget_catalog": "pytest_widget_
 # Neither the settings nor the modules of the process that runs the tests.
 ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
 
+INSTALL = ("install", "--quiet", "--no-index", "--no-deps")
+UNINSTALL = ("uninstall", "--quiet", "--yes")
+
 
 def run_in(directory: Path, *command: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -33,6 +36,13 @@ def run_in(directory: Path, *command: object) -> subprocess.CompletedProcess[str
         text=True,
         timeout=300,
     )
+
+
+def pip(programs: Path, *arguments: object) -> None:
+    """Run pip for the environment with this bin directory; it must succeed."""
+    command = (sys.executable, "-m", "pip", "--python", programs / "python")
+    result = run_in(programs, *command, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +61,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin directory of an environment with the wheel installed, without a network."""
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, symlinks=True)
-    python = environment / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
-    result = run_in(environment, *pip, "--no-index", "--no-deps", wheel)
-    assert result.returncode == 0, result.stdout + result.stderr
+    pip(environment / "bin", *INSTALL, wheel)
     (packages,) = environment.glob("lib/python*/site-packages")
     # The dependencies are those of the tests; files such as .pth are not read there.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -98,7 +105,7 @@ def test_the_installed_command_runs_its_own_code(programs: Path, tmp_path: Path)
 def test_the_installed_service_serves_and_lists_the_demo_catalog(
     programs: Path, tmp_path: Path
 ) -> None:
-    command = [programs / "widget-catalog", "serve", "--demo", "--port", "0", "--print-json"]
+    command = [str(programs / "widget-catalog"), "serve", "--demo", "--port", "0", "--print-json"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -134,35 +141,22 @@ def test_an_incomplete_installation_is_one_sentence(programs: Path, tmp_path: Pa
 
 
 # Of somebody else, whose package is called catalog.
-PROJECT = """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "other-project"
-version = "1"
-[tool.hatch.build.targets.wheel]
-packages = ["src/catalog"]
-"""
+INFO = "other_project-1.dist-info"
+PROJECT = {
+    "catalog/__init__.py": "OWNER = 'other'\n",
+    f"{INFO}/METADATA": "Metadata-Version: 2.1\nName: other-project\nVersion: 1\n",
+    f"{INFO}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    f"{INFO}/RECORD": "",
+}
 
 
-@pytest.mark.parametrize("is_first", [True, False], ids=["before ours", "after ours"])
 def test_a_project_with_a_package_catalog_and_ours_leave_each_other_whole(
-    wheel: Path, tmp_path: Path, is_first: bool
+    wheel: Path, programs: Path, tmp_path: Path
 ) -> None:
-    project = tmp_path / "project"
-    (project / "src" / "catalog").mkdir(parents=True)
-    (project / "pyproject.toml").write_text(PROJECT)
-    (project / "src" / "catalog" / "__init__.py").write_text("OWNER = 'other'\n")
-    venv.create(tmp_path / "environment", symlinks=True)
-    programs = tmp_path / "environment" / "bin"
-    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-
-    def pip(*arguments: object) -> None:
-        command = (sys.executable, "-m", "pip", "--python", programs / "python")
-        result = run_in(tmp_path, *command, *arguments)
-        assert result.returncode == 0, result.stdout + result.stderr
+    project = tmp_path / "other_project-1-py3-none-any.whl"
+    with zipfile.ZipFile(project, "w") as archive:
+        for name, content in PROJECT.items():
+            archive.writestr(name, content)
 
     def owner() -> str:
         code = "import catalog; print(catalog.OWNER)"
@@ -171,12 +165,12 @@ def test_a_project_with_a_package_catalog_and_ours_leave_each_other_whole(
     def runs() -> bool:
         return run_in(tmp_path, programs / "widget-catalog", "--version").returncode == 0
 
-    install = ("install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation")
-    for each in (project, wheel) if is_first else (wheel, project):
-        pip(*install, each)
+    # Theirs after ours, then ours after theirs.
+    pip(programs, *INSTALL, project)
     assert (owner(), runs()) == ("other", True)
-    pip("uninstall", "--quiet", "--yes", "widget-catalog")
+    pip(programs, *UNINSTALL, "widget-catalog")
     assert owner() == "other"
-    pip(*install, wheel)
-    pip("uninstall", "--quiet", "--yes", "other-project")
-    assert runs()
+    pip(programs, *INSTALL, wheel)
+    assert (owner(), runs()) == ("other", True)
+    pip(programs, *UNINSTALL, "other-project")
+    assert (owner(), runs()) == ("", True)

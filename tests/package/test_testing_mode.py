@@ -40,7 +40,7 @@ def catalog(catalogs: Catalogs) -> Iterator[WidgetCatalog]:
 
 
 def send(
-    catalog: WidgetCatalog, path: str, method: str = "GET", body: bytes = b"", **headers: str
+    catalog: WidgetCatalog, path: str, method: str = "GET", body: bytes = b"", /, **headers: str
 ) -> tuple[http.client.HTTPResponse, bytes]:
     """Return the response to a request, and its body."""
     connection = http.client.HTTPConnection(catalog.url.removeprefix("http://"), timeout=30)
@@ -85,13 +85,14 @@ def test_a_published_version_has_every_field_and_a_bundle(catalog: WidgetCatalog
 
 
 def test_fields_and_the_bundle_can_be_given(catalog: WidgetCatalog) -> None:
-    widget = {"isOfficial": True, "displayName": "Time"}
+    widget: dict[str, Any] = {"isOfficial": True, "displayName": "Time"}
     fields = {"bundleUrl": "https://cdn.example/1.js", "sha256Hash": "0" * 64, "license": "ISC"}
     catalog.publish("acme/clock", "1.0.0", **widget, **fields)
     response = detail(catalog)
     assert response["widget"].items() >= widget.items()
     assert response["versions"][0].items() >= fields.items()
-    for number, bundle in {"2.0.0": "export default 1;\n", "1.0.1": b"\xff" * 1_000_000}.items():
+    bundles: dict[str, str | bytes] = {"2.0.0": "export default 1;\n", "1.0.1": b"\xff" * 1_000_000}
+    for number, bundle in bundles.items():
         catalog.publish("acme/clock", number, bundle=bundle)
         expected = bundle.encode() if isinstance(bundle, str) else bundle
         assert send(catalog, f"{CLOCK}/{number}/bundle.js")[1] == expected
@@ -256,7 +257,12 @@ def test_a_catalog_can_be_made_of_documents_and_of_files(
         other.reset()
         assert (total(other), total(catalog)) == (33, 1)
     demo = catalogs.save(start="demo")
-    sources = [[weather, document("acme/map")], weather, ROOT / "seed" / "demo.jsonl", demo]
+    sources: list[Any] = [
+        [weather, document("acme/map")],
+        weather,
+        ROOT / "seed" / "demo.jsonl",
+        demo,
+    ]
     for source in (*sources, catalog.database):
         with catalogs.serve_content(source) as made:
             assert detail(made, "/api/v1/widgets/acme/weather")["latestVersion"] == "3.1.0"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from serving.test_malformed_http import BAD_REQUESTS, TOO_LARGE, UNUSUAL_BUT_VALID
 
 from catalog.serving.http_parser import Parser
 from catalog.serving.http_syntax import percent_encoded
-from tests.serving.test_malformed_http import BAD_REQUESTS, TOO_LARGE, UNUSUAL_BUT_VALID
 
 httptools = pytest.importorskip("httptools")
 

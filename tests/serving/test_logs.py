@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import document, version
@@ -118,7 +119,7 @@ def test_a_failure_has_one_request_id_in_response_log_and_traceback(
     logged: Logged, database: Path, form: str
 ) -> None:
     damage(database)
-    responses = []
+    responses: list[Any] = []
 
     def use(server: Server) -> None:
         responses.extend(server.request("GET", path) for path in (SEARCH, "/api/version"))
@@ -227,8 +228,8 @@ def test_a_service_whose_log_is_a_socket_that_is_not_read_responds_and_ends(
             [sys.executable, "app.py"],
             cwd=ROOT,
             env={**os.environ, "CATALOG_DATABASE": str(database), "CATALOG_PORT": "0"},
-            stdout=writing,
-            stderr=writing,
+            stdout=writing.fileno(),
+            stderr=writing.fileno(),
         )
         writing.close()
         url = output.readline().split()[-1]

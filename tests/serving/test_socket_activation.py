@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from activation import start_with
@@ -30,7 +31,7 @@ def start(database: Path) -> Iterator[Start]:
     """Starts the service with sockets; those that still run at the end of the test are killed."""
     processes = []
 
-    def start_process(*passed: socket.socket, **options: object) -> subprocess.Popen[str]:
+    def start_process(*passed: socket.socket, **options: Any) -> subprocess.Popen[str]:
         processes.append(start_with(database, *passed, **options))
         return processes[-1]
 

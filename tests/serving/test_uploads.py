@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reverse_proxies
@@ -41,7 +42,7 @@ class Publisher:
         self.server = Server(self.path, **settings)
         self.bundles = folder / "catalog.db-bundles"
 
-    def add_token(self, name: str, **rights: tuple[str, ...]) -> str:
+    def add_token(self, name: str, **rights: Any) -> str:
         database = Database(self.path)
         text = create_token(database, name, **rights)
         database.close()

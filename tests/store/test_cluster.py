@@ -30,7 +30,7 @@ from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from reverse_proxies import make_certificate
 from rqlite_nodes import Node, Nodes, require_rqlite, slow_if_emulated, wait_until
-from test_write_sequences import Catalog, Draw
+from store.test_write_sequences import Catalog, Draw
 from upstreams import FakeUpstream
 
 from app import create_app
@@ -169,8 +169,8 @@ def test_a_sequence_of_writes_has_the_same_result_as_on_a_file(
         catalogs.append(Catalog(app, tmp_path / name, upstream))
     # With this seed, thirteen kinds of writes are among them.
     for step in Draw(2699).steps(15):
-        on_nodes, in_file = (catalog.do(step) for catalog in catalogs)
-        assert on_nodes == in_file, step
+        done_on_nodes, done_in_file = (catalog.do(step) for catalog in catalogs)
+        assert done_on_nodes == done_in_file, step
         on_nodes, in_file = (without_times(catalog.export()) for catalog in catalogs)
         assert on_nodes == in_file, step
     assert run(first, "check").exit_code == 0

@@ -73,7 +73,7 @@ def test_versions_may_be_absent_null_or_empty(absent: Json) -> None:
 def test_versions_must_be_an_array_of_objects() -> None:
     no_array = {**document(), "versions": {"1.0.0": 1}}
     assert problems_of(no_array) == ['versions must be an array, not {"1.0.0": 1}']
-    no_object = document("acme/clock", version(), "2.0.0")
+    no_object = {**document(), "versions": [version(), "2.0.0"]}
     assert problems_of(no_object) == ["versions[1] must be an object, not '2.0.0'"]
 
 
@@ -98,7 +98,7 @@ INVALID_VERSIONS = [
 ]
 DIGITS, NUMBER = "64 hexadecimal digits", f"a number of at most {GREATEST}"
 SIZE, STRINGS = 'an object {"w": 1, "h": 1}', "an array of at most 100 strings"
-INVALID: dict[str, list[tuple[str, str, list[object]]]] = {
+INVALID: dict[str, list[tuple[str, str, list[Any]]]] = {
     "widget": [
         ("scope", IDENTIFIER, INVALID_NAMES),
         ("name", IDENTIFIER, [""]),

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import document
@@ -21,7 +22,7 @@ from app import create_app
 from catalog.store.connection.cluster.rqlite_http import Node, NotDoneError, OutcomeUnknownError
 from catalog.store.connection.sqlite import WouldBlock
 
-INSTALL = [("UPDATE widget SET download_count = download_count + 1", {})]
+INSTALL: list[Any] = [("UPDATE widget SET download_count = download_count + 1", {})]
 # A TLS record of 16 bytes that cannot be decrypted.
 INVALID_RECORD = b"\x17\x03\x03\x00\x10" + b"x" * 16
 

@@ -47,7 +47,7 @@ CATALOGS = {
 }
 
 
-@pytest.fixture(scope="module", params=CATALOGS.values(), ids=CATALOGS)
+@pytest.fixture(scope="module", params=CATALOGS.values(), ids=[*CATALOGS])
 def app(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Flask]:

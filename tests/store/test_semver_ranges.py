@@ -4,6 +4,7 @@ import json
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,34 +48,34 @@ simples = st.builds(
 range_like = st.text("0123x*.-+v=<>~^| \t\n\u00a0\ufeff\x85ab", max_size=40)
 
 
-def sign(a, b):
+def sign(a: Any, b: Any) -> int:
     return (a > b) - (a < b)
 
 
-def without_build(version):
+def without_build(version: str) -> str:
     return version.partition("+")[0]
 
 
 # Comparison with node
 
 
-def test_every_case_has_the_result_of_node():
+def test_every_case_has_the_result_of_node() -> None:
     differing = [case for case in NODE["cases"] if satisfies(case[1], case[0]) is not case[2]]
     assert differing == []
 
 
-def test_every_range_of_the_grid_admits_the_versions_that_node_admits():
+def test_every_range_of_the_grid_admits_the_versions_that_node_admits() -> None:
     for text, valid, admitted in GRID_RANGES:
         assert is_range(text) is valid, text
         versions = [v for v, bit in zip(GRID_VERSIONS, admitted, strict=True) if bit == "1"]
         assert [v for v in GRID_VERSIONS if satisfies(v, text)] == versions, text
 
 
-def test_every_version_is_valid_if_node_says_so():
+def test_every_version_is_valid_if_node_says_so() -> None:
     assert [text for text, valid in NODE["versions"] if is_version(text) is not valid] == []
 
 
-def test_every_pair_of_versions_is_ordered_as_node_orders_it():
+def test_every_pair_of_versions_is_ordered_as_node_orders_it() -> None:
     for a, b, expected in NODE["order"]:
         assert sign(precedence(a), precedence(b)) == expected, (a, b)
 
@@ -147,7 +148,7 @@ def test_every_pair_of_versions_is_ordered_as_node_orders_it():
         (f"*1.2.3-{'a' * 250}", f"1.2.3-{'a' * 250}", f"1.2.3-{'a' * 249}"),
     ],
 )
-def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
+def test_unusual_ranges_are_parsed_like_node_does(text: str, admits: str, refuses: str) -> None:
     assert is_range(text)
     assert satisfies(admits, text)
     assert not satisfies(refuses, text)
@@ -165,7 +166,7 @@ def test_unusual_ranges_are_parsed_like_node_does(text, admits, refuses):
         *(f"v1.2.3-{'a' * 250} - 2", f"*v1.2.3-{'a' * 250}"),
     ],
 )
-def test_ranges_that_node_refuses_admit_no_version(text):
+def test_ranges_that_node_refuses_admit_no_version(text: str) -> None:
     assert not is_range(text)
     assert not any(satisfies(version, text) for version in GRID_VERSIONS)
 
@@ -173,7 +174,7 @@ def test_ranges_that_node_refuses_admit_no_version(text):
 # Versions and their order
 
 
-def test_precedence_sorts_the_grid_as_the_semver_package_does():
+def test_precedence_sorts_the_grid_as_the_semver_package_does() -> None:
     long_numbers = [f"1.2.3-{'9' * 99}", f"1.2.3-{'1' * 100}"]
     versions = GRID_VERSIONS + long_numbers
     assert sorted(versions, key=precedence) == sorted(versions, key=Version.parse)
@@ -181,13 +182,15 @@ def test_precedence_sorts_the_grid_as_the_semver_package_does():
 
 @property_settings
 @given(versions, versions)
-def test_precedence_sorts_as_the_semver_package_compares(a, b):
+def test_precedence_sorts_as_the_semver_package_compares(a: str, b: str) -> None:
     assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
 
 
 @property_settings
 @given(releases, prereleases, prereleases)
-def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release, one, other):
+def test_prereleases_of_one_version_sort_as_the_semver_package_compares(
+    release: str, one: str, other: str
+) -> None:
     a, b = f"{release}-{one}", f"{release}-{other}"
     assert sign(precedence(a), precedence(b)) == Version.parse(a).compare(b)
     assert precedence(a) < precedence(release)
@@ -195,7 +198,7 @@ def test_prereleases_of_one_version_sort_as_the_semver_package_compares(release,
 
 @property_settings
 @given(versions, builds)
-def test_build_metadata_does_not_change_precedence(version, build):
+def test_build_metadata_does_not_change_precedence(version: str, build: str) -> None:
     assert precedence(f"{without_build(version)}+{build}") == precedence(version)
 
 
@@ -204,7 +207,7 @@ def test_build_metadata_does_not_change_precedence(version, build):
 
 @property_settings
 @given(versions)
-def test_a_version_is_a_range_that_admits_itself(version):
+def test_a_version_is_a_range_that_admits_itself(version: str) -> None:
     assert satisfies(version, version)
     assert satisfies(version, f">={version}")
     assert not satisfies(version, f"<{version}")
@@ -213,7 +216,7 @@ def test_a_version_is_a_range_that_admits_itself(version):
 
 @property_settings
 @given(releases, simples, simples)
-def test_a_space_means_both_and_bars_mean_either(release, one, other):
+def test_a_space_means_both_and_bars_mean_either(release: str, one: str, other: str) -> None:
     if is_range(one) and is_range(other):
         results = satisfies(release, one), satisfies(release, other)
         assert satisfies(release, f"{one} {other}") is all(results)
@@ -225,14 +228,14 @@ def test_a_space_means_both_and_bars_mean_either(release, one, other):
 
 @property_settings
 @given(versions, prereleases, simples)
-def test_range_without_a_prerelease_admits_none(version, prerelease, text):
+def test_range_without_a_prerelease_admits_none(version: str, prerelease: str, text: str) -> None:
     assert not satisfies(f"{without_build(version).partition('-')[0]}-{prerelease}", text)
 
 
 @pytest.mark.parametrize(
     "space", list("\t\n\v\f\r \u00a0\u1680\u2003\u2028\u202f\u205f\u3000\ufeff")
 )
-def test_white_space_of_javascript_separates(space):
+def test_white_space_of_javascript_separates(space: str) -> None:
     text = f"{space}>={space * 2}1.2.3{space}<2{space}||{space}3{space}-{space}4{space}"
     assert [v for v in ("1.2.2", "1.9.9", "2.0.0", "4.9.9") if satisfies(v, text)] == [
         "1.9.9",
@@ -241,7 +244,7 @@ def test_white_space_of_javascript_separates(space):
 
 
 @pytest.mark.parametrize("character", list("\x1c\x1d\x1e\x1f\x85\x00\u180e\u200b\u2060"))
-def test_other_control_characters_make_a_range_invalid(character):
+def test_other_control_characters_make_a_range_invalid(character: str) -> None:
     assert not is_range(f">=1.2.3{character}<2")
     assert not is_range(f"{character}1.2.3")
 
@@ -251,7 +254,7 @@ def test_other_control_characters_make_a_range_invalid(character):
 
 @property_settings
 @given(st.text() | range_like)
-def test_results_for_any_text_are_consistent(text):
+def test_results_for_any_text_are_consistent(text: str) -> None:
     assert is_version(text) in (True, False)
     assert is_range(text) in (True, False)
     assert satisfies(text, text) is (is_version(text) and is_range(text))
@@ -261,7 +264,7 @@ def test_results_for_any_text_are_consistent(text):
 
 
 @pytest.mark.parametrize("digit", ["１", "²", "٣", "߁"])
-def test_digits_are_ascii(digit):
+def test_digits_are_ascii(digit: str) -> None:
     assert not is_version(f"1.2.{digit}")
     assert not is_version(f"1.2.3-1{digit}")
     assert not is_range(f"^{digit}")
@@ -272,7 +275,7 @@ def test_digits_are_ascii(digit):
 # Long texts
 
 
-def test_versions_and_ranges_have_a_limit():
+def test_versions_and_ranges_have_a_limit() -> None:
     longest = f"1.2.3-{'a' * 250}"
     assert satisfies(longest, longest)
     assert not is_version(f"{longest}a")
@@ -299,7 +302,7 @@ PRERELEASE = f"1.2.3-{'0.' * 124}99"
 
 
 @pytest.mark.parametrize("piece", [*PIECES.split("|"), "|", "||", "\u00a0", "\0", "é"])
-def test_repetitive_texts_take_little_time(piece):
+def test_repetitive_texts_take_little_time(piece: str) -> None:
     for start in STARTS:
         text = (start + piece * MAX_RANGE_LENGTH)[: MAX_RANGE_LENGTH - 1]
         assert_takes_little_time(text)
@@ -308,11 +311,11 @@ def test_repetitive_texts_take_little_time(piece):
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_many_words_take_little_time(words):
+def test_many_words_take_little_time(words: str) -> None:
     assert_takes_little_time(WORDS[words][:MAX_RANGE_LENGTH].rstrip("|"))
 
 
-def assert_takes_little_time(text):
+def assert_takes_little_time(text: str) -> None:
     begun = time.thread_time()
     for check in (is_range, is_version):
         check(text)
@@ -322,7 +325,7 @@ def assert_takes_little_time(text):
     assert time.thread_time() - begun < 3  # seconds
 
 
-def test_long_ranges_are_not_cached():
+def test_long_ranges_are_not_cached() -> None:
     starts = range(10_000, 30_000, 500)
     texts = ["||".join(f"~{n}" for n in range(start, start + 500)) for start in starts]
     tracemalloc.start()

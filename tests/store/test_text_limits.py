@@ -137,7 +137,7 @@ def put(app: Flask, number: str = "2.0.0", **fields: object) -> TestResponse:
     """Publish a version with a token."""
     return app.test_client().put(
         f"{CLOCK}/{number}",
-        data=form(manifest(number=number, **fields)),
+        data=form(manifest("acme/clock", number, **fields)),
         content_type=FORM_TYPE,
         headers=bearer(create_token(app, f"for {number}")),
     )

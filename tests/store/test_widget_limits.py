@@ -4,15 +4,17 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from builders import Json, document, version
-from conftest import error_message, exported, put, run, run_on
+from conftest import create_catalog, error_message, exported, put, run, run_on, write_database
 from flask import Flask
 from mirrors import run_mirror
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from upstreams import FakeUpstream
 
+from app import create_app
 from catalog.changes import TooLargeError
 from catalog.store.schema.derived import raise_if_too_large
 
@@ -65,8 +67,15 @@ def test_a_warning_is_measured_with_its_escapes(app_with: AppWith) -> None:
     assert run(app, "deprecate", "acme/clock@*", "x" * 10_000).exit_code == 0
 
 
-def test_a_publication_does_not_add_more_versions_than_allowed(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(10_000)))
+@pytest.fixture(scope="module")
+def full_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A widget with as many versions as allowed. Tests may change these, and keep their number."""
+    path = tmp_path_factory.mktemp("full") / "catalog.db"
+    return create_catalog(path, document("acme/clock", *versions(10_000)))
+
+
+def test_a_publication_does_not_add_more_versions_than_allowed(full_catalog: Path) -> None:
+    app = create_app({"DATABASE": full_catalog})
     before = exported(app)
     response = app.test_client().put(
         f"{CLOCK}/2.0.0",
@@ -77,11 +86,13 @@ def test_a_publication_does_not_add_more_versions_than_allowed(app_with: AppWith
     assert response.status_code == 409
     assert response.json["error"].startswith("acme/clock is too large, with 10001 versions of ")
     assert (exported(app), [*app.extensions["bundles"].hashes()]) == (before, [])
+    app.extensions["database"].close()
 
 
-def test_a_change_of_a_widget_at_its_limits_is_accepted(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(10_000)))
-    assert run(app, "yank", "acme/clock@1.7.0").exit_code == 0
+def test_a_change_of_a_widget_at_its_limits_is_accepted(full_catalog: Path) -> None:
+    app = create_app({"DATABASE": full_catalog})
+    assert run(app, "yank", "acme/clock@1.8.0").exit_code == 0
+    app.extensions["database"].close()
 
 
 def test_a_mirror_copies_the_other_widgets(mirror_app: Flask, upstream: FakeUpstream) -> None:
@@ -104,10 +115,11 @@ PRAGMA user_version = 5;
 """
 
 
-def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(app_with: AppWith) -> None:
-    app = app_with(document("acme/clock", *versions(10_000)))
-    path = app.config["DATABASE"]
-    app.extensions["database"].close()
+def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(
+    full_catalog: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "catalog.db"
+    write_database(path, full_catalog.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(EARLIER)
     assert run_on(path, "migrate").exit_code == 0

@@ -223,7 +223,7 @@ class Model:
 
     def learn_times(self, documents: list[dict[str, Any]]) -> None:
         """Take the times of publications from the export; no other value is taken from there."""
-        times = {}
+        times: dict[tuple[str, str], str] = {}
         for each in documents:
             path = "{scope}/{name}".format(**each["widget"])
             times |= {(path, item["version"]): item["publishedAt"] for item in each["versions"]}
@@ -302,7 +302,7 @@ class Draw:
             **draw([{}, {}, {"listed": False}, {"listed": True}]),
             **draw([{}, {"downloadCount": draw([None, 0, 7])}]),
             # Without it, a widget without versions is created now.
-            **({} if numbers and draw([True, False]) else {"createdAt": TIMES[0]}),
+            **({} if bool(numbers) and draw([True, False]) else {"createdAt": TIMES[0]}),
         }
         return document(path, *map(self.version, numbers), **fields)
 

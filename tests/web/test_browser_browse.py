@@ -10,9 +10,10 @@ from builders import document, version
 from conftest import Server, create_catalog
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
-NARROW, WIDE = {"width": 360, "height": 640}, {"width": 1440, "height": 900}
+NARROW: "ViewportSize" = {"width": 360, "height": 640}
+WIDE: "ViewportSize" = {"width": 1440, "height": 900}
 
 
 def expect_status(page: "Page", text: str) -> None:
@@ -109,7 +110,7 @@ NEXT_FRAMES = """
 
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["360 px", "1440 px"])
 def test_nothing_shifts_when_the_results_change(
-    page: "Page", server: Server, size: dict[str, int]
+    page: "Page", server: Server, size: "ViewportSize"
 ) -> None:
     page.set_viewport_size(size)
     page.goto(f"{server.url}/?compatSdk=1.4.0")

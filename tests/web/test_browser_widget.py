@@ -8,14 +8,15 @@ import pytest
 from browser_tools import expect_text, expect_url, is_too_wide
 from builders import document, version
 from conftest import Server, create_catalog
-from test_browser_pages import LAYOUT_RULES, VIOLATIONS
+from web.test_browser_pages import LAYOUT_RULES, VIOLATIONS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, ViewportSize
 
 WEATHER = "/widgets/acme/weather"
-NARROW, WIDE = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
+NARROW: "ViewportSize" = {"width": 360, "height": 740}
+WIDE: "ViewportSize" = {"width": 1440, "height": 900}
+PHONE: "ViewportSize" = {"width": 390, "height": 844}
 MARKDOWN = """# {title}
 
 {text} **{text}** `code`, [{text}](https://example.com/{path})

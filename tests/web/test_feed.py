@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import feedparser
 import pytest
-from builders import document, version
+from builders import Json, document, version
 from conftest import run
 from flask import Flask
 from flask.testing import FlaskClient
@@ -54,7 +54,7 @@ def titles(root: ElementTree.Element) -> list[str]:
     return [entry.findtext(f"{ATOM}title", "") for entry in root.findall(f"{ATOM}entry")]
 
 
-def dated(number: str, day: int, **fields: object) -> dict[str, object]:
+def dated(number: str, day: int, **fields: object) -> Json:
     return version(number, publishedAt=f"2025-01-{day:02}T00:00:00.000Z", **fields)
 
 
@@ -127,7 +127,7 @@ def test_ids_do_not_depend_on_the_host_and_links_do(client_with: ClientWith) -> 
     feeds = [read(client, base_url=url) for url in ("http://a.example", "https://b.example")]
     assert ids(feeds[0]) == ids(feeds[1])
     assert ids(feeds[0])[0] == "urn:uuid:d188897b-82cd-5ab7-afde-08e04ac64f5e"
-    links = [root.find(f"{ATOM}entry/{ATOM}link").attrib["href"] for root in feeds]  # type: ignore[union-attr]
+    links = [root.find(f"{ATOM}entry/{ATOM}link").attrib["href"] for root in feeds]
     assert links == [
         "http://a.example/widgets/acme/clock/1.1.0",
         "https://b.example/widgets/acme/clock/1.1.0",

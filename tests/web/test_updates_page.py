@@ -192,7 +192,8 @@ def test_long_list_is_received_up_to_its_limit(server: Server) -> None:
         ("", 200, "These are the first 100 of 9,000 versions."),
         ("#" + "x" * 100_000, 400, "The list is too long: it may have 256 kB."),
     ):
-        body = urlencode({"installed": "\n".join([*lines, comment]), "compatSdk": "1.4.0"}, "/@")
+        fields = {"installed": "\n".join([*lines, comment]), "compatSdk": "1.4.0"}
+        body = urlencode(fields, safe="/@").encode()
         assert (len(body) > 256 * 1024) == (status == 400)
         response, page = server.request(
             "POST", "/updates", body, Content_Type="application/x-www-form-urlencoded"
@@ -213,11 +214,11 @@ def test_only_a_few_long_lists_are_received_at_the_same_time(server: Server) -> 
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
             client.sendall(head.encode())
             assert client.recv(100).startswith(b"HTTP/1.1 100 ")
-        response, page = server.request("POST", "/updates", "x" * 100_000)
+        response, page = server.request("POST", "/updates", b"x" * 100_000)
         assert response.status == 400
         assert "Too many long lists are checked now" in page.decode()
         # A short one is not affected, and no other page.
-        response, _ = server.request("POST", "/updates", "compatSdk=1.4.0")
+        response, _ = server.request("POST", "/updates", b"compatSdk=1.4.0")
         assert response.status == 200
 
 

@@ -131,6 +131,9 @@ class DatabaseCatalog:
     def edit_widget(self, widget: WidgetName, changes: Json) -> Edited:
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
+    def set_picture(self, widget: WidgetName, content: bytes) -> Edited:
+        return moderation.set_picture(database(), bundles(), local_actor(), widget, content)
+
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
     ) -> list[Json]:

@@ -172,6 +172,7 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
         with closing(Upstream(url, ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
+                run.bundles = bundles()
                 run.run()
             if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
@@ -243,6 +244,8 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
         f"{report.changed} changed, {report.unchanged} unchanged, {len(report.failures)} failed, "
         f"{len(gone)} gone."
     )
+    if report.described:
+        print_status(f"Readmes, links and pictures of {plural(report.described, 'widget')} copied.")
     failed = [plural(len(report.failures), "widget")] if report.failures else []
     if bundle_report:
         print_failures(bundle_report.failures)

@@ -60,6 +60,18 @@ def held_hashes(connection: sqlite3.Connection, paths: str | None = None) -> lis
     return [sha256 for (sha256,) in connection.execute(HELD_HASHES, {"paths": paths})]
 
 
+PICTURE_HASHES = f"""
+SELECT DISTINCT picture ->> 'sha256Hash' FROM about JOIN widget ON widget.id = widget_id
+WHERE picture IS NOT NULL AND {IS_SELECTED}
+"""
+
+
+def picture_hashes(connection: sqlite3.Connection, bundles: Bundles, paths: str | None) -> set[str]:
+    """Return the hashes of the pictures whose files are here."""
+    rows = connection.execute(PICTURE_HASHES, {"paths": paths})
+    return {sha256 for (sha256,) in rows if bundles.holds(sha256)}
+
+
 def pack(
     connection: sqlite3.Connection,
     bundles: Bundles,
@@ -73,7 +85,7 @@ def pack(
     whose version is deleted meanwhile, and which gc removes then, is an error.
     """
     selected = {"paths": paths}
-    hashes = held_hashes(connection, paths)
+    hashes = sorted({*held_hashes(connection, paths), *picture_hashes(connection, bundles, paths)})
     lines = {
         CATALOG: catalog_lines(connection, paths),
         MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED, selected)),

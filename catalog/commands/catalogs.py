@@ -15,6 +15,7 @@ from ..server_option import Server, named_server
 from ..settings import DEFAULTS
 from ..store.connection.sqlite import today
 from ..store.read import json_sql
+from ..store.read.about import find_origin
 from ..store.read.export import read_document
 from ..store.read.installs import find_installs
 from ..store.read.updates import find_updates
@@ -171,6 +172,12 @@ class DatabaseCatalog:
             found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
         installs: Json | None = json.loads(found[1]) if found else None
         return installs
+
+    def read_origin(self, widget: WidgetName) -> dict[str, str]:
+        """Return from where a copy is, as a field to print."""
+        with database().read() as connection:
+            origin = find_origin(connection, widget.scope, widget.name)
+        return {"copied from": origin} if origin else {}
 
     def find_updates(self, sdk: str, installed: Sequence[Installed]) -> list[Json]:
         _, body = find_updates(database().reader(), UpdatesQuery(sdk, tuple(installed)))

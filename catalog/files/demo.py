@@ -33,10 +33,11 @@ FROM json_each(:installs) AS item
 JOIN widget ON scope = item.value ->> 0 AND name = item.value ->> 1
 """
 INSTALL_STATEMENTS = (
-    f"INSERT INTO install_day SELECT id, item.value ->> 2 AS day, sum(item.value ->> 4) {INSTALLS}"
-    " GROUP BY id, day",
-    "INSERT INTO install_version SELECT id, item.value ->> 3 AS version, sum(item.value ->> 4)"
-    f" {INSTALLS} GROUP BY id, version",
+    "INSERT INTO install_day SELECT widget.id, item.value ->> 2 AS day, sum(item.value ->> 4)"
+    f" {INSTALLS} GROUP BY widget.id, day",
+    "INSERT INTO install_version"
+    " SELECT widget.id, item.value ->> 3 AS version, sum(item.value ->> 4)"
+    f" {INSTALLS} GROUP BY widget.id, version",
     "UPDATE widget SET counted = coalesce("
     "(SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)",
 )

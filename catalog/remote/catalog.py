@@ -165,6 +165,10 @@ class RemoteCatalog:
         except MissingError:
             return None
 
+    def read_origin(self, widget: WidgetName) -> dict[str, str]:
+        """Return nothing: a service does not say from where its copies are."""
+        return {}
+
     def find_updates(self, sdk: str, installed: Sequence[object]) -> list[Json]:
         """Return the updates of installed versions."""
         parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}

@@ -3,6 +3,7 @@
 import sqlite3
 
 from ...documents import ABOUT_KEYS, Json, about_json
+from ...text import format_elapsed
 from ..bundles import Bundles
 
 ABOUT_LISTED = """
@@ -10,6 +11,18 @@ SELECT content, about.* FROM revision
 JOIN widget ON scope = :scope AND name = :name AND listed LEFT JOIN about ON widget_id = widget.id
 WHERE revision.id = 1
 """
+
+
+ORIGIN = """
+SELECT source, refreshed_at FROM mirrored LEFT JOIN upstream USING (source)
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+"""
+
+
+def find_origin(connection: sqlite3.Connection, scope: str, name: str) -> str | None:
+    """Return from where and when a widget was copied, in words; None if it is no copy."""
+    row = connection.execute(ORIGIN, {"scope": scope, "name": name}).fetchone()
+    return row and f"{row['source']}, refreshed {format_elapsed(row['refreshed_at'])}"
 
 
 def find_about(

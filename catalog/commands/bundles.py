@@ -51,7 +51,7 @@ WHERE NOT :dry_run OR listed OR gone IS NOT 1
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def gc(release: bool, dry_run: bool) -> None:
-    """Remove bundles that no version uses, and pictures that no widget has.
+    """Remove bundles and pictures that are not used.
 
     Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
     their bundles. The bundles of other unlisted widgets and of yanked versions are kept.

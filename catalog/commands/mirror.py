@@ -233,8 +233,6 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
         f"{report.changed} changed, {report.unchanged} unchanged, {len(report.failures)} failed, "
         f"{len(gone)} gone."
     )
-    if report.described:
-        print_status(f"Readmes, links and pictures of {plural(report.described, 'widget')} copied.")
     failed = [plural(len(report.failures), "widget")] if report.failures else []
     if bundle_report:
         print_failures(bundle_report.failures)

@@ -32,9 +32,8 @@ class AboutRun:
     bundles: Bundles
     downloads: bool
 
-    def run(self, keys: Sequence[WidgetName]) -> tuple[int, dict[str, str]]:
-        """Return for how many copies it differs, and the reasons of failures by widget."""
-        changed = 0
+    def refresh(self, keys: Sequence[WidgetName]) -> dict[str, str]:
+        """Copy what differs; return the reasons of failures, by widget."""
         failures: dict[str, str] = {}
         with thread_pool() as threads:
             for batch in batched(keys):
@@ -48,8 +47,8 @@ class AboutRun:
                         files += fetched[1]
                 with store_files(self.bundles, files) if files else nullcontext():
                     put = partial(put_upstream_about, abouts=abouts)
-                    changed += self.database.transact(put, local_actor())
-        return changed, failures
+                    self.database.transact(put, local_actor())
+        return failures
 
     def fetch(self, key: WidgetName) -> Fetched | str | None:
         """Return what the upstream says, or why that failed; None if it has no such path."""

@@ -62,8 +62,6 @@ class MirrorReport:
     unchanged: int = 0
     # The scope/name of each selected widget that the upstream lists.
     listed: set[str] = field(default_factory=set)
-    # About which the upstream says something else.
-    described: int = 0
     # Reasons, by what failed.
     failures: dict[str, str] = field(default_factory=dict)
     # Widgets and versions here that the upstream does not show, or no longer.
@@ -314,8 +312,7 @@ class MirrorRun:
         local = find_local(self.database)
         keys = [key for key in changes.changed if key in local and local[key].source == self.source]
         run = AboutRun(self.database, self.upstream, bundles, self.options.bundles)
-        self.report.described, failures = run.run(keys)
-        self.report.failures |= failures
+        self.report.failures |= run.refresh(keys)
 
     def choose_versions(self, key: WidgetName, document: Document) -> tuple[list[Row], bool]:
         """Return the versions to copy, and whether only a change at the upstream adds others."""

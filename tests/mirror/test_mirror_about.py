@@ -1,5 +1,6 @@
 """A mirror copies what its upstream says about widgets, and with --bundles the pictures."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,11 +70,12 @@ def test_only_what_the_feed_names_is_requested(mirror_app: Flask, original: AppS
     assert "0 added, 0 changed" in mirror_summary(mirror_app, original.url)
     assert requested(original) == []
     assert run(original.app, "describe", "acme/clock", "--readme", "").exit_code == 0
-    result = run_mirror(mirror_app, original.url)
-    assert "Readmes, links and pictures of 1 widget copied." in result.output
+    assert run_mirror(mirror_app, original.url).exit_code == 0
     assert requested(original) == ["acme/clock/about"]
     assert about(mirror_app)["readme"] is None
     assert about(mirror_app) == about(original.app)
+    last = json.loads(run(mirror_app, "log", "--json").output)[-1]
+    assert (last["action"], last["after"]) == ("mirror", {"described": 1})
 
 
 def test_without_bundles_there_are_no_pictures_until_they_are_wanted(

@@ -119,8 +119,8 @@ CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
 """
 
 
-def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> int:
-    """Write what the upstream says about copies, if it differs; return for how many it does."""
+def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> None:
+    """Write what the upstream says about copies, if it differs."""
     rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
     stored = find_about(transaction, (row["id"] for row in rows))
     named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]
@@ -128,7 +128,6 @@ def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row
     if changed:
         transaction.execute_many(PUT_ABOUT, [{**key._asdict(), **abouts[key]} for key in changed])
         transaction.record("mirror", after={"described": len(changed)})
-    return len(changed)
 
 
 UNLIST = "UPDATE widget SET listed = 0 WHERE scope = :scope AND name = :name"

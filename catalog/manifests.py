@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from .changes import NewVersion
+from .changes import ChangeError, NewVersion
 from .documents import (
     Document,
     DocumentError,
@@ -82,21 +82,21 @@ def build_document(
 
 
 def decode_readme(content: bytes) -> str:
-    """Return the text of a readme; raise DocumentError if it is refused."""
+    """Return the text of a readme; raise ChangeError if it is refused."""
     try:
         return check_markdown(content.decode("utf-8-sig"))
     except UnicodeError as error:
-        raise DocumentError([f"The readme is not in UTF-8: {error}."]) from error
+        raise ChangeError(f"The readme is not in UTF-8: {error}.") from error
     except ValueError as allowed:
-        raise DocumentError([f"The readme must be {allowed}."]) from allowed
+        raise ChangeError(f"The readme must be {allowed}.") from allowed
 
 
 def check_new_picture(content: bytes) -> Row:
-    """Return what a document says of the picture; raise DocumentError if it is refused."""
+    """Return what a document says of the picture; raise ChangeError if it is refused."""
     try:
         return describe_picture(content)
     except ValueError as allowed:
-        raise DocumentError([f"The picture must be {allowed}."]) from allowed
+        raise ChangeError(f"The picture must be {allowed}.") from allowed
 
 
 def _fill_template(template: str, manifest: Mapping[str, object]) -> str:

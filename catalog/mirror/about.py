@@ -45,6 +45,9 @@ class AboutRun:
                     elif fetched:
                         abouts[key] = fetched[0]
                         files += fetched[1]
+                if failures and not abouts:
+                    # The rest would fail too, and the next run tries again.
+                    break
                 with store_files(self.bundles, files) if files else nullcontext():
                     put = partial(put_upstream_about, abouts=abouts)
                     self.database.transact(put, local_actor())

@@ -310,7 +310,9 @@ class MirrorRun:
     def refresh_about(self, changes: UpstreamChanges, bundles: Bundles) -> None:
         """Copy what is said about the copies that the changes name."""
         local = find_local(self.database)
-        keys = [key for key in changes.changed if key in local and local[key].source == self.source]
+        copies = {key for key, each in local.items() if each.source == self.source}
+        excludes = self.options.excludes
+        keys = [key for key in changes.changed if key in copies and str(key) not in excludes]
         run = AboutRun(self.database, self.upstream, bundles, self.options.bundles)
         self.report.failures |= run.refresh(keys)
 

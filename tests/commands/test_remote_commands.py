@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import reverse_proxies
-from builders import Json, document, version
+from builders import Json, document, png, version
 from click.testing import CliRunner, Result
 from conftest import create_catalog, exported, run_line, start_command
 from flask import Flask
@@ -57,6 +57,9 @@ LINES = [
     "publish odd.json new.js --bundle-url https://cdn.example.com/another.js",
     "publish odd.json new.js --bundle-url ftp://cdn.example.com/a.js",
     "publish hidden.json new.js --store --bundle-url https://cdn.example.com/hidden.js",
+    "publish about.json new.js --store --readme about.md --picture about.png --dry-run",
+    "publish about.json new.js --store --readme about.md --picture about.png",
+    "publish about.json new.js --store --picture new.js",
     "publish unnamed.json new.js --store",
     "publish unknown.json new.js --store",
     "publish list.json new.js --store",
@@ -99,6 +102,12 @@ LINES = [
     "describe acme/clock --display-name 'Große Uhr' --description 'Tells time.' --icon mdi:bell",
     "describe acme/clock --display-name 'Große Uhr'",
     "describe acme/clock --description '' --icon ''",
+    "describe acme/clock --readme about.md --picture about.png --issues https://acme.example/",
+    "describe acme/clock --readme about.md --picture about.png",
+    "describe acme/clock --readme '' --picture '' --issues ''",
+    "describe acme/clock --picture new.js",
+    "describe acme/clock --homepage http://acme.example/",
+    "describe acme/none --picture about.png",
     "describe acme/clock --display-name ''",
     "describe acme/clock",
 ]
@@ -115,6 +124,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "new": manifest("acme/new", "1.0.0", description="Ünïcode", releaseNotes="First."),
         "odd": manifest("acme/Odd Näme@1", "1.0.0-rc.1+build.5", icon="unusual"),
         "hidden": manifest("acme/hidden", "2.0.0", isOfficial=True),
+        "about": manifest("acme/about", "1.0.0", homepage="https://acme.example/"),
         "unnamed": {"scope": "acme", "version": "one", "sdkVersion": "x y"},
         "unknown": manifest("acme/new", "2.0.0", bundleUrl="https://cdn.example.com/a.js"),
         "list": [],
@@ -125,6 +135,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("new.js").write_text("export default 1\n", encoding="utf-8")
     Path("other.js").write_text("export default 2\n", encoding="utf-8")
     Path("empty.js").write_text("", encoding="utf-8")
+    Path("about.md").write_text("# Über\n", encoding="utf-8")
+    Path("about.png").write_bytes(png(64, 36, bytes(500_000)))
     return work
 
 
@@ -190,6 +202,8 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
         assert token not in there.output
     contents = [without_times(exported(each).decode()) for each in (local, app)]
     assert contents[0] == contents[1]
+    hashes = [[*each.extensions["bundles"].hashes()] for each in (local, app)]
+    assert hashes[0] == hashes[1]
     # Every command is in the list.
     others = {"log", "login", "logout", "unofficial", "list", "show", "outdated"}
     remote = {name for name, each in commands.cli.commands.items() if getattr(each, "remote", None)}

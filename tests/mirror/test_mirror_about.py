@@ -100,8 +100,11 @@ def test_a_picture_with_other_bytes_is_a_failure(mirror_app: Flask, original: Ap
     assert about(mirror_app) == about(original.app)
 
 
-def test_installs_here_and_a_local_widget_stay(mirror_app: Flask, original: AppServer) -> None:
+def test_excluded_and_own_widgets_stay_as_they_are(mirror_app: Flask, original: AppServer) -> None:
     mirror_summary(mirror_app, original.url, "--bundles")
+    before = about(mirror_app)
     put(mirror_app, {**document("own/widget"), "about": {"readme": "Own"}})
-    mirror_summary(mirror_app, original.url)
+    assert run(original.app, "describe", "acme/clock", "--readme", "").exit_code == 0
+    mirror_summary(mirror_app, original.url, "--bundles", "--exclude", "acme/clock")
+    assert about(mirror_app) == before
     assert about(mirror_app, "own/widget")["readme"] == "Own"

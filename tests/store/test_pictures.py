@@ -56,6 +56,7 @@ REFUSED = {
     "a WebP of an unknown kind": b"RIFF\0\0\0\0WEBPVP9 " + bytes(40),
     "a HEIC": AVIF.replace(b"ftypavif", b"ftypheic") + ISPE + struct.pack(">II", 40, 30),
     "an AVIF without a size": AVIF,
+    "the beginning of a WebP": b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x10\0\0\0\x27\0",
 }
 
 
@@ -64,6 +65,27 @@ def test_type_and_size_come_from_the_first_bytes(content: bytes, type_: str) -> 
     picture = describe_picture(content + b"pixels")
     assert (picture["type"], picture["width"], picture["height"]) == (type_, 40, 30)
     assert picture["size"] == len(content) + 6
+
+
+DESCRIBED = describe_picture(png())
+INVALID: dict[str, object] = {
+    "no object": "clock.png",
+    "no type": {**DESCRIBED, "type": None},
+    "a type that is a list": {**DESCRIBED, "type": ["image/png"]},
+    "SVG": {**DESCRIBED, "type": "image/svg+xml"},
+    "no size": {**DESCRIBED, "size": 0},
+    "a large file": {**DESCRIBED, "size": 512 * 1024 + 1},
+    "no width": {**DESCRIBED, "width": 0},
+    "a text as height": {**DESCRIBED, "height": "3"},
+    "too high": {**DESCRIBED, "height": 4097},
+    "no hash": {**DESCRIBED, "sha256Hash": "../../etc/passwd"},
+}
+
+
+@pytest.mark.parametrize("value", INVALID.values(), ids=INVALID)
+def test_a_document_must_describe_an_allowed_picture(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^the type, size, width, height and sha256Hash of a PNG"):
+        check_picture(value)
 
 
 def test_the_largest_allowed_picture() -> None:

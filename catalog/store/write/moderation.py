@@ -170,7 +170,7 @@ def edit_widget(
 def set_picture(
     database: Database, bundles: Bundles, actor: Actor, target: WidgetName, content: bytes
 ) -> Edited:
-    """Store a picture, and make it that of the widget; raise DocumentError if it is refused."""
+    """Store a picture, and make it that of the widget; raise ChangeError if it is refused."""
     picture = check_picture(check_new_picture(content))
     get_widget(database.fetch, target)
     with store_files(bundles, [picture_file(content)]):

@@ -1,16 +1,20 @@
 """GET about and picture of a widget, and what publishers send of them."""
 
 import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import described, document, png, version
-from conftest import error_message, exported, hold, put, run
+from conftest import Server, create_catalog, error_message, exported, hold, put, run
 from flask import Flask
 from flask.testing import FlaskClient
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 from werkzeug.test import TestResponse
+
+from app import create_app
 
 ABOUT = "/api/v1/widgets/acme/clock/about"
 PICTURE = "/api/v1/widgets/acme/clock/picture"
@@ -185,3 +189,24 @@ def test_an_invalid_document_names_its_problem(app_with: AppWith, tmp_path: Any)
         widget = '{"scope": "acme", "name": "clock", "displayName": "Clock"}'
         file.write_text(f'{{"widget": {widget}, "about": {about}}}')
         assert problem in error_message(run(app_with(), "import", file))
+
+
+def test_the_largest_of_them_pass_the_server(tmp_path: Path) -> None:
+    database = create_catalog(tmp_path / "catalog.db", document("acme/clock"))
+    app = create_app({"DATABASE": database})
+    headers = bearer(create_token(app))
+    app.extensions["database"].close()
+    picture = png(64, 36) + bytes(512 * 1024 - len(png()))
+    readme = "ü" * (32 * 1024)
+    with Server(database) as server:
+        for method, path, body, status in (
+            ("PUT", "/picture", picture, 200),
+            ("PUT", "/picture", picture + b"0", 413),
+            ("PATCH", "", json.dumps({"readme": readme}, ensure_ascii=False).encode(), 200),
+            ("PUT", "/2.0.0", form(manifest(number="2.0.0"), readme=b"2", picture=picture), 201),
+        ):
+            each = {**headers, "Content-Type": FORM_TYPE} if path == "/2.0.0" else headers
+            response, _ = server.request(method, f"/api/widgets/acme/clock{path}", body, **each)
+            assert response.status == status, (method, path)
+        response, content = server.request("GET", PICTURE)
+        assert (response.headers["Content-Type"], content) == ("image/png", picture)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from builders import described, document, png, version
-from conftest import hold, put
+from conftest import hold, put, run
 from flask import Flask
 from markup import elements
 from mirrors import mirror_summary, serve
@@ -105,4 +105,6 @@ def test_a_copy_says_from_where_it_is(app_with: AppWith, mirror_app: Flask) -> N
         mirror_summary(mirror_app, upstream.url)
         page = mirror_app.test_client().get(CLOCK).text
         assert f"<dt>Copied from</dt> <dd>{upstream.url}, refreshed just now</dd>" in page
+        shown = run(mirror_app, "show", "acme/clock").output
+        assert f"  copied from: {upstream.url}, refreshed just now\n" in shown
         assert "Copied from" not in upstream.app.test_client().get(CLOCK).text

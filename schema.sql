@@ -1,4 +1,4 @@
--- The schema of a catalog. The tables widget and version hold the catalog; token holds the access tokens and
+-- The schema of a catalog. The tables widget, version and about hold the catalog; token holds the access tokens and
 -- audit the record of changes; the others are derived from the first two, or record where widgets were copied
 -- from and which versions were deleted.
 --
@@ -113,6 +113,18 @@ SELECT version.id, widget_id, published_at, precedence, version, yanked, json_ob
 ) AS entry
 FROM version CROSS JOIN widget ON widget.id = version.widget_id;
 
+-- What people read about a widget, beside its description. The responses of the specification have none of it.
+CREATE TABLE about (
+    widget_id  INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
+    -- Markdown.
+    readme     TEXT,
+    homepage   TEXT,
+    repository TEXT,
+    issues     TEXT,
+    -- A JSON object: type, size, width, height and sha256Hash. It is shown while its file is among the bundles.
+    picture    TEXT CHECK (picture IS NULL OR json_valid(picture))
+) STRICT;
+
 -- Where a widget was copied from, for the next refresh of the mirror. No response contains it.
 CREATE TABLE mirrored (
     widget_id      INTEGER PRIMARY KEY REFERENCES widget (id) ON DELETE CASCADE,
@@ -166,7 +178,7 @@ END;
 -- summary for the JSON; and in change, the last change of each widget that was ever listed. The views
 -- rendered_... define what the rows must be.
 --
--- These six triggers note which widgets a transaction touches. Before it commits, the statements of
+-- These nine triggers note which widgets a transaction touches. Before it commits, the statements of
 -- catalog/store/schema/derived.py write the derived rows of these widgets again, and empty the table. After a
 -- change with another program, such as the sqlite3 shell, the next transaction does it.
 
@@ -196,6 +208,18 @@ CREATE TRIGGER version_changed AFTER UPDATE ON version BEGIN
 END;
 
 CREATE TRIGGER version_removed AFTER DELETE ON version BEGIN
+    INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER about_added AFTER INSERT ON about BEGIN
+    INSERT INTO touched VALUES (new.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER about_changed AFTER UPDATE ON about BEGIN
+    INSERT INTO touched VALUES (new.widget_id) ON CONFLICT DO NOTHING;
+END;
+
+CREATE TRIGGER about_removed AFTER DELETE ON about BEGIN
     INSERT INTO touched VALUES (old.widget_id) ON CONFLICT DO NOTHING;
 END;
 

@@ -62,9 +62,9 @@ class WidgetNameConverter(BaseConverter):
 
 
 class VersionNumber(BaseConverter):
-    """The number of a version in a path; installs are those of the widget."""
+    """The number of a version in a path, which may also name something else of the widget."""
 
-    regex = r"(?!installs\Z)[^/]+"
+    regex = r"(?!(?:installs|about|picture)\Z)[^/]+"
 
 
 class CatalogApp(Flask):

@@ -91,6 +91,9 @@ class NewVersion(NamedTuple):
     # Where dashboards load the bundle, with {scope}, {name} and {version}. None is the setting
     # CATALOG_BUNDLE_URL or, if the bundle is stored, its URL at this service.
     url_template: str | None
+    # If they are given, they replace those of the widget.
+    readme: bytes | None = None
+    picture: bytes | None = None
 
 
 class Published(TypedDict):

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from .pictures import check_picture
 from .semver_ranges import is_range, is_version
 from .text import NotAllowedError, quoted
 from .validators import (
     check_boolean,
     check_grid_size,
     check_http_url,
+    check_https_url,
     check_identifier,
+    check_markdown,
     check_new_name,
     check_nonempty_text,
     check_number,
     check_permissions,
-    check_release_notes,
     check_sha256,
     check_text,
     check_timestamp,
@@ -49,6 +51,8 @@ class Document(NamedTuple):
     widget: Row
     versions: list[Row]
     warnings: list[str]
+    # The columns of the table about; None leaves what is stored.
+    about: Row | None = None
 
     @property
     def path(self) -> str:
@@ -106,7 +110,7 @@ VERSION_FIELDS = (
     Field("yanked", "yanked", check_boolean, default=False),
     Field("yankedReason", "yanked_reason", check_text),
     Field("deprecationMessage", "deprecation_message", check_text),
-    Field("releaseNotes", "release_notes", check_release_notes),
+    Field("releaseNotes", "release_notes", check_markdown),
     Field("displayName", "display_name", check_nonempty_text),
     Field("description", "description", check_text),
     Field("icon", "icon", check_text),
@@ -117,6 +121,16 @@ VERSION_FIELDS = (
     Field("permissions", "permissions", check_permissions, default="[]"),
     Field("license", "license", check_text),
 )
+
+
+ABOUT_FIELDS = (
+    Field("readme", "readme", check_markdown),
+    Field("homepage", "homepage", check_https_url),
+    Field("repository", "repository", check_https_url),
+    Field("issues", "issues", check_https_url),
+    Field("picture", "picture", check_picture),
+)
+ABOUT_KEYS = tuple(field.key for field in ABOUT_FIELDS)
 
 
 def check_document(document: object) -> Document:
@@ -141,6 +155,7 @@ def check_document(document: object) -> Document:
             break
         versions.append(_check_version_entry(entry, widget, index, problems))
     problems += _duplicates(row.get("version") for row in versions)
+    about = check_about(document.get("about"), problems)
     if problems:
         raise DocumentError(problems[:MAX_PROBLEMS])
 
@@ -148,7 +163,16 @@ def check_document(document: object) -> Document:
     widget["default_created_at"] = min(
         (row["published_at"] for row in versions), default=format_timestamp(datetime.now(UTC))
     )
-    return Document(widget, versions, list(version_warnings(versions)))
+    return Document(widget, versions, list(version_warnings(versions)), about)
+
+
+def check_about(value: object, problems: list[str]) -> Row | None:
+    """Return the columns of what is said about a widget, and add its problems."""
+    if isinstance(value, Mapping):
+        return _check_fields(value, ABOUT_FIELDS, "", problems)
+    if value is not None:
+        problems.append(f"about must be an object, not {quoted(value)}")
+    return None
 
 
 def check_new_document(document: object) -> Document:
@@ -236,6 +260,14 @@ def _duplicates(versions: Iterable[str | None]) -> list[str]:
 def widget_json(row: Row) -> Json:
     """Return a widget of a document as the API shows it, from its columns."""
     return {field.key: row[field.column] for field in WIDGET_FIELDS if field.key != "listed"}
+
+
+def about_json(row: Any) -> Json | None:
+    """Return what a document says about a widget, from its columns; None if that is nothing."""
+    about = {key: row[key] for key in ABOUT_KEYS}
+    if about["picture"] is not None:
+        about["picture"] = json.loads(about["picture"])
+    return about if any(value is not None for value in about.values()) else None
 
 
 def version_json(row: Row) -> Json:

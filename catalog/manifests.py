@@ -5,22 +5,24 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from .changes import BundleSummary
+from .changes import ChangeError, NewVersion
 from .documents import (
     Document,
     DocumentError,
     Row,
     check_new_document,
 )
+from .pictures import describe_picture
 from .text import NotAllowedError, quoted
-from .validators import check_url_template, is_icon_name
+from .validators import check_markdown, check_url_template, is_icon_name
 
 WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
 VERSION_KEYS = (
     *("version", "displayName", "description", "icon", "sdkVersion", "minSize", "maxSize"),
     *("configVersion", "permissions", "license", "releaseNotes"),
 )
-MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS)
+LINK_KEYS = ("homepage", "repository", "issues")
+MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS + LINK_KEYS)
 
 
 # Any valid URL, to find the problems of the manifest before those of the bundle's URL.
@@ -47,25 +49,27 @@ def check_keys(manifest: object) -> Mapping[str, object]:
 
 
 def build_document(
-    manifest: object,
-    bundle: BundleSummary,
-    url_template: str | None,
-    existing_display_name: str | None,
+    new: NewVersion, url_template: str | None, existing_display_name: str | None
 ) -> Document:
     """Return the document of a version that is published now; raise DocumentError if invalid.
 
     An existing widget keeps its display name, so that the manifest of a later version need not
     have one.
     """
-    manifest = check_keys(manifest)
+    manifest = check_keys(new.manifest)
     widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
     widget["displayName"] = existing_display_name or widget.get("displayName")
     version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest} | {
-        "bundleSize": bundle.size,
-        "sha256Hash": bundle.sha256,
+        "bundleSize": new.bundle.size,
+        "sha256Hash": new.bundle.sha256,
         "publishedAt": datetime.now(UTC).isoformat(),
     }
-    _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}]})
+    about: Row = {key: manifest.get(key) for key in LINK_KEYS}
+    if new.readme:
+        about["readme"] = decode_readme(new.readme)
+    if new.picture is not None:
+        about["picture"] = check_new_picture(new.picture)
+    _check({"widget": widget, "versions": [version | {"bundleUrl": ANY_URL}], "about": about})
     if not url_template:
         raise BundleUrlError(
             ["The bundle has no URL: use --bundle-url or --store, or set CATALOG_BUNDLE_URL."]
@@ -76,9 +80,27 @@ def build_document(
         raise BundleUrlError([error.about("bundleUrl", url_template)]) from None
     version["bundleUrl"] = _fill_template(url_template, manifest)
     try:
-        return _check({"widget": widget, "versions": [version]})
+        return _check({"widget": widget, "versions": [version], "about": about})
     except DocumentError as error:
         raise BundleUrlError(error.problems) from error
+
+
+def decode_readme(content: bytes) -> str:
+    """Return the text of a readme; raise ChangeError if it is refused."""
+    try:
+        return check_markdown(content.decode("utf-8-sig"))
+    except UnicodeError as error:
+        raise ChangeError(f"The readme is not in UTF-8: {error}.") from error
+    except ValueError as allowed:
+        raise ChangeError(f"The readme must be {allowed}.") from allowed
+
+
+def check_new_picture(content: bytes) -> Row:
+    """Return what a document says of the picture; raise ChangeError if it is refused."""
+    try:
+        return describe_picture(content)
+    except ValueError as allowed:
+        raise ChangeError(f"The picture must be {allowed}.") from allowed
 
 
 def _fill_template(template: str, manifest: Mapping[str, object]) -> str:

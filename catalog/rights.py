@@ -18,8 +18,8 @@ NEEDS_SESSION = "This path is internal and needs a session."
 
 # A manifest, a reason, a message or a description.
 MAX_JSON_BYTES = 256 * 1024
-# What a body with a bundle may have beside the bundle: the manifest, and the lines between.
-MAX_FORM_BYTES = 512 * 1024
+# What a body with a bundle may have beside it: manifest, readme, picture, and the lines between.
+MAX_FORM_BYTES = 1024 * 1024
 
 
 class Right(NamedTuple):
@@ -32,6 +32,7 @@ class Right(NamedTuple):
 
 _WIDGET = "/api/widgets/([^/]+)/[^/]+"
 _RIGHTS = (
+    ("PUT", re.compile(f"{_WIDGET}/picture"), DESCRIBE),
     ("PUT", re.compile(f"{_WIDGET}/[^/]+"), PUBLISH),
     ("POST", re.compile(f"{_WIDGET}/[^/]+/(?:un)?(?:yank|deprecate)"), YANK),
     ("PATCH", re.compile(_WIDGET), DESCRIBE),

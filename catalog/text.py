@@ -4,6 +4,7 @@ import json
 import os
 import re
 import unicodedata
+from datetime import UTC, datetime
 from pathlib import Path
 
 MAX_QUOTED_LENGTH = 80  # characters
@@ -117,3 +118,14 @@ def error_reason(error: OSError | UnicodeError) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return the count with its noun, such as 1 widget or 2 widgets."""
     return f"{count} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def format_elapsed(time: str | None) -> str:
+    """Return how long ago a timestamp was, in words."""
+    if time is None:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f"{plural(int(seconds // length), unit)} ago"
+    return "just now"

@@ -21,7 +21,8 @@ REGISTRY = "registry.json"
 MAX_URL_LENGTH = 8192
 # Everybody who may publish fills the memory of everybody who reads.
 MAX_TEXT_LENGTH = 10_000  # characters
-MAX_RELEASE_NOTES_BYTES = 64 * 1024
+# Of release notes, and of a readme.
+MAX_MARKDOWN_BYTES = 64 * 1024
 MAX_PERMISSIONS = 100
 MAX_PERMISSION_LENGTH = 100  # characters
 # A host name has at most 253 characters, and may have a port and a user beside it.
@@ -66,10 +67,10 @@ def check_text(value: object) -> str:
     return _check_unicode(value)
 
 
-def check_release_notes(value: object) -> str:
+def check_markdown(value: object) -> str:
     text = _check_unicode(value)
-    if len(text.encode()) > MAX_RELEASE_NOTES_BYTES:
-        raise NotAllowedError(f"text of at most {MAX_RELEASE_NOTES_BYTES} bytes")
+    if len(text.encode()) > MAX_MARKDOWN_BYTES:
+        raise NotAllowedError(f"text of at most {MAX_MARKDOWN_BYTES} bytes")
     return text
 
 
@@ -183,6 +184,14 @@ def check_http_url(value: object) -> str:
             raise ValueError
     except ValueError:
         raise NotAllowedError("an absolute http or https URL") from None
+    return url
+
+
+def check_https_url(value: object) -> str:
+    """An absolute https URL, which pages link."""
+    url = check_http_url(value)
+    if not url.startswith("https://"):
+        raise NotAllowedError("an absolute https URL")
     return url
 
 

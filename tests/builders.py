@@ -1,6 +1,7 @@
 """Widget documents for tests: valid and minimal, with the fields that a test sets."""
 
 import hashlib
+import struct
 from typing import Any
 
 from catalog.documents import Json as Json
@@ -30,3 +31,15 @@ def bundled(number: str, content: bytes, **fields: Any) -> Json:
     """Return a version whose bundle has this content."""
     sha256 = hashlib.sha256(content).hexdigest()
     return version(number, bundleSize=len(content), sha256Hash=sha256, **fields)
+
+
+def png(width: int = 4, height: int = 3, more: bytes = b"") -> bytes:
+    """Return the beginning of a PNG file of this size, and other bytes."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + more
+
+
+def described(picture: bytes) -> Json:
+    """Return what a document says of a PNG file."""
+    width, height = struct.unpack_from(">II", picture, 16)
+    size = {"size": len(picture), "width": width, "height": height}
+    return {"type": "image/png", **size, "sha256Hash": hashlib.sha256(picture).hexdigest()}

@@ -23,9 +23,11 @@ def manifest(path: str = "acme/clock", number: str = "1.0.0", **fields: Any) -> 
     return {**names, "displayName": name.title(), "sdkVersion": "^1.0.0", **fields}
 
 
-def form(manifest_json: object, bundle: bytes | None = b"export default 1\n") -> bytes:
+def form(
+    manifest_json: object, bundle: bytes | None = b"export default 1\n", **more: bytes
+) -> bytes:
     """Return the body of a request that publishes."""
-    parts = {"manifest": json.dumps(manifest_json).encode()}
+    parts = {"manifest": json.dumps(manifest_json).encode(), **more}
     if bundle is not None:
         parts["bundle"] = bundle
     return (

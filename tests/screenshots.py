@@ -26,7 +26,7 @@ SCREENSHOTS: dict[str, tuple[str, Literal["light", "dark"], int]] = {
     "browse.png": ("/?compatSdk=1.4.0", "light", 740),
     "widget.png": ("/widgets/acme/weather?compatSdk=1.4.0", "dark", 860),
 }
-MAX_BYTES = 150_000
+MAX_BYTES = 200_000
 
 
 @contextmanager

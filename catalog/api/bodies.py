@@ -1,4 +1,4 @@
-"""Bodies of the internal API: JSON objects, and forms with a manifest and a bundle.
+"""Bodies of the internal API: JSON objects, pictures, and forms with a manifest and files.
 
 A bundle is written to a temporary file while it is hashed, in pieces of CHUNK bytes.
 """
@@ -16,11 +16,20 @@ from werkzeug.formparser import MultiPartParser
 
 from ..changes import BundleSummary
 from ..documents import Json, parse_json
+from ..pictures import MAX_PICTURE_BYTES
 from ..rights import MAX_FORM_BYTES, MAX_JSON_BYTES, REFUSED_BODY, TOO_LARGE
 from ..store.connection.deadlines import Deadline
 from ..text import quoted
+from ..validators import MAX_MARKDOWN_BYTES
 
 CHUNK = 64 * 1024  # bytes
+# The most bytes of what a form may have beside the bundle.
+SMALL_PARTS = {
+    "manifest": MAX_JSON_BYTES,
+    "readme": MAX_MARKDOWN_BYTES,
+    "picture": MAX_PICTURE_BYTES,
+}
+PARTS = {*SMALL_PARTS, "bundle"}
 # RFC 2046, section 5.1.1.
 MAX_BOUNDARY_LENGTH = 70
 
@@ -108,10 +117,12 @@ class ReceivedFile:
 
 
 class UploadedVersion(NamedTuple):
-    """The manifest of a version and, if it was sent, its bundle."""
+    """The manifest of a version and, as far as they were sent, its bundle, readme and picture."""
 
     manifest: Any
     bundle: ReceivedFile | None = None
+    readme: bytes | None = None
+    picture: bytes | None = None
 
 
 @contextmanager
@@ -130,23 +141,32 @@ def read_version() -> Iterator[UploadedVersion]:
         received = read_form(
             limit, lambda **part: files.enter_context(closing(ReceivedFile(limit)))
         )
-        manifest = received.pop("manifest", None)
-        if isinstance(manifest, ReceivedFile):
-            manifest = b"".join(islice(manifest.chunks(), 1 + MAX_JSON_BYTES // CHUNK))
-        if not manifest:
+        small = {name: read_part(received, name) for name in SMALL_PARTS if name in received}
+        if not small.get("manifest"):
             abort(400, "The form has no part manifest.")
-        if len(manifest) > MAX_JSON_BYTES:
-            abort(413, f"The manifest is too large: it may have {MAX_JSON_BYTES} bytes.")
-        yield UploadedVersion(parse_part(manifest, "The manifest"), received.get("bundle"))
+        manifest = parse_part(small.pop("manifest"), "The manifest")
+        yield UploadedVersion(manifest, received.get("bundle"), **small)
+
+
+def read_part(received: dict[str, Any], name: str) -> bytes:
+    """Return a part of a form; respond 413 if it is larger than allowed."""
+    content, limit = received[name], SMALL_PARTS[name]
+    if isinstance(content, ReceivedFile):
+        content = b"".join(islice(content.chunks(), 1 + limit // CHUNK))
+    elif isinstance(content, str):
+        content = content.encode()
+    if len(content) > limit:
+        abort(413, f"The {name} is too large: it may have {limit} bytes.")
+    return bytes(content)
 
 
 def read_form(limit: int, create_file: Callable[..., Any]) -> dict[str, Any]:
-    """Return the parts of the form by name: files, and the manifest as text if it is no file."""
+    """Return the parts of the form by name: files, and texts that are no files."""
     boundary = request.mimetype_params.get("boundary", "")
     if not (0 < len(boundary) <= MAX_BOUNDARY_LENGTH and boundary.isascii()):
         abort(400, "multipart/form-data needs a boundary of 1 to 70 characters.")
     request.max_content_length = limit + MAX_FORM_BYTES
-    parser = MultiPartParser(create_file, MAX_FORM_BYTES, max_form_parts=2)
+    parser = MultiPartParser(create_file, MAX_FORM_BYTES, max_form_parts=len(PARTS))
     try:
         fields, files = parser.parse(request.stream, boundary.encode(), request.content_length)
     except ValueError:
@@ -157,8 +177,8 @@ def read_form(limit: int, create_file: Callable[..., Any]) -> dict[str, Any]:
         raise
     parts = [*fields.items(multi=True), *((name, each.stream) for name, each in files.items(True))]
     names = [name for name, _ in parts]
-    if len(names) != len(set(names)) or not {"manifest", "bundle"}.issuperset(names):
-        abort(400, "A form has the parts manifest and bundle, each once.")
+    if len(names) != len(set(names)) or not PARTS.issuperset(names):
+        abort(400, "A form has the parts manifest, bundle, readme and picture, each once.")
     if "bundle" in fields:
         abort(400, "The part bundle must be a file, with a file name.")
     return dict(parts)

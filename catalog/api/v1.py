@@ -7,7 +7,7 @@ still valid, render() runs the SQL that writes the JSON. See response_cache.py.
 import json
 from hashlib import sha1
 
-from flask import Blueprint, Response, abort, current_app, request, send_file
+from flask import Blueprint, Response, abort, current_app, request, send_file, url_for
 from flask_cors import CORS
 
 from .. import V1_PREFIX
@@ -15,6 +15,7 @@ from ..public_url import public_url
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.sqlite import Connection, today
+from ..store.read.about import find_about
 from ..store.read.changes import ChangesQuery, find_changes, parse_changes, revalidate_changes
 from ..store.read.detail import (
     LATEST,
@@ -160,6 +161,44 @@ def installs(scope: str, name: str) -> Response:
     )
 
 
+@v1.get("/<scope>/<name>/about")
+def about(scope: str, name: str) -> Response:
+    def render(connection: Connection) -> RenderResult:
+        found = find_about(connection, current_app.extensions["bundles"], scope, name)
+        if found is None:
+            abort(404, no_widget(scope, name))
+        revision, said = found
+        if said["picture"]:
+            path = url_for(
+                "v1.picture", scope=scope, name=name, sha256=said["picture"]["sha256Hash"]
+            )
+            url = public_url() + path.removeprefix(request.script_root)
+            said["picture"] = {"url": url, **said["picture"]}
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+        return revision, f"{text}\n".encode()
+
+    return render_for_cache(revalidate_content, render, READ_HEADERS)
+
+
+@v1.get("/<scope>/<name>/picture")
+def picture(scope: str, name: str) -> Response:
+    database: Database = current_app.extensions["database"]
+    found = find_about(database.reader(), current_app.extensions["bundles"], scope, name)
+    shown = found[1]["picture"] if found else None
+    requested = request.args.get("sha256")
+    if shown is None or requested not in (None, shown["sha256Hash"]):
+        abort(404, f"{quoted(f'{scope}/{name}')} has no such picture.")
+    response = send_held(
+        shown["sha256Hash"],
+        shown["type"],
+        f"{name[:80]}.{shown['type'].removeprefix('image/')}",
+        is_immutable=requested is not None,
+    )
+    if response is None:
+        abort(404, f"The picture of {quoted(f'{scope}/{name}')} is not held here.")
+    return response
+
+
 def no_widget(scope: str, name: str) -> str:
     return f"There is no widget {quoted(f'{scope}/{name}')}."
 
@@ -197,26 +236,38 @@ WHERE scope = :scope AND name = :name AND listed AND version = :version AND bund
 @v1.get("/<scope>/<name>/<version>/bundle.js")
 def bundle(scope: str, name: str, version: str) -> Response:
     database: Database = current_app.extensions["database"]
-    bundles: Bundles = current_app.extensions["bundles"]
     values = {"scope": scope, "name": name, "version": version}
-    # If-Match is for writes. Werkzeug would respond 412, with the whole bundle.
-    request.environ.pop("HTTP_IF_MATCH", None)
     row = database.reader().execute(FIND_HELD_BUNDLE, values).fetchone()
+    response = None
+    if row is not None:
+        file_name = bundle_file_name(name, version)
+        # The upstream may replace the bytes of a copied widget.
+        is_immutable = not row["is_copy"]
+        response = send_held(
+            row["sha256_hash"], "text/javascript", file_name, is_immutable=is_immutable
+        )
+    if response is None:
+        abort(404, f"No bundle of {quoted(f'{scope}/{name}@{version}')} is held here.")
+    return response
+
+
+def send_held(sha256: str, mimetype: str, file_name: str, *, is_immutable: bool) -> Response | None:
+    """Return the response with a held file; None if the file is missing."""
+    bundles: Bundles = current_app.extensions["bundles"]
+    # If-Match is for writes. Werkzeug would respond 412, with the whole file.
+    request.environ.pop("HTTP_IF_MATCH", None)
     try:
-        if row is None:
-            raise FileNotFoundError
         response = send_file(
-            bundles.path(row["sha256_hash"]).absolute(),
-            mimetype="text/javascript",
-            download_name=bundle_file_name(name, version),
-            etag=row["sha256_hash"],
-            # The upstream may replace the bytes of a copied widget.
-            max_age=None if row["is_copy"] else YEAR,
+            bundles.path(sha256).absolute(),
+            mimetype=mimetype,
+            download_name=file_name,
+            etag=sha256,
+            max_age=YEAR if is_immutable else None,
             conditional=False,
         )
     except (FileNotFoundError, NotADirectoryError):
-        abort(404, f"No bundle of {quoted(f'{scope}/{name}@{version}')} is held here.")
-    response.cache_control.immutable = not row["is_copy"]
+        return None
+    response.cache_control.immutable = is_immutable
     # Without ranges.
     response.make_conditional(request.environ)
     return response

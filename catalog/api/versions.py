@@ -30,7 +30,7 @@ BUNDLE_FIELDS = {
 def publish(token: Token, scope: str, name: str, version: str) -> Response:
     """Publish a version; the same one again changes nothing."""
     dry_run = is_dry_run()
-    with read_version() as (manifest, bundle):
+    with read_version() as (manifest, bundle, readme, picture):
         if not isinstance(manifest, dict):
             abort(400, "The manifest must be one JSON object.")
         given = {key: manifest.pop(key) for key in BUNDLE_FIELDS if key in manifest}
@@ -39,7 +39,7 @@ def publish(token: Token, scope: str, name: str, version: str) -> Response:
             forbid(f"The token {token.name} needs the permission admin for isOfficial.")
         summary = summarize(given, bundle.summary if bundle else None)
         content = bundle.chunks() if bundle else None
-        new = NewVersion(manifest, summary, content, given.get("bundleUrl"))
+        new = NewVersion(manifest, summary, content, given.get("bundleUrl"), readme, picture)
         result = publishing.publish(
             database(), service_bundles(), current_app.config, token.actor, new, dry_run=dry_run
         )

@@ -1,21 +1,23 @@
-"""Internal paths of widgets: their description, and whether they are listed and official."""
+"""Internal paths of widgets: what people read about them, whether they are listed, official."""
 
 from flask import Response, abort, jsonify
 
 from ..changes import WidgetName
-from ..documents import WIDGET_FIELDS, Row
+from ..documents import ABOUT_FIELDS, ABOUT_KEYS, WIDGET_FIELDS, Row
+from ..pictures import MAX_PICTURE_BYTES
 from ..rights import ADMIN, DESCRIBE
-from ..store.write.moderation import edit_widget
+from ..store.write.moderation import edit_widget, set_picture
 from ..store.write.tokens import Token
-from ..text import quoted
+from ..text import NotAllowedError
 from .authentication import forbid, needs
-from .bodies import read_object
+from .bodies import check_body_accepted, read_limited, read_object
 from .internal import WIDGET, database, internal, is_dry_run
+from .versions import service_bundles
 
-EDITABLE = ("displayName", "description", "icon", "listed", "isOfficial")
-CHECKS = {field.key: field.check for field in WIDGET_FIELDS if field.key in EDITABLE}
+EDITABLE = ("displayName", "description", "icon", "listed", "isOfficial", *ABOUT_KEYS)
+CHECKS = {field.key: field.check for field in WIDGET_FIELDS + ABOUT_FIELDS if field.key in EDITABLE}
 # An empty one is null.
-NULLABLE = ("description", "icon")
+NULLABLE = ("description", "icon", *ABOUT_KEYS)
 
 
 @internal.patch(WIDGET)
@@ -27,8 +29,10 @@ def edit(token: Token, scope: str, name: str) -> Response:
         try:
             is_null = key in NULLABLE and value in (None, "")
             changes[key] = None if is_null else CHECKS[key](value)
-        except ValueError as allowed:
-            abort(400, f"{key} must be {allowed}, not {quoted(value)}.")
+        except NotAllowedError as error:
+            abort(400, f"{error.about(key, value)}.")
+    if changes.get("picture"):
+        abort(400, "A picture is sent with PUT; here it can only be null, which removes it.")
     if is_dry_run():
         abort(400, "dryRun is for PUT and POST.")
     if not changes:
@@ -36,3 +40,13 @@ def edit(token: Token, scope: str, name: str) -> Response:
     if "isOfficial" in changes and ADMIN not in token.permissions:
         forbid(f"The token {token.name} needs the permission admin for isOfficial.")
     return jsonify(edit_widget(database(), token.actor, WidgetName(scope, name), changes))
+
+
+@internal.put(f"{WIDGET}/picture")
+@needs(DESCRIBE)
+def put_picture(token: Token, scope: str, name: str) -> Response:
+    """Set the picture of a widget to the body."""
+    check_body_accepted(MAX_PICTURE_BYTES, "a picture")
+    content = read_limited(MAX_PICTURE_BYTES)
+    target = WidgetName(scope, name)
+    return jsonify(set_picture(database(), service_bundles(), token.actor, target, content))

@@ -260,6 +260,15 @@ def format_counts(documents: Sequence[Document]) -> str:
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
+
+class Content(click.File):
+    """An option that names a file; its value is what the file contains, nothing for no name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(value, param, ctx).read() if value else b""
+
+
+CONTENT = Content("rb")
 # Bytes of an argument that are not UTF-8 cannot be stored, so every text is validated.
 TEXT = ValidatedType("text", check_text)
 WIDGET = NameType("scope/name", parse_widget, files, end="")

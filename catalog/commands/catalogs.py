@@ -13,6 +13,7 @@ from ..remote.token_file import stored_ca
 from ..server_option import Server, named_server
 from ..store.connection.sqlite import today
 from ..store.read import json_sql
+from ..store.read.about import find_origin
 from ..store.read.export import read_document
 from ..store.read.installs import find_installs
 from ..store.read.updates import find_updates
@@ -117,6 +118,9 @@ class DatabaseCatalog:
     def edit_widget(self, widget: WidgetName, changes: Json) -> Edited:
         return moderation.edit_widget(database(), local_actor(), widget, changes)
 
+    def set_picture(self, widget: WidgetName, content: bytes) -> Edited:
+        return moderation.set_picture(database(), bundles(), local_actor(), widget, content)
+
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
     ) -> list[Json]:
@@ -151,6 +155,12 @@ class DatabaseCatalog:
             found = find_installs(connection, *names, days=days, today=today(), unlisted=True)
         installs: Json | None = json.loads(found[1]) if found else None
         return installs
+
+    def read_origin(self, widget: WidgetName) -> dict[str, str]:
+        """Return from where a copy is, as a field to print."""
+        with database().read() as connection:
+            origin = find_origin(connection, widget.scope, widget.name)
+        return {"copied from": origin} if origin else {}
 
     def find_updates(self, sdk: str, installed: Sequence[Installed]) -> list[Json]:
         _, body = find_updates(database().reader(), UpdatesQuery(sdk, tuple(installed)))

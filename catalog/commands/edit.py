@@ -7,12 +7,15 @@ from typing import NamedTuple
 import click
 
 from ..changes import Moderated, WidgetName, is_version_or_range
+from ..manifests import decode_readme
 from ..semver_ranges import is_version
 from ..store.write import moderation
 from ..store.write.audit import local_actor
 from ..store.write.lookup import get_widget, select_versions
 from ..text import add_replacement, quoted
+from ..validators import check_https_url
 from .base import (
+    CONTENT,
     TEXT,
     VERSION,
     WIDGET,
@@ -26,6 +29,7 @@ from .base import (
     print_status,
 )
 from .catalogs import DatabaseCatalog, open_catalog, resolve_name
+from .names import ValidatedType
 
 
 class Outcome(NamedTuple):
@@ -40,6 +44,8 @@ YANKED = Outcome("Yanked", "Would yank", "is already yanked")
 UNYANKED = Outcome("Unyanked", "Would unyank", "is not yanked")
 DEPRECATED = Outcome("Deprecated", "Would deprecate", "already has this warning")
 UNDEPRECATED = Outcome("No longer deprecated:", "Would undeprecate", "has no warning")
+
+HTTPS_URL = ValidatedType("URL", lambda text: text and check_https_url(text))
 
 version_arguments = click.argument(
     "versions", metavar="VERSION...", type=VERSION, nargs=-1, required=True
@@ -198,20 +204,36 @@ def official(widget: WidgetName, off: bool) -> None:
 @click.option("--display-name", type=TEXT, help="The name that people see.")
 @click.option("--description", type=TEXT, help='A short description; "" removes it.')
 @click.option("--icon", type=TEXT, help='An Iconify icon such as mdi:clock; "" removes it.')
+@click.option("--homepage", type=HTTPS_URL, metavar="URL", help="Who makes it, or more about it.")
+@click.option("--repository", type=HTTPS_URL, metavar="URL", help="Where its source is.")
+@click.option("--issues", type=HTTPS_URL, metavar="URL", help="Where to report a problem.")
+@click.option("--readme", type=CONTENT, help="A Markdown file about the widget.")
+@click.option("--picture", type=CONTENT, help="A picture of it: PNG, JPEG, WebP or AVIF.")
 def describe(
-    widget: WidgetName, display_name: str | None, description: str | None, icon: str | None
+    widget: WidgetName,
+    display_name: str | None,
+    readme: bytes | None,
+    picture: bytes | None,
+    **options: str | None,
 ) -> None:
-    """Change the display name, description or icon.
+    """Change what people read about a widget.
 
-    Versions that were published with their own display name, description or icon keep them.
+    An empty value removes what an option is about; only a display name is required. Versions that
+    were published with their own display name, description or icon keep them.
     """
-    if (display_name, description, icon) == (None, None, None):
-        raise click.UsageError("Give --display-name, --description or --icon.")
     if display_name == "":
         raise CommandError("The display name must not be empty.")
-    options = {"displayName": display_name, "description": description, "icon": icon}
-    changes = {key: value or None for key, value in options.items() if value is not None}
-    changed = open_catalog().edit_widget(widget, changes)["changed"]
+    text = None if readme is None else decode_readme(readme)
+    texts = {"displayName": display_name, **options, "readme": text}
+    changes = {key: value or None for key, value in texts.items() if value is not None}
+    if picture == b"":
+        changes["picture"] = None
+    if not changes and not picture:
+        raise click.UsageError("Give an option that says what to change.")
+    catalog = open_catalog()
+    changed = bool(changes) and catalog.edit_widget(widget, changes)["changed"]
+    if picture:
+        changed = catalog.set_picture(widget, picture)["changed"] or changed
     print_status(f"{widget} is {'described' if changed else 'already described like this'}.")
 
 

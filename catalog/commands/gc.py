@@ -11,8 +11,10 @@ from .base import bundles, command, database, print_status
 
 # In a dry run, without those of copies that gc would remove.
 USED_HASHES = """
-SELECT DISTINCT sha256_hash FROM version JOIN widget ON widget.id = widget_id
-LEFT JOIN mirrored USING (widget_id)
+SELECT sha256_hash FROM (
+    SELECT widget_id, sha256_hash FROM version
+    UNION SELECT widget_id, picture ->> 'sha256Hash' FROM about)
+JOIN widget ON widget.id = widget_id LEFT JOIN mirrored USING (widget_id)
 WHERE NOT :dry_run OR listed OR gone IS NOT 1
 """
 
@@ -25,7 +27,7 @@ WHERE NOT :dry_run OR listed OR gone IS NOT 1
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def gc(release: bool, dry_run: bool) -> None:
-    """Remove bundles that no version uses.
+    """Remove bundles and pictures that are not used.
 
     Copies that a mirror has unlisted, because they are gone from its upstream, are deleted with
     their bundles. The bundles of other unlisted widgets and of yanked versions are kept.

@@ -4,6 +4,7 @@ import click
 
 from ..changes import WidgetName
 from ..documents import Json
+from ..manifests import LINK_KEYS
 from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.read import json_sql
 from ..store.write.lookup import match_versions
@@ -100,7 +101,7 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
     )
     for entry in shown["versions"]:
         entry["installs"] = by_version.get(entry["version"], 0 if installs else "unknown")
-    fields = shown["widget"]
+    fields, about = shown["widget"], shown.get("about", {})
     path = f"{target.scope}/{target.name}"
     click.echo(f"{replace_unprintable(fields['displayName'])} ({path})")
     print_fields(
@@ -110,6 +111,8 @@ def show(target: WidgetName, long_output: bool, json_output: bool) -> None:
         listed="yes" if fields["listed"] else "no: unlisted",
         installs=format_installs(fields["downloadCount"], installs),
         created=fields["createdAt"],
+        **catalog.read_origin(target),
+        **{key: about[key] for key in LINK_KEYS if about.get(key)},
     )
     if target.version is not None or long_output:
         for entry in shown["versions"]:

@@ -12,7 +12,7 @@ import click
 from ..changes import WidgetName
 from ..server_option import CA_OPTION, named_ca
 from ..store.write.audit import local_actor
-from ..text import plural
+from ..text import format_elapsed, plural
 from ..validators import check_base_url, format_timestamp
 from .base import (
     WIDGET,
@@ -172,6 +172,7 @@ def refresh(url: str, options: "MirrorOptions", adopt: bool, dry_run: bool) -> N
         with closing(Upstream(url, ca)) as upstream:
             with progress_bar("Widgets", show_count=True) as on_progress:
                 run = MirrorRun(database(), upstream, options, on_progress, adopt, dry_run, limit)
+                run.bundles = bundles()
                 run.run()
             if options.bundles and not dry_run:
                 with progress_bar("Bundles", show_count=True) as on_progress:
@@ -194,23 +195,12 @@ def print_upstreams(remembered: "Sequence[Remembered]") -> None:
         [
             each.source,
             " ".join(each.options.arguments()) or "none",
-            format_age(each.refreshed_at),
+            format_elapsed(each.refreshed_at),
             *map(str, (each.widgets, each.versions, each.bundles, each.gone)),
         ]
         for each in remembered
     ]
     click.echo("\n".join(format_table(headings, rows, shrink_first=1)))
-
-
-def format_age(time: str | None) -> str:
-    """Return how long ago the time was, in words."""
-    if time is None:
-        return "never"
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= length:
-            return f"{plural(int(seconds // length), unit)} ago"
-    return "just now"
 
 
 def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None") -> None:

@@ -8,7 +8,7 @@ import click
 from ..changes import BundleSummary, NewVersion, Published
 from ..documents import DocumentError, parse_json
 from ..manifests import BundleUrlError
-from .base import STDIN, CommandError, command, file_name, print_latest, print_status
+from .base import CONTENT, STDIN, CommandError, command, file_name, print_latest, print_status
 from .catalogs import open_catalog
 from .terminal import format_json
 
@@ -22,10 +22,18 @@ from .terminal import format_json
     help="Where dashboards load the bundle; {scope}, {name} and {version} are filled in. "
     "The default is the setting CATALOG_BUNDLE_URL.",
 )
+@click.option("--readme", type=CONTENT, help="A Markdown file about the widget.")
+@click.option("--picture", type=CONTENT, help="A picture of the widget: PNG, JPEG, WebP or AVIF.")
 @click.option("--store", is_flag=True, help="Store the bundle in this service, and serve it.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be stored.")
 def publish(
-    manifest: BinaryIO, bundle: BinaryIO, bundle_url: str | None, store: bool, dry_run: bool
+    manifest: BinaryIO,
+    bundle: BinaryIO,
+    bundle_url: str | None,
+    readme: bytes | None,
+    picture: bytes | None,
+    store: bool,
+    dry_run: bool,
 ) -> None:
     """Add a version of a widget.
 
@@ -33,7 +41,9 @@ def publish(
     sdkVersion and the optional fields of a version. BUNDLE is its JavaScript file. The first
     version creates the widget; in later ones displayName, description and icon belong to the
     version only. With --store neither a CDN nor a URL is needed: responses contain the URL of the
-    bundle at this service. With --server it is stored there, unless --bundle-url is given.
+    bundle at this service. With --server it is stored there, unless --bundle-url is given. Readme,
+    picture, and the homepage, repository and issues of the manifest (https URLs) belong to the
+    widget: each replaces the one before.
     """
     if file_name(manifest) == file_name(bundle) == STDIN:
         raise click.UsageError("MANIFEST and BUNDLE cannot both be standard input.")
@@ -43,7 +53,8 @@ def publish(
     summary = BundleSummary(len(content), sha256, f"The bundle {file_name(bundle)}")
     catalog = open_catalog()
     is_stored = store or (catalog.stores_by_default and not bundle_url)
-    new = NewVersion(manifest_json, summary, [content] if is_stored else None, bundle_url)
+    stored = [content] if is_stored else None
+    new = NewVersion(manifest_json, summary, stored, bundle_url, readme, picture)
     try:
         result = catalog.publish(new, dry_run=dry_run)
     except BundleUrlError:

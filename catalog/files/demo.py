@@ -1,4 +1,4 @@
-"""The demo catalog: seed/demo.jsonl, a small bundle for each of its versions, recent installs."""
+"""The demo catalog: seed/demo.jsonl, bundles of its versions, seed/pictures, recent installs."""
 
 import json
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from ..documents import Document
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
+from ..store.write.about import picture_file
 from ..store.write.held_bundles import held_bundles, hold_bundles
 from ..store.write.imports import put_documents
 from .jsonl import read_catalog
@@ -58,6 +59,10 @@ def create_demo(database: Database, bundles: Bundles, day: int | None = None) ->
                 content = demo_bundle(each.scope, each.name, each.version)
                 # Syncing each of them would take a second on a slow disk.
                 bundles.add(each.sha256, each.size, [content], durable=False)
+            for document in documents:
+                if document.about and document.about["picture"]:
+                    path = f"seed/pictures/{document.path.replace('/', '-')}.webp"
+                    bundles.add(*picture_file(find_data_file(path).read_bytes()), durable=False)
         put_documents(transaction, documents)
         hold_bundles(transaction, held)
         if day is not None:

@@ -47,6 +47,17 @@ def held_hashes(connection: sqlite3.Connection, paths: str | None = None) -> lis
     return [sha256 for (sha256,) in connection.execute(HELD_HASHES, {"paths": paths})]
 
 
+PICTURE_HASHES = f"""
+SELECT DISTINCT picture ->> 'sha256Hash' FROM about JOIN widget ON widget.id = widget_id
+WHERE picture IS NOT NULL AND {IS_SELECTED}
+"""
+
+
+def picture_hashes(connection: sqlite3.Connection, paths: str | None = None) -> list[str]:
+    """Return the hashes of the pictures of the widgets, or of the selected ones."""
+    return [sha256 for (sha256,) in connection.execute(PICTURE_HASHES, {"paths": paths})]
+
+
 def pack(
     connection: sqlite3.Connection,
     bundles: Bundles,
@@ -60,7 +71,8 @@ def pack(
     whose version is deleted meanwhile, and which gc removes then, is an error.
     """
     selected = {"paths": paths}
-    hashes = held_hashes(connection, paths)
+    pictures = filter(bundles.holds, picture_hashes(connection, paths))
+    hashes = sorted({*held_hashes(connection, paths), *pictures})
     lines = {
         CATALOG: catalog_lines(connection, paths),
         MIRRORED: (f"{line}\n" for (line,) in connection.execute(READ_MIRRORED, selected)),

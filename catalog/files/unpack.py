@@ -41,6 +41,7 @@ from .packs import (
     held_hashes,
     next_member,
     open_pack,
+    picture_hashes,
     read_sums,
     verified,
 )
@@ -148,7 +149,7 @@ def unpack_bundles(
     Return their number, and that of the other bundles of the pack.
     """
     with database.read() as connection:
-        named = {*held_hashes(connection)}
+        named = {*held_hashes(connection), *picture_hashes(connection)}
     with open_pack(file) as archive, ExitStack() as stack:
         sums = read_sums(archive)
         for name in FILES:

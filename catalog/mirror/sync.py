@@ -2,8 +2,9 @@
 
 MirrorRun.run() makes a plan from the changes of the upstream since the last run, if it lists them,
 and the list of its widgets. A copy that did not change gets its download count from the list; every
-other widget is fetched, a copy with its ETag. All of it is written in batches. Copies that are gone
-from the upstream are unlisted. Bundles come afterwards: see bundles.download_bundles().
+other widget is fetched, a copy with its ETag. All of it is written in batches. Then comes what is
+said about the copies that the changes name. Copies that are gone from the upstream are unlisted.
+Bundles come afterwards: see bundles.download_bundles().
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from ..changes import TooLargeError, WidgetName
 from ..documents import Document, Row
+from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction, now
 from ..store.read.selection import Selection
@@ -24,6 +26,7 @@ from ..store.write.mirrored import (
     put_upstream_documents,
     unlist_gone,
 )
+from .about import AboutRun
 from .connections import UpstreamError
 from .fetch import (
     Counts,
@@ -130,6 +133,8 @@ class MirrorRun:
     # The URL by which the copies are known.
     source: str = field(init=False)
     local: dict[WidgetName, LocalWidget] = field(default_factory=dict)
+    # Where pictures are stored.
+    bundles: Bundles | None = None
     # Whether every copy is compared, even with the ETag of the last run.
     compares_all: bool = False
     not_found: list[WidgetName] = field(default_factory=list)
@@ -140,6 +145,8 @@ class MirrorRun:
         plan = self.plan()
         self.write_counts(plan.current)
         self.fetch_and_write(plan.fetched, len(plan.current))
+        if plan.changes and self.bundles and not self.dry_run:
+            self.refresh_about(plan.changes, self.bundles)
         self.finish(plan)
         return self.report
 
@@ -150,7 +157,9 @@ class MirrorRun:
         known = [each for each in find_remembered(self.database) if each.source == self.source]
         remembered = known[0] if known else Remembered(self.source, options)
         self.upstream.limit_lists()
-        changes = read_changes(self.upstream, remembered.token)
+        # Without bundles, the copies got no pictures.
+        has_pictures = remembered.options.bundles or not options.bundles
+        changes = read_changes(self.upstream, remembered.token if has_pictures else None)
         # This fails if there is no catalog at the URL, before an empty database is created.
         listed, is_complete = list_widgets(self.upstream, options)
         if not self.database.exists() and not self.dry_run:
@@ -297,6 +306,15 @@ class MirrorRun:
         self.report.unchanged += len(widgets) - added - changed
         self.report.gone += [each for each in result.others if each not in shown]
         self.report.outdated += [each for each in result.others if each in shown]
+
+    def refresh_about(self, changes: UpstreamChanges, bundles: Bundles) -> None:
+        """Copy what is said about the copies that the changes name."""
+        local = find_local(self.database)
+        copies = {key for key, each in local.items() if each.source == self.source}
+        excludes = self.options.excludes
+        keys = [key for key in changes.changed if key in copies and str(key) not in excludes]
+        run = AboutRun(self.database, self.upstream, bundles, self.options.bundles)
+        self.report.failures |= run.refresh(keys)
 
     def choose_versions(self, key: WidgetName, document: Document) -> tuple[list[Row], bool]:
         """Return the versions to copy, and whether only a change at the upstream adds others."""

@@ -42,7 +42,7 @@ class RemoteCatalog:
         self.bundles_name = service.url
 
     def publish(self, new: NewVersion, *, dry_run: bool) -> Published:
-        """Add a version, and send its bundle if its content is given."""
+        """Add a version, and send its bundle, readme and picture as far as they are given."""
         target = _manifest_target(new)
         if not new.bundle.size:
             raise ChangeError(f"{new.bundle.label} is empty.")
@@ -54,12 +54,15 @@ class RemoteCatalog:
         if new.url_template:
             manifest["bundleUrl"] = new.url_template
         body = json_body(manifest)
+        parts = {}
         if new.content is not None:
-            bundle = b"".join(new.content)
-            parts = {
-                "manifest": ("manifest", body.content, body.content_type),
-                "bundle": ("bundle", bundle, "text/javascript"),
-            }
+            parts["bundle"] = ("bundle", b"".join(new.content), "text/javascript")
+        if new.readme is not None:
+            parts["readme"] = ("readme", new.readme, "text/markdown")
+        if new.picture is not None:
+            parts["picture"] = ("picture", new.picture, "application/octet-stream")
+        if parts:
+            parts["manifest"] = ("manifest", body.content, body.content_type)
             body = Body(*encode_multipart_formdata(parts))
         options = DRY_RUN if dry_run else {}
         result = self.service.request("PUT", f"{WIDGETS}{_path(target)}", body, options)
@@ -105,6 +108,12 @@ class RemoteCatalog:
         """Set properties of the widget, by their keys in the API."""
         path = f"{WIDGETS}{_path(widget)}"
         return cast(Edited, self.service.request("PATCH", path, json_body(changes)))
+
+    def set_picture(self, widget: WidgetName, content: bytes) -> Edited:
+        """Set the picture of the widget."""
+        body = Body(content, "application/octet-stream")
+        path = f"{WIDGETS}{_path(widget)}/picture"
+        return cast(Edited, self.service.request("PUT", path, body))
 
     def read_log(
         self, widget: WidgetName | None, since: str | None, limit: int | None
@@ -166,6 +175,10 @@ class RemoteCatalog:
         except MissingError:
             return None
 
+    def read_origin(self, widget: WidgetName) -> dict[str, str]:
+        """Return nothing: a service does not say from where its copies are."""
+        return {}
+
     def find_updates(self, sdk: str, installed: Sequence[object]) -> list[Json]:
         """Return the updates of installed versions."""
         parameters = {"compatSdk": sdk, "installed": list(map(str, installed))}
@@ -210,7 +223,7 @@ def _manifest_target(new: NewVersion) -> WidgetName:
         )
     except ValueError:
         # This raises, with all other problems.
-        build_document(manifest, new.bundle, new.url_template, None)
+        build_document(new, new.url_template, None)
         raise
 
 

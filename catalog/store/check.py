@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 
 from ..changes import TooLargeError
-from ..documents import DocumentError, Row, check_document, version_warnings
+from ..documents import ABOUT_KEYS, DocumentError, Row, check_document, version_warnings
 from ..text import quoted
 from ..validators import check_base_url, check_etag
 from .bundles import BundleError, Bundles
 from .connection.database import Database
 from .connection.sqlite import result_code
 from .connection.transaction import Transaction
-from .read.export import EXPORT_WIDGETS, read_document
+from .read.export import ABOUT, EXPORT_WIDGETS, read_document
 from .read.selection import IS_SELECTED
 from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
 from .write.held_bundles import HeldBundle, bundle_path
@@ -203,8 +203,14 @@ ORDER BY scope, name, version
 """
 
 
+HELD_PICTURES = """
+SELECT scope || '/' || name, picture ->> 'sha256Hash', picture ->> 'size'
+FROM about JOIN widget ON widget.id = widget_id WHERE picture IS NOT NULL ORDER BY scope, name
+"""
+
+
 def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
-    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
+    """Return a sentence for each bundle or picture that is missing or has the wrong bytes."""
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
@@ -220,6 +226,9 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
                 f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
                 f"{bundles.name}."
             )
+    for path, sha256, size in _read_rows(database, HELD_PICTURES):
+        if sha256 in wrong or not bundles.holds(sha256, size):
+            yield f"{path}: its picture {sha256} of {size} bytes is not in {bundles.name}."
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:
@@ -271,6 +280,9 @@ def _check_widget(connection: sqlite3.Connection, row: sqlite3.Row) -> Iterator[
             yield f"{path}: {problem}."
         return
     yield from _check_columns(path, row, widget_row(checked), WIDGET_COLUMNS)
+    if checked.about:
+        about = connection.execute(ABOUT, {"id": row["id"]}).fetchone()
+        yield from _check_columns(path, about, checked.about, ABOUT_KEYS)
     rows = connection.execute(VERSIONS_OF_WIDGET, {"id": row["id"]})
     stored = {each["version"]: each for each in rows}
     for version in version_rows(checked):

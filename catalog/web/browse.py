@@ -4,11 +4,12 @@ The API's q matches display names and descriptions only. People also type focus-
 @acme/weather, so these pages find names and scopes too.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flask import Response, abort, redirect, render_template, url_for
+from flask import Response, abort, current_app, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
@@ -89,7 +90,25 @@ def parse_query(arguments: Mapping[str, str]) -> SearchQuery:
 def search_widgets(connection: Connection, query: SearchQuery) -> Json:
     """Return the results of a search, as the API has them."""
     results: Json = parse_body(find_widgets(connection, query)[1])
+    add_pictures(connection, results["widgets"])
     return results
+
+
+PICTURES = """
+SELECT given.key, picture FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+CROSS JOIN about ON widget_id = widget.id
+WHERE picture IS NOT NULL
+"""
+
+
+def add_pictures(connection: Connection, widgets: list[Json]) -> None:
+    """Give each widget the picture that it has, if the file is here."""
+    names = json.dumps([(each["scope"], each["name"]) for each in widgets])
+    for index, text in connection.execute(PICTURES, {"names": names}):
+        picture = json.loads(text)
+        if current_app.extensions["bundles"].holds(picture["sha256Hash"]):
+            widgets[index]["picture"] = picture
 
 
 # A few scopes differ only in case.
@@ -192,7 +211,9 @@ def all_widgets() -> BaseResponse:
 SCOPE_TOTALS = """
 SELECT count(*) AS widgets, coalesce(sum(max(downloads, 0)), 0) AS installs,
     (SELECT count(*) FROM listing CROSS JOIN version USING (widget_id) WHERE scope = :scope)
-        AS versions
+        AS versions,
+    (SELECT iif(count(DISTINCT homepage) = 1, min(homepage), NULL)
+        FROM listing CROSS JOIN about USING (widget_id) WHERE scope = :scope) AS homepage
 FROM listing WHERE scope = :scope
 """
 

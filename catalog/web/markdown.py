@@ -1,4 +1,4 @@
-"""Descriptions and release notes as HTML: CommonMark without HTML and images, or plain text.
+"""Descriptions, release notes, readmes as HTML: CommonMark without HTML and images, or plain text.
 
 A text without Markdown is not changed: its lines and spaces are shown as they are. The work is
 bounded by the length of the text: in the worst case that is known, a row of opening brackets, it is
@@ -34,18 +34,23 @@ TEXT_TYPES = {"text", "softbreak", "hardbreak"}
 DIRECTED_TYPES = {"paragraph_open", "heading_open", "list_item_open", "blockquote_open"}
 
 
-def render_markdown(text: str, max_length: int = MAX_LENGTH) -> Markup:
-    """Return the text as HTML that is safe in a page; a longer one is not read as Markdown."""
+def render_markdown(text: str, max_length: int = MAX_LENGTH, *, breaks: bool = True) -> Markup:
+    """Return the text as HTML that is safe in a page; a longer one is not read as Markdown.
+
+    Without breaks, a line of a paragraph does not end where it ends in the text.
+    """
     tokens = []
     if len(text) <= max_length and SYNTAX.search(text):
         tokens = _parser().parse(text)
     if _is_plain(tokens):
         return Markup('<p class="plain" dir="auto">') + escape(text) + Markup("</p>")
+    _lower_headings(tokens)
     for token in tokens:
         _set_attributes(token)
     parser = _parser()
     # The renderer escapes all text, and the parser recognizes no HTML.
-    html: str = parser.renderer.render(tokens, parser.options, {})
+    options = type(parser.options)({**parser.options, "breaks": breaks})  # type: ignore[typeddict-item]
+    html: str = parser.renderer.render(tokens, options, {})
     return Markup(html)  # noqa: S704
 
 
@@ -82,12 +87,19 @@ def _is_plain(tokens: "list[Token]") -> bool:
     )
 
 
+def _lower_headings(tokens: "list[Token]") -> None:
+    """Begin below the headings of a page, which are h2, and skip no level."""
+    level = 2
+    for token in tokens:
+        if token.type == "heading_open":
+            level = min(int(token.tag[1]) + 2, level + 1, 6)
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{level}"
+
+
 def _set_attributes(token: "Token") -> None:
     if token.type in DIRECTED_TYPES:
         token.attrSet("dir", "auto")
-    if token.type in ("heading_open", "heading_close"):
-        # One level below the headings of a page, so that none is skipped.
-        token.tag = "h3"
     for child in token.children or ():
         if child.type == "link_open":
             child.attrSet("rel", "nofollow noopener")

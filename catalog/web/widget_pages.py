@@ -5,13 +5,14 @@ A page reads only the versions that it shows: a widget can have thousands of the
 
 from itertools import pairwise
 
-from flask import Response, redirect, render_template, url_for
+from flask import Response, current_app, redirect, render_template, url_for
 from werkzeug import Response as BaseResponse
 
 from ..documents import Json
 from ..installed_list import Installed
 from ..semver_ranges import is_version, satisfies
 from ..store.connection.sqlite import Connection, snapshot
+from ..store.read.about import find_about, find_origin
 from ..store.read.detail import LATEST
 from ..store.read.updates import find_advice
 from ..store.schema.sdk_intervals import sdk_key
@@ -38,9 +39,13 @@ def widget(scope: str, name: str) -> Response:
         history = widget_queries.load_history(connection, widget_id)
         table = load_table(connection, widget_id, selection, parameters, history["total"])
         installs = load_install_chart(connection, found)
+        about = find_about(connection, current_app.extensions["bundles"], scope, name)
+        origin = find_origin(connection, scope, name)
     connection.check_deadline()
     page = render_template(
         "widget.html",
+        about=about[1] if about else {},
+        origin=origin,
         parameters=parameters,
         sdk=parameters.sdk,
         history=history,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from builders import bundled, document, version
+from builders import bundled, described, document, png, version
 from conftest import Server, create_catalog, hold
 from publishers import bearer, create_token
 
@@ -20,6 +20,8 @@ from app import create_app
 V1 = "/api/v1/widgets/"
 CLOCK, REGISTRY = V1 + "acme/clock", "/api/widgets/acme/registry.json"
 BUNDLE = b"export default 1\n" * 100
+PICTURE = png(64, 36, bytes(100))
+SHA256 = described(PICTURE)["sha256Hash"]
 JSON, HTML = "application/json", "text/html; charset=utf-8"
 UPDATES = "updates?compatSdk=1.0.0&installed=acme/clock@1.0.0"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "FOO"]
@@ -51,6 +53,10 @@ ROUTES = {
     "v1.detail": Route(CLOCK, allow="GET, HEAD, POST, OPTIONS"),
     "v1.install": Route(CLOCK, allow="GET, HEAD, POST, OPTIONS"),
     "v1.installs": Route(CLOCK + "/installs"),
+    "v1.about": Route(CLOCK + "/about"),
+    "v1.picture": Route(
+        f"{CLOCK}/picture?sha256={SHA256}", "image/png", "public, max-age=31536000, immutable"
+    ),
     "v1.one_version": Route(CLOCK + "/1.0.0", allow="GET, HEAD, POST, OPTIONS"),
     "v1.install_version": Route(CLOCK + "/1.0.0", allow="GET, HEAD, POST, OPTIONS"),
     "v1.bundle": Route(
@@ -86,6 +92,7 @@ INTERNAL_ROUTES = {
     "internal.yank": ("/api/widgets/acme/clock/1.0.0/yank", "POST, OPTIONS"),
     "internal.deprecate": ("/api/widgets/acme/clock/1.0.0/deprecate", "POST, OPTIONS"),
     "internal.edit": ("/api/widgets/acme/clock", "PATCH, OPTIONS"),
+    "internal.put_picture": ("/api/widgets/acme/clock/picture", "PUT, OPTIONS"),
 }
 # Paths that are no routes. All of them are internal, whether or not they exist.
 INTERNAL_PATHS = [
@@ -118,6 +125,9 @@ ERRORS = [
     (404, "GET", V1 + "acme/none", b""),
     (404, "GET", V1 + "acme/hidden", b""),
     (404, "GET", V1 + "acme/hidden/installs", b""),
+    (404, "GET", V1 + "acme/hidden/about", b""),
+    (404, "GET", V1 + "acme/hidden/picture", b""),
+    (404, "GET", CLOCK + "/picture?sha256=0", b""),
     (404, "POST", V1 + "acme/none", b""),
     (404, "POST", CLOCK + "/9.9.9", b""),
     (404, "GET", V1 + "acme/%00", b""),
@@ -215,10 +225,11 @@ def error_message(body: bytes) -> str:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     versions = bundled("1.0.0", BUNDLE), version("1.1.0")
     clock = document("acme/clock", *versions, downloadCount=7)
+    clock["about"] = {"readme": "# Clock", "picture": described(PICTURE)}
     hidden = document("acme/hidden", listed=False)
     path = create_catalog(tmp_path_factory.mktemp("contract") / "catalog.db", clock, hidden)
     app = create_app({"DATABASE": path})
-    hold(app, BUNDLE)
+    hold(app, BUNDLE, PICTURE)
     admin = bearer(create_token(app, scopes=(), permissions=("admin",)))
     app.extensions["database"].close()
     with Server(path) as server:

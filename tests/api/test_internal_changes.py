@@ -109,7 +109,7 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
     "a part too many": (
         form(manifest(number="2.0.0")).replace(b'"bundle"', b'"other"'),
         400,
-        "the parts manifest and bundle",
+        "the parts manifest, bundle, readme and picture",
     ),
     "a large manifest": (
         form(manifest(number="2.0.0", releaseNotes="x" * 300_000)),

@@ -137,11 +137,23 @@ def test_mirror_of_the_demo_catalog_has_its_bundles(server: Server, mirror_app: 
     assert result.exit_code == 0, result.stderr
     assert run(mirror_app, "check").stdout == ""
     held = [*mirror_app.extensions["bundles"].hashes()]
-    assert sorted(held) == sorted(
-        entry["sha256Hash"] for path, entry in VERSIONS if path.startswith("acme-labs/")
-    )
+    picture = CATALOG["acme-labs/focus-timer"]["about"]["picture"]["sha256Hash"]
+    hashes = [entry["sha256Hash"] for path, entry in VERSIONS if path.startswith("acme-labs/")]
+    assert sorted(held) == sorted([*hashes, picture])
 
 
 def test_no_version_is_older_than_its_widget() -> None:
     for path, entry in VERSIONS:
         assert CATALOG[path]["widget"]["createdAt"] <= entry["publishedAt"], path
+
+
+def test_pictures_are_small_and_of_one_size(demo: FlaskClient) -> None:
+    paths = [path for path, each in CATALOG.items() if each.get("about", {}).get("picture")]
+    assert len(paths) >= 12
+    for path in paths:
+        picture = demo.get(f"/api/v1/widgets/{path}/about").json["picture"]
+        assert (picture["width"], picture["height"]) == (640, 360)
+        assert picture["size"] < 12_000
+        with demo.get(picture["url"]) as response:
+            assert hashlib.sha256(response.data).hexdigest() == picture["sha256Hash"]
+    assert sum(each.get("about", {}).get("readme") is not None for each in CATALOG.values()) == 3

@@ -324,7 +324,7 @@ USAGE_ERRORS = {
     "yank acme/clock": "Invalid value for 'VERSION...': 'acme/clock' is not of the form "
     "scope/name@version; for all releases, use acme/clock@*.",
     "yank clock": "Invalid value for 'VERSION...': 'clock' is not of the form scope/name@version.",
-    "describe acme/clock": "Give --display-name, --description or --icon.",
+    "describe acme/clock": "Give an option that says what to change.",
     **{
         f"{command} {name}": f"Invalid value for 'WIDGET': '{name}' is not of the form scope/name."
         for command in ("unlist", "relist", "official")

@@ -31,7 +31,8 @@ OTHER_FIELDS = {
     "license": "MIT",
     "releaseNotes": "",
 }
-FULL = {**NAMES, **APPEARANCE, **OTHER_FIELDS, "isOfficial": True}
+LINKS = {key: f"https://acme.example/{key}" for key in ("homepage", "repository", "issues")}
+FULL = {**NAMES, **APPEARANCE, **OTHER_FIELDS, **LINKS, "isOfficial": True}
 
 
 @pytest.fixture
@@ -237,6 +238,7 @@ def test_dry_run_prints_what_would_be_stored_and_stores_nothing(app: Flask) -> N
     assert "Wörld" in result.stdout
     publish(app, FULL)
     printed, published = json.loads(result.stdout), detail(app)
+    assert printed.pop("about") == {"readme": None, **LINKS, "picture": None}
     for body in (printed, published):
         # The time differs from run to run.
         assert body["widget"].pop("createdAt") == body["versions"][0].pop("publishedAt")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import reverse_proxies
-from builders import Json, document, version
+from builders import Json, document, png, version
 from click.testing import CliRunner, Result
 from conftest import create_catalog, exported, run_line, start_command
 from flask import Flask
@@ -62,6 +62,9 @@ LINES = [
     "publish at.json new.js --store",
     "publish registry.json new.js --store",
     "publish utf16.json new.js --store",
+    "publish about.json new.js --store --readme about.md --picture about.png --dry-run",
+    "publish about.json new.js --store --readme about.md --picture about.png",
+    "publish about.json new.js --store --picture new.js",
     "publish unnamed.json new.js --store",
     "publish unknown.json new.js --store",
     "publish list.json new.js --store",
@@ -112,6 +115,12 @@ LINES = [
     "describe acme/clock --display-name 'Große Uhr' --description 'Tells time.' --icon mdi:bell",
     "describe acme/clock --display-name 'Große Uhr'",
     "describe acme/clock --description '' --icon ''",
+    "describe acme/clock --readme about.md --picture about.png --issues https://acme.example/",
+    "describe acme/clock --readme about.md --picture about.png",
+    "describe acme/clock --readme '' --picture '' --issues ''",
+    "describe acme/clock --picture new.js",
+    "describe acme/clock --homepage http://acme.example/",
+    "describe acme/none --picture about.png",
     "describe acme/clock --display-name ''",
     "describe acme/clock",
 ]
@@ -130,6 +139,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "at": manifest("acme/clock@1", "1.0.0"),
         "registry": manifest("acme/registry.json", "1.0.0"),
         "hidden": manifest("acme/hidden", "2.0.0", isOfficial=True),
+        "about": manifest("acme/about", "1.0.0", homepage="https://acme.example/"),
         "unnamed": {"scope": "acme", "version": "one", "sdkVersion": "x y"},
         "unknown": manifest("acme/new", "2.0.0", bundleUrl="https://cdn.example.com/a.js"),
         "list": [],
@@ -141,6 +151,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("new.js").write_text("export default 1\n", encoding="utf-8")
     Path("other.js").write_text("export default 2\n", encoding="utf-8")
     Path("empty.js").write_text("", encoding="utf-8")
+    Path("about.md").write_text("# Über\n", encoding="utf-8")
+    Path("about.png").write_bytes(png(64, 36, bytes(500_000)))
     return work
 
 
@@ -206,6 +218,8 @@ def test_every_command_has_the_same_output_and_effect_as_on_the_machine_of_the_c
         assert token not in there.output
     contents = [without_times(exported(each).decode()) for each in (local, app)]
     assert contents[0] == contents[1]
+    hashes = [[*each.extensions["bundles"].hashes()] for each in (local, app)]
+    assert hashes[0] == hashes[1]
     # Every command is in the list.
     others = {"log", "login", "logout", "whoami", "list", "show", "outdated", "health"}
     remote = {name for name, each in COMMANDS.items() if getattr(each, "remote", None)}

@@ -45,7 +45,7 @@ def refresh(app: Flask, upstream: AppServer, *options: str) -> tuple[str, list[s
     upstream.responses.clear()
     summary = mirror_summary(app, upstream.url, *options)
     paths = [path.removeprefix("/api/v1/widgets/") for path, _ in upstream.responses]
-    return summary, [path for path in paths if "/" in path]
+    return summary, [path for path in paths if path.count("/") == 1]
 
 
 def listed(app: Flask) -> dict[str, Json]:

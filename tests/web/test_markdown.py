@@ -106,7 +106,7 @@ HOSTILE = [
 ]
 SAFE_ATTRIBUTES = {"href", "rel", "dir", "class", "title", "start"}
 SAFE_TAGS = {
-    *("p", "em", "strong", "code", "pre", "a", "br", "hr", "h3"),
+    *("p", "em", "strong", "code", "pre", "a", "br", "hr", *("h3", "h4", "h5", "h6")),
     *("ul", "ol", "li", "blockquote"),
 }
 

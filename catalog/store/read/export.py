@@ -4,10 +4,11 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from ...documents import Json
+from ...documents import Json, about_json
 from . import json_sql
 from .selection import IS_SELECTED
 
+ABOUT = "SELECT * FROM about WHERE widget_id = :id"
 EXPORT_WIDGETS = f"""
 SELECT *, {json_sql.WIDGET} AS json FROM widget WHERE {IS_SELECTED} ORDER BY scope, name
 """
@@ -29,7 +30,10 @@ ORDER BY {json_sql.NEWEST_FIRST}
 def read_document(connection: sqlite3.Connection, row: sqlite3.Row) -> Json:
     """Return the widget document for a row of EXPORT_WIDGETS."""
     versions = connection.execute(EXPORT_VERSIONS, {"id": row["id"]})
+    about = connection.execute(ABOUT, {"id": row["id"]}).fetchone()
+    said = about_json(about) if about else None
     return {
         "widget": {**json.loads(row["json"]), "listed": bool(row["listed"])},
         "versions": [json.loads(version) for (version,) in versions],
+        **({"about": said} if said else {}),
     }

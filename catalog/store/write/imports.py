@@ -18,6 +18,7 @@ from ...semver_ranges import precedence
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..schema.derived import add_ranges, folded_columns
+from .about import PUT_ABOUT, find_about, find_changes
 from .moderation import (
     STATE_KEYS,
     record_listing,
@@ -87,10 +88,11 @@ class PutResult(NamedTuple):
 
 
 class StoredWidget(NamedTuple):
-    """A widget as it is stored, and its versions by number."""
+    """A widget as it is stored, its versions by number, and what is said about it."""
 
     widget: sqlite3.Row
     versions: dict[str, sqlite3.Row]
+    about: sqlite3.Row | None
 
 
 class Plan(NamedTuple):
@@ -105,11 +107,13 @@ class Plan(NamedTuple):
     versions: list[Row]
     # Stored ones that are not in the document.
     others: list[sqlite3.Row]
+    # What is said about the widget, if it differs.
+    about: Row | None
 
     @property
     def changes(self) -> bool:
         """Whether it changes anything; the versions that it lacks stay."""
-        return self.puts_widget or self.sets_count or bool(self.versions)
+        return self.puts_widget or self.sets_count or bool(self.versions or self.about)
 
 
 def put_documents(
@@ -121,9 +125,9 @@ def put_documents(
 ) -> PutResult:
     """Add or update the widgets and versions of the documents; write only what differs.
 
-    What a document does not have of downloadCount, createdAt and listed stays as it is stored. With
-    an action, changes of what users rely on are recorded: states of versions, listings, removals;
-    removes_versions needs one.
+    What a document does not have of downloadCount, createdAt, listed and about stays as it is
+    stored. With an action, changes of what users rely on are recorded: states of versions,
+    listings, removals; removes_versions needs one.
     """
     stored = _find_stored(transaction, documents, with_others=action is not None)
     plans = [compare(document, stored.get(document.path)) for document in documents]
@@ -148,9 +152,11 @@ def compare(document: Document, stored: StoredWidget | None) -> Plan:
     """Return what the document changes."""
     widget = widget_row(document, stored and stored.widget)
     target = WidgetName(widget["scope"], widget["name"])
-    rows = version_rows(document)
+    rows, about = version_rows(document), None
+    if document.about and find_changes(stored and stored.about, document.about):
+        about = {**document.about, "scope": target.scope, "name": target.name}
     if stored is None:
-        return Plan(target, None, widget, True, False, list(rows), [])
+        return Plan(target, None, widget, True, False, list(rows), [], about)
     numbers = {row["version"] for row in document.versions}
     count = stored.widget["download_count"]
     return Plan(
@@ -165,6 +171,7 @@ def compare(document: Document, stored: StoredWidget | None) -> Plan:
             if _differs(row, stored.versions.get(row["version"]), VERSION_COLUMNS)
         ],
         others=[row for number, row in stored.versions.items() if number not in numbers],
+        about=about,
     )
 
 
@@ -184,6 +191,8 @@ def _put_rows(transaction: Transaction, plans: Sequence[Plan]) -> None:
         transaction.execute_many(PUT_VERSION, versions)
     if counts:
         transaction.execute_many(SET_COUNT, counts)
+    if abouts := [plan.about for plan in plans if plan.about]:
+        transaction.execute_many(PUT_ABOUT, abouts)
 
 
 def _find_stored(
@@ -193,7 +202,10 @@ def _find_stored(
     numbers = {row["version"] for document in documents for row in document.versions}
     names = [(each.widget["scope"], each.widget["name"]) for each in documents]
     rows = transaction.read(STORED_WIDGETS, {"names": json.dumps(names)})
-    stored = {row["id"]: StoredWidget(row, {}) for row in rows}
+    abouts = {}
+    if any(document.about for document in documents):
+        abouts = find_about(transaction, (row["id"] for row in rows))
+    stored = {row["id"]: StoredWidget(row, {}, abouts.get(row["id"])) for row in rows}
     if stored:
         values = {
             "ids": json.dumps(list(stored)),

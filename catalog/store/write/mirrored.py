@@ -1,13 +1,14 @@
 """Copies of an upstream's widgets: what is recorded of them, and how they are refreshed."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...changes import WidgetName
-from ...documents import Document
+from ...documents import Document, Row
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
+from .about import PUT_ABOUT, find_about, find_changes
 from .imports import PutResult, put_documents
 from .moderation import record_listing, remove_widgets
 
@@ -110,6 +111,23 @@ def put_upstream_documents(
     # What a document replaces was not deleted at the upstream.
     others = [other for other in result.others if str(other.widget) in copies]
     return result._replace(changed=result.changed | counted_paths, others=others)
+
+
+COPIES_NAMED = """
+SELECT widget.id, scope, name FROM json_each(:names) AS given
+CROSS JOIN widget ON scope = given.value ->> 0 AND name = given.value ->> 1
+"""
+
+
+def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row]) -> None:
+    """Write what the upstream says about copies, if it differs."""
+    rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
+    stored = find_about(transaction, (row["id"] for row in rows))
+    named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]
+    changed = [key for key, before in named if find_changes(before, abouts[key])]
+    if changed:
+        transaction.execute_many(PUT_ABOUT, [{**key._asdict(), **abouts[key]} for key in changed])
+        transaction.record("mirror", after={"described": len(changed)})
 
 
 UNLIST = "UPDATE widget SET listed = 0 WHERE scope = :scope AND name = :name"

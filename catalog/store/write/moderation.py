@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...changes import Edited, Moderated, WidgetName
-from ...documents import WIDGET_FIELDS, Row
+from ...documents import ABOUT_KEYS, WIDGET_FIELDS, Row
+from ...manifests import check_new_picture
+from ...pictures import check_picture
+from ..bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
+from .about import edit_about, find_about, find_changes, picture_file, store_files
 from .lookup import SelectedVersions, find_versions, get_widget, select_versions
 
 # The columns of a version that can be changed, and their keys in the record.
@@ -126,16 +130,20 @@ WHERE id = :id
 def edit_widget(
     database: Database, actor: Actor, target: WidgetName, changes: Mapping[str, Any]
 ) -> Edited:
-    """Set properties of a widget in one transaction: its description, listed and isOfficial.
+    """Set properties of a widget in one transaction: its description, listed, isOfficial, about.
 
-    Raise MissingError if there is no such widget.
+    The file of a new picture must be stored. Raise MissingError if there is no such widget.
     """
 
     def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
-        new = {key: value for key, value in changes.items() if row[COLUMNS[key]] != value}
+        stored = find_about(transaction, [row["id"]]).get(row["id"])
+        if said := find_changes(stored, changes):
+            edit_about(transaction, target, stored, said)
+        fields = {key: value for key, value in changes.items() if key not in ABOUT_KEYS}
+        new = {key: value for key, value in fields.items() if row[COLUMNS[key]] != value}
         if not new:
-            return {"widget": str(target), "changed": False}
+            return {"widget": str(target), "changed": bool(said)}
         after = {**row, **{COLUMNS[key]: value for key, value in new.items()}}
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})
@@ -157,6 +165,16 @@ def edit_widget(
         return {"widget": str(target), "changed": True}
 
     return database.transact(change, actor)
+
+
+def set_picture(
+    database: Database, bundles: Bundles, actor: Actor, target: WidgetName, content: bytes
+) -> Edited:
+    """Store a picture, and make it that of the widget; raise ChangeError if it is refused."""
+    picture = check_picture(check_new_picture(content))
+    get_widget(database.fetch, target)
+    with store_files(bundles, [picture_file(content)]):
+        return edit_widget(database, actor, target, {"picture": picture})
 
 
 def record_listing(

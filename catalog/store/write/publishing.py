@@ -5,13 +5,11 @@ Commands and the internal API call publish(), so that both have the same effect.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 from ...changes import (
-    BundleSummary,
     ChangeError,
     ConflictError,
     NewVersion,
@@ -23,6 +21,7 @@ from ...documents import (
     WIDGET_FIELDS,
     Document,
     Row,
+    about_json,
     version_json,
     widget_json,
 )
@@ -33,6 +32,15 @@ from ..bundles import Bundles
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..schema.sdk_intervals import sdk_intervals
+from .about import (
+    NOTHING,
+    NewFile,
+    edit_about,
+    find_about,
+    find_changes,
+    picture_file,
+    store_files,
+)
 from .held_bundles import (
     bundle_path,
     held_bundles,
@@ -66,30 +74,44 @@ def publish(
     def put(transaction: Transaction) -> Published:
         widget = find_widget(transaction.read, name.scope, name.name) if name else None
         display_name = widget["display_name"] if widget else None
-        document = build_document(new.manifest, new.bundle, url, display_name)
+        document = build_document(new, url, display_name)
         if not new.bundle.size:
             raise ChangeError(f"{new.bundle.label} is empty.")
         if widget:
             kept = {field.column: widget[field.column] for field in WIDGET_FIELDS}
             document = document._replace(widget={**document.widget, **kept})
         stored = find_published(transaction, document, compare_url=bool(given_url))
-        result = _put(transaction, new, document, widget, stored)
+        said = find_about(transaction, [widget["id"]]).get(widget["id"]) if widget else None
+        # What the publication does not bring stays.
+        brought = {key: text for key, text in (document.about or {}).items() if text is not None}
+        result = _put(transaction, new, document._replace(about=None), widget, stored)
+        if changes := find_changes(said, brought):
+            edit_about(transaction, WidgetName(*document.path.split("/")), said, changes)
         if result["published"]:
             result["warnings"] += [] if widget else mistakable
         if result["published"] and dry_run:
             planned = json.loads(widget["json"]) if widget else widget_json(widget_row(document))
+            about = about_json({**(said or NOTHING), **brought})
             result["document"] = {
                 "widget": planned,
                 "versions": [version_json(document.versions[0])],
+                **({"about": about} if about else {}),
             }
         return result
 
-    if new.content is None or dry_run:
+    if dry_run or (new.content is None and new.picture is None):
         return database.transact(put, actor, dry_run=dry_run)
     # A version that is refused leaves no bundle.
     database.transact(put, actor, dry_run=True)
-    with _store_bundle(bundles, new.bundle, new.content):
+    with store_files(bundles, _new_files(new)):
         return database.transact(put, actor)
+
+
+def _new_files(new: NewVersion) -> Iterator[NewFile]:
+    if new.content is not None:
+        yield NewFile(new.bundle.sha256, new.bundle.size, new.content)
+    if new.picture is not None:
+        yield picture_file(new.picture)
 
 
 def _manifest_widget(manifest: Any) -> WidgetName | None:
@@ -280,24 +302,3 @@ def _hold_again(
         transaction.record(
             "store", target, before={"bundlePath": before}, after={"bundlePath": path}
         )
-
-
-@contextmanager
-def _store_bundle(
-    bundles: Bundles, bundle: BundleSummary, content: Iterable[bytes]
-) -> Iterator[None]:
-    """Store the bundle for the block, in which a version must come to name it.
-
-    If the catalog refuses the version, a bundle that was not stored before is removed again. After
-    any other error the version may be written, and `gc` removes the bundle if it is not.
-    """
-    with bundles.writing():
-        is_new = not bundles.holds(bundle.sha256)
-        bundles.add(bundle.sha256, bundle.size, content)
-        bundles.sync()
-        try:
-            yield
-        except ChangeError:
-            if is_new:
-                bundles.remove(bundle.sha256)
-            raise

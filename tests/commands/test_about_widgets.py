@@ -1,0 +1,178 @@
+"""Readme, links and picture of a widget in the commands, in files and among the bundles."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Json, bundled, described, document, png
+from conftest import error_message, exported, hold, run
+from flask import Flask
+
+AppWith = Callable[..., Flask]
+PICTURE = png(64, 36, b"pixels")
+SHA256 = hashlib.sha256(PICTURE).hexdigest()
+SAID = {
+    "readme": "# Clock",
+    "homepage": "https://acme.example/",
+    "repository": None,
+    "issues": None,
+    "picture": described(PICTURE),
+}
+MANIFEST = {"scope": "acme", "name": "clock", "version": "1.0.0", "displayName": "Clock"}
+BUNDLE = b"export default 1"
+
+
+@pytest.fixture
+def app(app_with: AppWith) -> Flask:
+    clock = {**document("acme/clock", bundled("1.0.0", BUNDLE)), "about": SAID}
+    app = app_with(clock, document("acme/notes", bundled("1.0.0", BUNDLE)))
+    hold(app, BUNDLE, PICTURE)
+    return app
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str, bytes], Path]:
+    def write(name: str, content: bytes) -> Path:
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return write
+
+
+def succeed(app: Flask, *arguments: object) -> str:
+    result = run(app, *arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def about(app: Flask) -> Json | None:
+    """Return what an export says about the clock."""
+    documents = map(json.loads, exported(app).splitlines())
+    (clock,) = (each for each in documents if each["widget"]["name"] == "clock")
+    return clock.get("about")
+
+
+def entries(app: Flask) -> list[Json]:
+    """Return the recorded descriptions."""
+    log = json.loads(succeed(app, "log", "--json"))
+    return [entry for entry in log if entry["action"] == "describe"]
+
+
+def test_export_import_export_gives_the_same_bytes(
+    app: Flask, app_with: AppWith, files: Any
+) -> None:
+    file = files("catalog.jsonl", exported(app))
+    other = app_with()
+    succeed(other, "import", file)
+    assert exported(other) == file.read_bytes()
+    assert b"0 added, 0 changed" in succeed(other, "import", file).encode()
+    # Without the key it stays; an empty object removes it.
+    bare = document("acme/clock", bundled("1.0.0", BUNDLE))
+    succeed(other, "import", files("bare.jsonl", json.dumps(bare).encode()))
+    assert about(other) == SAID
+    succeed(other, "import", files("empty.jsonl", json.dumps({**bare, "about": {}}).encode()))
+    assert about(other) is None
+
+
+def test_packs_contain_the_pictures(app: Flask, app_with: AppWith, tmp_path: Path) -> None:
+    succeed(app, "pack", tmp_path / "first.pack")
+    other = app_with()
+    succeed(other, "unpack", tmp_path / "first.pack", "--yes")
+    with other.test_client().get("/api/v1/widgets/acme/clock/picture") as response:
+        assert response.get_data() == PICTURE
+    succeed(other, "check")
+    succeed(other, "pack", tmp_path / "second.pack")
+    assert (tmp_path / "second.pack").read_bytes() == (tmp_path / "first.pack").read_bytes()
+    succeed(other, "pack", tmp_path / "notes.pack", "--widget", "acme/notes")
+    assert SHA256.encode() not in (tmp_path / "notes.pack").read_bytes()
+
+
+def test_backups_have_it(app: Flask, tmp_path: Path) -> None:
+    succeed(app, "backup", tmp_path / "backup.db")
+    succeed(app, "describe", "acme/clock", "--readme", "", "--homepage", "", "--picture", "")
+    assert about(app) is None
+    succeed(app, "restore", tmp_path / "backup.db", "--yes")
+    assert about(app) == SAID
+
+
+def test_gc_keeps_a_picture_until_no_widget_has_it(app: Flask) -> None:
+    bundles = app.extensions["bundles"]
+    assert "Removed 0 bundles" in succeed(app, "gc")
+    succeed(app, "describe", "acme/clock", "--picture", "")
+    assert "Removed 1 bundle " in succeed(app, "gc")
+    assert [*bundles.hashes()] == [hashlib.sha256(BUNDLE).hexdigest()]
+
+
+def test_check_finds_a_missing_and_a_damaged_picture(app: Flask) -> None:
+    path = app.extensions["bundles"].path(SHA256)
+    path.write_bytes(PICTURE[::-1])
+    problem = f"acme/clock: its picture {SHA256} of {len(PICTURE)} bytes is not in "
+    assert problem in run(app, "check").output
+    path.unlink()
+    assert problem in run(app, "check").output
+    assert run(app, "check").exit_code == 1
+
+
+def test_publish_here_with_readme_and_picture(app_with: AppWith, files: Any) -> None:
+    app = app_with()
+    manifest = {**MANIFEST, "sdkVersion": "*", "homepage": SAID["homepage"]}
+    arguments = [
+        *("publish", files("m.json", json.dumps(manifest).encode()), files("b.js", BUNDLE)),
+        *("--store", "--readme", files("README.md", b"# Clock")),
+    ]
+    picture = files("clock.png", PICTURE)
+    printed = json.loads(succeed(app, *arguments, "--picture", picture, "--dry-run"))
+    assert printed["about"] == SAID
+    assert exported(app) == b""
+    svg = files("clock.svg", b"<svg/>")
+    message = error_message(run(app, *arguments, "--picture", svg))
+    assert "The picture must be a PNG, JPEG, WebP or AVIF file of at most 524288 bytes" in message
+    assert (exported(app), [*app.extensions["bundles"].hashes()]) == (b"", [])
+    succeed(app, *arguments, "--picture", picture)
+    assert about(app) == SAID
+    readme = hashlib.sha256(b"# Clock").hexdigest()
+    after = {"readme": readme, "homepage": SAID["homepage"], "picture": SHA256}
+    assert [each["after"] for each in entries(app)] == [after]
+
+
+def test_describe_changes_and_removes_them(app: Flask, files: Any) -> None:
+    new = png(8, 8)
+    output = succeed(
+        *(app, "describe", "acme/clock", "--repository", "https://git.example/", "--homepage", ""),
+        *("--readme", files("new.md", b"New"), "--picture", files("new.png", new)),
+    )
+    assert output == "acme/clock is described.\n"
+    changed = {"homepage": None, "repository": "https://git.example/", "readme": "New"}
+    assert about(app) == {**SAID, **changed, "picture": described(new)}
+    assert entries(app)[1]["before"] == {"picture": SHA256}
+    assert set(entries(app)[0]["before"]) == {"homepage", "repository", "readme"}
+    again = succeed(app, "describe", "acme/clock", "--picture", files("new.png", new))
+    assert again == "acme/clock is already described like this.\n"
+
+
+REFUSED = {
+    "http": (("--homepage", "http://acme.example/"), 2, "is not an absolute https URL"),
+    "scheme": (("--issues", "javascript:alert(1)"), 2, "is not an absolute http"),
+    "no file": (("--picture", "/nowhere/clock.png"), 2, "No such file"),
+}
+
+
+@pytest.mark.parametrize(("options", "code", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_describe_refuses(app: Flask, options: list[str], code: int, message: str) -> None:
+    result = run(app, "describe", "acme/clock", *options)
+    assert (result.exit_code, about(app)) == (code, SAID)
+    assert message in result.output
+
+
+def test_describe_refuses_long_and_unreadable_files(app: Flask, files: Any) -> None:
+    for option, content, message in (
+        ("--readme", b"x" * 65537, "The readme must be text of at most 65536 bytes."),
+        ("--readme", b"\xff", "The readme is not in UTF-8"),
+        ("--picture", b"GIF89a", "The picture must be a PNG, JPEG, WebP or AVIF file"),
+    ):
+        result = run(app, "describe", "acme/clock", option, files("file", content))
+        assert message in error_message(result)
+    assert about(app) == SAID

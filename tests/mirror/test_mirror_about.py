@@ -1,0 +1,110 @@
+"""A mirror copies what its upstream says about widgets, and with --bundles the pictures."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from builders import bundled, described, document, png
+from conftest import hold, put, run
+from flask import Flask
+from mirrors import AppServer, mirror_summary, run_mirror, serve
+
+from app import create_app
+
+PICTURE = png(64, 36, b"pixels")
+ABOUT = "/api/v1/widgets/acme/clock/about"
+SAID: dict[str, Any] = {
+    "readme": "# Clock\n\nZeigt die Uhrzeit ☺.",
+    "homepage": "https://acme.example/",
+    "repository": None,
+    "issues": "https://acme.example/issues",
+    "picture": described(PICTURE),
+}
+CLOCK = {**document("acme/clock", bundled("1.0.0", b"1")), "about": SAID}
+
+
+@pytest.fixture
+def original(app_with: Callable[..., Flask]) -> Iterator[AppServer]:
+    app = app_with(CLOCK, document("acme/notes"))
+    hold(app, b"1", PICTURE)
+    with serve(app) as upstream:
+        yield upstream
+
+
+def about(app: Flask, path: str = "acme/clock") -> dict[str, Any]:
+    """Return what the API says, with the bytes of the picture in place of its URL."""
+    said: Any = app.test_client().get(f"/api/v1/widgets/{path}/about").json
+    if said["picture"]:
+        said["picture"].pop("url")
+        with app.test_client().get(f"/api/v1/widgets/{path}/picture") as response:
+            said["picture"]["bytes"] = response.get_data()
+    return said
+
+
+def requested(upstream: AppServer) -> list[str]:
+    """Return what was requested about widgets since the last call."""
+    paths = [path for path, _ in upstream.responses if path.endswith(("/about", "/picture"))]
+    upstream.responses.clear()
+    return [path.removeprefix("/api/v1/widgets/") for path in paths]
+
+
+def test_a_mirror_of_a_mirror_says_the_same_byte_for_byte(
+    mirror_app: Flask, original: AppServer, tmp_path: Any
+) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    with serve(mirror_app) as second:
+        third = create_app({"DATABASE": tmp_path / "third.db"})
+        mirror_summary(third, second.url, "--bundles")
+    expected = {**SAID, "picture": {**SAID["picture"], "bytes": PICTURE}}
+    assert about(original.app) == about(mirror_app) == about(third) == expected
+
+
+def test_only_what_the_feed_names_is_requested(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    assert sorted(requested(original)) == [
+        "acme/clock/about",
+        "acme/clock/picture",
+        "acme/notes/about",
+    ]
+    assert "0 added, 0 changed" in mirror_summary(mirror_app, original.url)
+    assert requested(original) == []
+    assert run(original.app, "describe", "acme/clock", "--readme", "").exit_code == 0
+    assert run_mirror(mirror_app, original.url).exit_code == 0
+    assert requested(original) == ["acme/clock/about"]
+    assert about(mirror_app)["readme"] is None
+    assert about(mirror_app) == about(original.app)
+    last = json.loads(run(mirror_app, "log", "--json").output)[-1]
+    assert (last["action"], last["after"]) == ("mirror", {"described": 1})
+
+
+def test_without_bundles_there_are_no_pictures_until_they_are_wanted(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    assert about(mirror_app) == {**SAID, "picture": None}
+    mirror_summary(mirror_app, original.url, "--bundles")
+    assert about(mirror_app) == about(original.app)
+
+
+def test_a_picture_with_other_bytes_is_a_failure(mirror_app: Flask, original: AppServer) -> None:
+    original.app.extensions["bundles"].path(SAID["picture"]["sha256Hash"]).write_bytes(
+        PICTURE[::-1]
+    )
+    result = run_mirror(mirror_app, original.url, "--bundles")
+    assert result.exit_code == 1
+    assert "acme/clock: about: its picture has other bytes." in result.output
+    assert about(mirror_app)["readme"] is None
+    hold(original.app, PICTURE)
+    assert run_mirror(mirror_app, original.url, "--bundles").exit_code == 0
+    assert about(mirror_app) == about(original.app)
+
+
+def test_excluded_and_own_widgets_stay_as_they_are(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    before = about(mirror_app)
+    put(mirror_app, {**document("own/widget"), "about": {"readme": "Own"}})
+    assert run(original.app, "describe", "acme/clock", "--readme", "").exit_code == 0
+    mirror_summary(mirror_app, original.url, "--bundles", "--exclude", "acme/clock")
+    assert about(mirror_app) == before
+    assert about(mirror_app, "own/widget")["readme"] == "Own"

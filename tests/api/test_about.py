@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import described, document, png, version
 from conftest import Server, create_catalog, error_message, exported, hold, put, run
-from flask import Flask, Response
+from flask import Flask
 from flask.testing import FlaskClient
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 

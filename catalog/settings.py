@@ -118,16 +118,18 @@ def parse_contact(text: str) -> str:
 
 def parse_node(text: str) -> str:
     if "," in text:
-        raise ValueError("one URL: name the node on this machine, which forwards writes")
+        raise NotAllowedError("one URL: name the node on this machine, which forwards writes")
     if "@" in text:
-        raise ValueError("a URL without user and password: name a file in CATALOG_RQLITE_AUTH")
+        raise NotAllowedError("a URL without user and password: name a file in CATALOG_RQLITE_AUTH")
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         is_valid = False
     if text and (not is_valid or parts.path.strip("/") or parts.query or parts.fragment):
-        raise ValueError("the http or https URL of the rqlite node on this machine, without a path")
+        raise NotAllowedError(
+            "the http or https URL of the rqlite node on this machine, without a path"
+        )
     return text.rstrip("/")
 
 
@@ -139,11 +141,11 @@ def read_node_user(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
     except (OSError, UnicodeDecodeError):
-        raise ValueError("a file that exists and that this user can read") from None
+        raise NotAllowedError("a file that exists and that this user can read") from None
     if mode & stat.S_IROTH:
-        raise ValueError("a file that not every user can read: chmod o= makes it one")
+        raise NotAllowedError("a file that not every user can read: chmod o= makes it one")
     if ":" not in line:
-        raise ValueError("a file whose first line is USER:PASSWORD")
+        raise NotAllowedError("a file whose first line is USER:PASSWORD")
     return line
 
 
@@ -155,7 +157,7 @@ def parse_file(text: str) -> str:
 
 def parse_wheel(text: str) -> str:
     if text and not (text.endswith(".whl") and Path(text).is_file()):
-        raise ValueError("a file whose name ends with .whl")
+        raise NotAllowedError("a file whose name ends with .whl")
     return text
 
 

@@ -76,8 +76,8 @@ ROUTES = {
     "pages.feed": Route("/feed.atom", "application/atom+xml; charset=utf-8"),
     "static_files.static_file": Route("/static/catalog.css", "text/css; charset=utf-8"),
 }
-# Only for people who shorten an address; tests/web has what it redirects to.
-REDIRECTS = {"pages.all_widgets"}
+# For people who shorten an address, and the file of CATALOG_WHEEL: tests/web has their responses.
+IN_TESTS_OF_PAGES = {"pages.all_widgets", "pages.wheel"}
 # The path of each route that needs a token, and the methods that it allows.
 INTERNAL_ROUTES = {
     "internal.show_session": ("/api/session", "GET, HEAD, OPTIONS"),
@@ -229,7 +229,7 @@ def test_every_route_has_a_row_with_its_path_and_its_methods() -> None:
     url_map = create_app().url_map
     assert {rule.endpoint for rule in url_map.iter_rules()} == {
         *ROUTES,
-        *REDIRECTS,
+        *IN_TESTS_OF_PAGES,
         *INTERNAL_ROUTES,
     }
     paths = {name: (route.path, route.allow) for name, route in ROUTES.items()}

@@ -5,12 +5,12 @@ import json
 import pytest
 from torture.figures import BEGIN, END, PAGE, RECORDED, table
 
-FIGURES = json.loads(RECORDED.read_text(encoding="utf-8"))
+RUN, FIGURES = json.loads(RECORDED.read_text(encoding="utf-8")).values()
 
 
 def test_the_table_matches_the_figures() -> None:
     shown = PAGE.read_text(encoding="utf-8")
-    assert shown.split(BEGIN)[1].split(END)[0] == table(FIGURES)
+    assert shown.split(BEGIN)[1].split(END)[0] == table(RUN, FIGURES)
 
 
 @pytest.mark.parametrize("fault", FIGURES)

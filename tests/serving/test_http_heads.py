@@ -89,7 +89,7 @@ PARTS = [
 noise = st.lists(st.sampled_from(PARTS) | st.binary(max_size=4), max_size=14).map(b"".join)
 
 
-@pytest.mark.parametrize(("length", "status"), [(2000, 304), (2001, 200)])
+@pytest.mark.parametrize(("length", "status"), [(1000, 304), (1001, 200)])
 def test_a_long_list_of_etags_is_ignored(server: Server, length: int, status: int) -> None:
     etag = server.request("GET", "/openapi.json")[0].headers["ETag"]
     known = f'{etag}, "{"a" * (length - len(etag) - 4)}"'

@@ -50,14 +50,14 @@ def test_a_document_has_at_most_ten_thousand_versions(app: Flask) -> None:
     assert len(check_document(many_versions(10_000)).versions) == 10_000
     (line,) = import_quickly(app, document("acme/clock", *[{}] * 10_001))
     assert line.endswith(
-        "input.jsonl line 1, acme/clock: versions has 10001 entries, more than the 10000 allowed"
+        "input.jsonl line 1, acme/clock: versions has 10001 entries, more than the 10000 allowed."
     )
 
 
 def test_problems_of_one_document_end_after_twenty_with_a_closing_line(app: Flask) -> None:
     lines = import_quickly(app, document("acme/clock", *[{}] * 9000))
     assert len(lines) == 21
-    assert lines[0].endswith("input.jsonl line 1, acme/clock: versions[0]: version is missing")
+    assert lines[0].endswith("input.jsonl line 1, acme/clock: versions[0]: version is missing.")
     assert lines[-1] == "There may be more problems after these."
 
 
@@ -80,7 +80,9 @@ def test_line_with_too_many_values_is_refused_before_it_is_parsed(app: Flask) ->
     content = b"[" + b"{}," * 1_000_000 + b"{}]"
     assert peak_memory(app, content) < 5 * len(content)
     result = import_file(app, content)
-    assert result.stderr.endswith("input.jsonl line 1: has more than 2000000 commas and brackets\n")
+    assert result.stderr.endswith(
+        "input.jsonl line 1: has more than 2000000 commas and brackets.\n"
+    )
 
 
 def test_line_without_an_end_is_refused(app: Flask) -> None:
@@ -90,7 +92,7 @@ def test_line_without_an_end_is_refused(app: Flask) -> None:
         output.truncate(2**32)
     result = app.test_cli_runner().invoke(args=["import", str(file)])
     assert result.exit_code == 1
-    assert result.stderr.endswith("input.jsonl line 2: is longer than 67108864 bytes\n")
+    assert result.stderr.endswith("input.jsonl line 2: is longer than 67108864 bytes.\n")
 
 
 MARKED = [

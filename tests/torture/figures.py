@@ -10,9 +10,12 @@ reliability.json, and the table is rendered from that file.
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from bench import machine
 
 RECORDED = Path(__file__).with_name("reliability.json")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "internals" / "reliability.md"
@@ -34,17 +37,22 @@ def figures() -> Callable[..., None]:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if exitstatus == pytest.ExitCode.OK and measured:
-        figures: Figures = json.loads(RECORDED.read_text(encoding="utf-8")) | measured
-        text = json.dumps(figures, indent=2, ensure_ascii=False) + "\n"
+        figures: Figures = json.loads(RECORDED.read_text(encoding="utf-8"))["figures"] | measured
+        run = (
+            f"Last run on {datetime.now(UTC):%Y-%m-%d} at commit {machine.commit()}. The machine: "
+            f"{machine.describe()}."
+        )
+        recorded = {"run": run, "figures": figures}
+        text = json.dumps(recorded, indent=2, ensure_ascii=False) + "\n"
         RECORDED.write_text(text, encoding="utf-8")
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        PAGE.write_text(before + BEGIN + table(figures) + END + after, encoding="utf-8")
+        PAGE.write_text(before + BEGIN + table(run, figures) + END + after, encoding="utf-8")
 
 
-def table(figures: Figures) -> str:
-    """Render the figures as a table with a row for each fault."""
-    rows = ["| Fault | Promise | Figures of the last run |", "|---|---|---|"]
+def table(run: str, figures: Figures) -> str:
+    """Render the figures as a table with a row for each fault, after a line about the run."""
+    rows = [run, "", "| Fault | Promise | Figures of the last run |", "|---|---|---|"]
     for fault, values in figures.items():
         counts = [
             f"{name.replace('_', ' ')} {n:,}" for name, n in values.items() if name != "promise"

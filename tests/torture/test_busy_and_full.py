@@ -71,7 +71,7 @@ def test_another_process_holds_the_write_lock_for_a_minute(
     refused, after = responses_to(clients, "POST"), responses_to(released, "POST")
     figures(
         "another process holds the write lock for 60 s, under 8 clients that read and 8 that post",
-        "reads go on, installs are refused in time and not counted; both work once it is free",
+        "reads go on, installs are refused within 10 s and not counted; both work once it is free",
         seconds=LOCKED,
         requests=len(reads) + len(refused),
         failed=len(reads) - count_status(reads, 200),

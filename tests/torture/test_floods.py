@@ -143,7 +143,8 @@ def judge(
     clients = "one client" if len(addresses) == 1 else f"{len(addresses)} clients"
     figures(
         f"40 connections of {clients}: {name}",
-        "half of the cached searches and health checks of another client are answered within 500 ms, none fails",
+        "half of the cached searches and health checks of another client are answered within "
+        "500 ms, none fails",
         flood=count.value,
         failed=len(hot + health) - count_status(hot + health, 200),
         median_ms_search=round(median(hot), 1),

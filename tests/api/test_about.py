@@ -12,6 +12,7 @@ from conftest import Server, create_catalog, error_message, exported, hold, put,
 from flask import Flask
 from flask.testing import FlaskClient
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
+from werkzeug import Response
 
 from app import create_app
 

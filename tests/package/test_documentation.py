@@ -62,7 +62,7 @@ GUIDE = "".join(map(section, ("Three things to try", "Publish", "Mirror")))
 @NEEDS_CURL
 @pytest.mark.parametrize(
     ("text", "lines", "widgets"),
-    [(GUIDE, 9, 34), (page("docs/mirror.md"), 3, 33)],
+    [(GUIDE, 8, 34), (page("docs/mirror.md"), 3, 33)],
     ids=["README", "mirror"],
 )
 def test_every_line_that_leads_to_a_mirror_gives_the_output_shown(
@@ -150,7 +150,7 @@ def test_the_commands_page_names_every_command() -> None:
 def test_readme_and_changelog_are_short_and_the_readme_links_every_page() -> None:
     readme = page("README.md")
     assert len(readme.splitlines()) <= 200
-    assert max(len(each.splitlines()) for each in page("CHANGELOG.md").split("\n## ")) <= 60
+    assert max(len(each.splitlines()) for each in page("CHANGELOG.md").split("\n## ")) <= 70
     pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     assert pages <= set(re.findall(r"\]\(([^)#]+)", readme))
 

@@ -84,7 +84,7 @@ def test_the_wheel_contains_the_code_and_all_data_files(wheel: Path) -> None:
             expected[shared + str(path.relative_to(ROOT / "deploy"))] = path.read_bytes()
     for name in ("requirements.txt", "docs/settings.md"):
         expected[shared + Path(name).name] = (ROOT / name).read_bytes()
-    assert wheel.stat().st_size < 600_000  # bytes
+    assert wheel.stat().st_size < 650_000  # bytes
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     installed = {name: body for name, body in contents.items() if ".dist-info/" not in name}

@@ -122,6 +122,7 @@ def test_an_install_is_seen_at_once_on_its_node_and_soon_on_the_others(
         wait_until(lambda: len({downloads(each) for each in apps.values()}) == 1)
 
 
+@slow_if_emulated
 def test_an_import_is_the_same_as_into_a_file(apps: dict[Node, Flask], tmp_path: Path) -> None:
     changed = tmp_path / "changed.jsonl"
     lines = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
@@ -247,6 +248,7 @@ def test_a_failed_statement_undoes_the_transaction_and_raises_the_error_of_sqlit
     assert exported(app) == before
 
 
+@slow_if_emulated
 def test_a_widget_that_is_too_large_is_refused_and_named(apps: dict[Node, Flask]) -> None:
     app = next(iter(apps.values()))
     versions = [version(f"1.{number}.0") for number in range(600)]
@@ -335,6 +337,7 @@ def test_a_service_whose_node_is_stopped_only_reads_until_it_runs_again(
     assert downloads(app) == before + 1
 
 
+@slow_if_emulated
 def test_a_bundle_that_is_not_on_every_machine_is_reported(
     nodes: Nodes, apps: dict[Node, Flask], tmp_path: Path
 ) -> None:

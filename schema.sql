@@ -188,7 +188,7 @@ CREATE TRIGGER widget_added AFTER INSERT ON widget BEGIN
     INSERT INTO touched VALUES (new.id) ON CONFLICT DO NOTHING;
 END;
 
--- Installs change only download_count: see widget_downloaded.
+-- Installs change other columns: see widget_downloaded and widget_installed.
 CREATE TRIGGER widget_changed AFTER UPDATE OF
     display_name, description, icon, is_official, created_at, listed, folded_name, folded_text
 ON widget BEGIN
@@ -344,7 +344,7 @@ CREATE TABLE change (
     PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
 
--- Counts the transactions that wrote anything (content) and the installs (downloads). A response that was
+-- Counts the transactions that changed what a response may show (content) and the installs (downloads). A response that was
 -- rendered at a revision is valid while the revision is current, whichever process writes. The column history
 -- is a random name, new after every restore: the numbers in change are comparable within one history only.
 

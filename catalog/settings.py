@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from . import V1_PREFIX
 from .semver_ranges import is_version
 from .text import NotAllowedError, escape_unprintable
 from .validators import check_http_url, check_url_template
@@ -247,6 +248,24 @@ def warn_of_unknown_settings(environment: Iterable[str]) -> None:
         nearest = get_close_matches(name, DEFAULTS, n=1, cutoff=0.7)
         advice = f"Did you mean CATALOG_{nearest[0]}?" if nearest else "It has no effect."
         logger.warning("CATALOG_%s is not a setting. %s", escape_unprintable(name), advice)
+
+
+# Clients cannot connect to these.
+WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
+
+
+def served_url_template(settings: Mapping[str, Any]) -> str:
+    """Return the URL template of bundles at this service.
+
+    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
+    """
+    host, port = settings["HOST"], settings["PORT"]
+    if host in WILDCARD_HOSTS:
+        host = "localhost"
+    if ":" in host:
+        host = f"[{host}]"
+    base_url = settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
+    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
 def split_address(text: str) -> tuple[str, int]:

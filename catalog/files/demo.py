@@ -9,6 +9,7 @@ from ..documents import Document
 from ..store.bundles import Bundles
 from ..store.connection.database import Database
 from ..store.connection.transaction import Transaction
+from ..store.schema.derived import COUNT_INSTALLS
 from ..store.write.about import picture_file
 from ..store.write.held_bundles import held_bundles, hold_bundles
 from ..store.write.imports import put_documents
@@ -38,8 +39,7 @@ INSTALL_STATEMENTS = (
     "INSERT INTO install_version"
     " SELECT widget.id, item.value ->> 3 AS version, sum(item.value ->> 4)"
     f" {INSTALLS} GROUP BY widget.id, version",
-    "UPDATE widget SET counted = coalesce("
-    "(SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)",
+    COUNT_INSTALLS,
 )
 
 

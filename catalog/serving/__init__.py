@@ -1,1 +1,1 @@
-"""The server process: waitress, its threads, its connections and its log."""
+"""The server process: its threads, its connections, its HTTP and its log."""

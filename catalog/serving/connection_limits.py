@@ -5,7 +5,7 @@ hold. A connection whose request is being handled is never closed, nor one of th
 loop: what it has sent has not been read yet.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -45,8 +45,11 @@ class ConnectionLimits:
 
     def close_surplus(self, accepted: Sequence[Channel], now: float) -> None:
         """Close connections until the limits hold; accepted are those of this turn."""
+        by_client: dict[str | None, list[Channel]] = defaultdict(list)
+        for each in self.connections:
+            by_client[self._client(each)].append(each)
         for client in {self._client(each) for each in accepted} - {None}:
-            own = [each for each in self.connections if self._client(each) == client]
+            own = by_client[client]
             surplus = len(own) - self._per_client
             if surplus > 0:
                 surplus -= self._close(set(own).difference(accepted), surplus, now)

@@ -172,7 +172,7 @@ class Dispatcher:
         self._finish_within(task, 0 if is_late else LONG_DEADLINE)
 
     def _finish_within(self, task: Task, seconds: float) -> None:
-        self._database.set_deadline(seconds, is_final=True)
+        self._database.deadline.set(seconds, is_final=True)
         try:
             self._finish(task)
         except DeadlineExceeded:

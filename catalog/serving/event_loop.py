@@ -18,7 +18,7 @@ from .connection_limits import ConnectionLimits
 from .connections import Channel
 from .context import Context
 from .fair_queue import FairQueue
-from .listeners import Listener, SocketMap
+from .listeners import Listener
 
 # How long a turn serves the connections of one client, and all connections.
 CLIENT_TIME = 0.005  # seconds of CPU time
@@ -36,7 +36,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         # Waitress's map of all sockets, by file descriptor.
-        self.sockets: SocketMap = {}
+        self.sockets: dict[int, Any] = {}
         self.listeners: list[Listener] = []
         # Whether the service stops for another reason than a signal.
         self.has_failed = False

@@ -31,7 +31,7 @@ LISTS = (
     "HTTP_ACCEPT_ENCODING",
     "HTTP_ACCESS_CONTROL_REQUEST_HEADERS",
 )
-VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0"}
+HTTP_VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0"}
 
 # Accepted in a target, since curl sends "q=天気" without encoding it.
 RAW_BYTE = re.compile(rb"[\x80-\xff]")
@@ -46,7 +46,7 @@ class MalformedRequestError(Exception):
 def split_request_line(line: bytes) -> tuple[str, bytes, str]:
     """Return the method, target and version (1.0 or 1.1) of a request line."""
     parts = line.split(b" ", 3)
-    version = VERSIONS.get(parts[-1])
+    version = HTTP_VERSIONS.get(parts[-1])
     if len(parts) != 3 or version is None:
         raise MalformedRequestError(
             "the request line must be a method, a target and HTTP/1.1 or HTTP/1.0 "

@@ -27,8 +27,6 @@ KERNEL_BUFFER = 128 * 1024  # bytes
 # The owner and the group may connect.
 UNIX_MODE = 0o660
 
-SocketMap = dict[int, Any]
-
 
 def bind(host: str, port: int) -> list[socket.socket]:
     """Return a socket for each address of the host; a name such as localhost can have several."""
@@ -86,7 +84,7 @@ class Listener(wasyncore.dispatcher):
         self,
         context: Context,
         limits: ConnectionLimits,
-        sockets: SocketMap,
+        sockets: dict[int, Any],
         bound: socket.socket,
         *,
         name: str,

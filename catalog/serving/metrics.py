@@ -193,7 +193,7 @@ class DatabaseCollector(Collector):
     def _read(self) -> tuple[int, float | None, int, int] | None:
         """Return revision, next expiry, widgets and versions; None if not readable in time."""
         database = self._database
-        database.set_deadline(SQL_DEADLINE)
+        database.deadline.set(SQL_DEADLINE)
         try:
             with database.read() as connection:
                 (revision,) = connection.execute(REVISION).fetchone()

@@ -15,17 +15,13 @@ from .connection.sqlite import result_code
 from .connection.transaction import Transaction
 from .read.export import ABOUT, EXPORT_WIDGETS, read_document
 from .read.selection import IS_SELECTED
-from .schema.derived import TOUCH_ALL, add_ranges, folded_columns
+from .schema.derived import COUNT_INSTALLS, TOUCH_ALL, add_ranges, folded_columns
 from .write.held_bundles import HeldBundle, bundle_path
 from .write.imports import VERSION_COLUMNS, WIDGET_COLUMNS, version_rows, widget_row
 
 WIDGET_TEXTS = "SELECT id, display_name, description, folded_name, folded_text FROM widget"
 SET_FOLDED = """
 UPDATE widget SET folded_name = :folded_name, folded_text = :folded_text WHERE id = :id
-"""
-COUNT_INSTALLS = """
-UPDATE widget SET counted
-    = coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)
 """
 
 

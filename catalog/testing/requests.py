@@ -118,7 +118,7 @@ class TestRequests:
         if name.startswith("_") or not owners:
             return json_response(404, {"error": f"There is no action {quoted(name)}."})
         # It is finished on this thread.
-        self._database.set_deadline(math.inf)
+        self._database.deadline.set(math.inf)
         action = getattr(owners[0], name)
         try:
             result = action(**parse_arguments(action, environ["wsgi.input"].read())) or {}
@@ -224,7 +224,7 @@ class TestRequests:
             raise ClientDisconnected
         waiting.remove(path)
         # The delay counted against the deadline of the request.
-        self._database.set_deadline(math.inf)
+        self._database.deadline.set(math.inf)
 
     def _next_fault(self, method: str, path: str) -> Fault | None:
         """Use up and return the first fault for this request, if there is one."""

@@ -141,13 +141,13 @@ def test_response_that_was_replaced_while_it_is_compressed_does_not_come_back(
 def test_deadline_ends_a_revalidation_and_the_final_one_is_503(client: FlaskClient) -> None:
     database = client.application.extensions["database"]
     assert client.get(SEARCH).status_code == 200
-    database.set_deadline(-1)
+    database.deadline.set(-1)
     with pytest.raises(DeadlineExceeded):
         client.get(SEARCH)
-    database.set_deadline(-1, is_final=True)
+    database.deadline.set(-1, is_final=True)
     response = client.get(SEARCH)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
-    database.set_deadline(60)
+    database.deadline.set(60)
     assert client.get(SEARCH).status_code == 200
 
 

@@ -79,9 +79,9 @@ def test_a_fetch_past_the_deadline_is_aborted(
     database: Path, fetch: Callable[[sqlite3.Cursor], object]
 ) -> None:
     catalog = Database(database)
-    catalog.set_deadline(60)
+    catalog.deadline.set(60)
     cursor = catalog.reader().execute(LONG_READ)
-    catalog.set_deadline(0)
+    catalog.deadline.set(0)
     with pytest.raises(DeadlineExceeded):
         fetch(cursor)
     catalog.close()
@@ -92,7 +92,7 @@ def test_an_aborted_snapshot_leaves_no_transaction_open(database: Path) -> None:
     catalog.check()
     catalog.mark_io_thread()
     connection = catalog.reader()
-    catalog.set_deadline(-1)
+    catalog.deadline.set(-1)
     aborted = 0
     # SQLite checks the deadline only after many steps, and BEGIN has few of them.
     for _ in range(1000):

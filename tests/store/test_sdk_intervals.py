@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import document, version
-from conftest import run
+from conftest import put, run
 from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,4 +81,6 @@ def test_range_that_no_version_has_is_not_kept(app_with: Callable[..., Flask]) -
     assert stored() == ["^1.0.0", "^2.0.0"]
     run(app, "delete", "acme/clock", "--yes")
     assert stored() == ["^1.0.0"]
+    put(app, document("acme/notes", version("1.0.0", sdkVersion="^3.0.0")))
+    assert stored() == ["^3.0.0"]
     assert run(app, "check").exit_code == 0

@@ -84,7 +84,7 @@ def search(app: Flask, sdk: str, compatible: str) -> tuple[float, Json | None]:
 def test_page_with_many_distinct_ranges_blocks_no_thread(
     app: Flask, sdk: str, compatible: str
 ) -> None:
-    app.extensions["database"].set_deadline(DEADLINE)
+    app.extensions["database"].deadline.set(DEADLINE)
     # The server would run it again on a worker thread if the deadline has passed.
     assert search(app, sdk, compatible)[0] < MAX_CPU
     with ThreadPoolExecutor(1) as worker:

@@ -152,13 +152,6 @@ class Database:
         if self._thread.connection:
             self._thread.connection.end_reads()
 
-    def set_deadline(self, seconds: float, *, is_final: bool = False) -> None:
-        """Make reads of this thread raise DeadlineExceeded after this many seconds.
-
-        At a final deadline the request fails with 503; otherwise it starts again in a pool.
-        """
-        self.deadline.set(seconds, is_final)
-
     def mark_io_thread(self) -> None:
         """Make this thread the I/O thread: instead of waiting, its reads raise WouldBlock."""
         self.deadline.on_io_thread = True

@@ -27,8 +27,8 @@ class Deadline(threading.local):
     # The I/O thread serves every connection, so it never waits for a lock.
     on_io_thread = False
 
-    def set(self, seconds: float, is_final: bool) -> None:
-        """Set the deadline, in seconds from now."""
+    def set(self, seconds: float, *, is_final: bool = False) -> None:
+        """Set the deadline, in seconds from now; at a final one the request fails with 503."""
         self._time, self.is_final = time.monotonic() + seconds, is_final
         self._cpu_time, self.only_cached = math.inf, False
 
@@ -58,20 +58,15 @@ class Deadline(threading.local):
         if self.is_past():
             raise DeadlineExceeded
 
-    def acquire(self, lock: threading.Lock) -> None:
-        """Acquire the lock, or raise DeadlineExceeded; a thread with a budget does not wait."""
-        if lock.acquire(blocking=False):
-            return
-        if not self.may_wait:
-            raise WouldBlock
-        seconds = -1 if self._time == math.inf else max(self._time - time.monotonic(), 0)
-        if not lock.acquire(timeout=seconds):
-            raise DeadlineExceeded
-
     @contextmanager
     def holding(self, lock: threading.Lock) -> Iterator[None]:
-        """Hold the lock in the block; acquire it as acquire() does."""
-        self.acquire(lock)
+        """Hold the lock in the block, or raise DeadlineExceeded; with a budget, do not wait."""
+        if not lock.acquire(blocking=False):
+            if not self.may_wait:
+                raise WouldBlock
+            seconds = -1 if self._time == math.inf else max(self._time - time.monotonic(), 0)
+            if not lock.acquire(timeout=seconds):
+                raise DeadlineExceeded
         try:
             yield
         finally:

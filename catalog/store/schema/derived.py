@@ -77,6 +77,11 @@ def raise_if_too_large(message: str) -> None:
 
 # Makes the next refresh write the derived rows of every widget.
 TOUCH_ALL = "INSERT INTO touched SELECT id FROM widget WHERE true ON CONFLICT DO NOTHING"
+# After the rows of install_day were written by anything but an install.
+COUNT_INSTALLS = """
+UPDATE widget SET counted
+    = coalesce((SELECT sum(installs) FROM install_day WHERE widget_id = widget.id), 0)
+"""
 
 ADD_RANGES = """
 INSERT INTO sdk_range (range) SELECT key FROM json_each(:ranges) WHERE true
@@ -90,7 +95,7 @@ FROM json_each(:ranges) AS given CROSS JOIN sdk_range ON range = given.key
 CROSS JOIN json_each(given.value) AS interval
 WHERE true ON CONFLICT DO NOTHING
 """
-# After versions were deleted.
+# After versions were deleted, or replaced.
 REMOVE_UNUSED_RANGES = """
 DELETE FROM sdk_range WHERE NOT EXISTS (SELECT 1 FROM version WHERE sdk_version = range)
 """

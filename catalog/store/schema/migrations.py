@@ -12,8 +12,16 @@ KEPT_TABLES = ("token", "audit")
 # The tables whose rows are copied, parents before children. The others are derived, and so are the
 # rows of change, except those of widgets that are no longer listed.
 COPIED_TABLES = (
-    *("widget", "install_day", "install_version", "version", "about", "mirrored", "upstream"),
-    *("deleted_version", "change", *KEPT_TABLES),
+    "widget",
+    "install_day",
+    "install_version",
+    "version",
+    "about",
+    "mirrored",
+    "upstream",
+    "deleted_version",
+    "change",
+    *KEPT_TABLES,
 )
 # Versions refer to sdk_range until they are dropped; schema version 5 has installs in one table.
 RENAMED_TABLES = ("sdk_range", "install", *COPIED_TABLES)

@@ -1,8 +1,8 @@
 """Writes about held bundles, whose files are in store/bundles.py, and the URLs of these bundles."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 from urllib.parse import quote
 
 from ... import V1_PREFIX
@@ -53,24 +53,6 @@ def bundle_path(bundle: HeldBundle) -> str:
     """Return the path of the bundle in a URL, where api/v1.py serves it."""
     segments = (quote(part, safe="") for part in (bundle.scope, bundle.name, bundle.version))
     return f"{V1_PREFIX}{'/'.join(segments)}/bundle.js"
-
-
-# Clients cannot connect to these.
-WILDCARD_HOSTS = ("0.0.0.0", "::", "*")  # noqa: S104
-
-
-def served_url_template(settings: Mapping[str, Any]) -> str:
-    """Return the URL template of bundles at this service.
-
-    Only exports contain the host: a response takes it from CATALOG_PUBLIC_URL or its request.
-    """
-    host, port = settings["HOST"], settings["PORT"]
-    if host in WILDCARD_HOSTS:
-        host = "localhost"
-    if ":" in host:
-        host = f"[{host}]"
-    base_url = settings["PUBLIC_URL"] or f"http://{host}" + (f":{port}" if port else "")
-    return f"{base_url}{V1_PREFIX}{{scope}}/{{name}}/{{version}}/bundle.js"
 
 
 VERSIONS_OF_BUNDLES = """

@@ -17,9 +17,10 @@ from ...documents import VERSION_FIELDS, WIDGET_FIELDS, Document, Row
 from ...semver_ranges import precedence
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
-from ..schema.derived import add_ranges, folded_columns
+from ..schema.derived import REMOVE_UNUSED_RANGES, add_ranges, folded_columns
 from .about import PUT_ABOUT, find_about, find_changes
 from .moderation import (
+    REMOVABLE_WIDGETS,
     STATE_KEYS,
     record_listing,
     remove_versions,
@@ -115,6 +116,12 @@ class Plan(NamedTuple):
         """Whether it changes anything; the versions that it lacks stay."""
         return self.puts_widget or self.sets_count or bool(self.versions or self.about)
 
+    @property
+    def replaces_versions(self) -> bool:
+        """Whether it changes versions that are stored."""
+        stored = self.stored.versions if self.stored else {}
+        return any(row["version"] in stored for row in self.versions)
+
 
 def put_documents(
     transaction: Transaction,
@@ -189,6 +196,8 @@ def _put_rows(transaction: Transaction, plans: Sequence[Plan]) -> None:
         for statement in add_ranges(row["sdk_version"] for row in versions):
             transaction.execute(*statement)
         transaction.execute_many(PUT_VERSION, versions)
+    if any(plan.replaces_versions for plan in plans):
+        transaction.execute(REMOVE_UNUSED_RANGES)
     if counts:
         transaction.execute_many(SET_COUNT, counts)
     if abouts := [plan.about for plan in plans if plan.about]:
@@ -270,10 +279,8 @@ OPTIMIZE_SEARCH_INDEX = "INSERT INTO listing_text (listing_text) VALUES ('optimi
 # Optimize it after a write of at least this many widgets.
 OPTIMIZE_AFTER = 1000
 
-OTHER_WIDGETS = """
-SELECT id, scope, name, listed, download_count,
-    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
-FROM widget WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
+OTHER_WIDGETS = f"""
+{REMOVABLE_WIDGETS} WHERE scope || '/' || name NOT IN (SELECT value FROM json_each(:paths))
 """
 
 

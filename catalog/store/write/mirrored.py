@@ -10,7 +10,7 @@ from ...semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
 from .about import PUT_ABOUT, find_about, find_changes
 from .imports import PutResult, put_documents
-from .moderation import record_listing, remove_widgets
+from .moderation import REMOVABLE_WIDGETS, record_listing, remove_widgets
 
 PUT_MIRRORED = """
 INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)
@@ -146,11 +146,7 @@ def unlist_gone(transaction: Transaction, widgets: Sequence[WidgetName]) -> None
         record_listing(transaction, "mirror", widget, False)
 
 
-COPIES = """
-SELECT id, scope, name, listed, download_count,
-    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
-FROM widget JOIN mirrored ON widget_id = id
-"""
+COPIES = f"{REMOVABLE_WIDGETS} JOIN mirrored ON widget_id = id"
 GONE_COPIES = f"{COPIES} WHERE gone AND NOT listed"
 COPIES_FROM = f"{COPIES} WHERE source = :source"
 RELEASE = "DELETE FROM mirrored WHERE source = :source"

@@ -206,6 +206,12 @@ def delete(database: Database, actor: Actor, target: WidgetName) -> tuple[str | 
     return database.transact(change, actor)
 
 
+# The rows for remove_widgets().
+REMOVABLE_WIDGETS = """
+SELECT id, scope, name, listed, download_count,
+    (SELECT count(*) FROM version WHERE widget_id = widget.id) AS versions
+FROM widget
+"""
 REMOVE_WIDGETS = "DELETE FROM widget WHERE id IN (SELECT value FROM json_each(:ids))"
 REMOVE_VERSIONS = "DELETE FROM version WHERE id IN (SELECT value FROM json_each(:ids))"
 

@@ -26,6 +26,7 @@ from ...documents import (
     widget_json,
 )
 from ...manifests import build_document, find_warnings
+from ...settings import served_url_template
 from ...text import is_mistakable, quoted, without_separators
 from ...validators import check_identifier
 from ..bundles import Bundles
@@ -41,12 +42,7 @@ from .about import (
     picture_file,
     store_files,
 )
-from .held_bundles import (
-    bundle_path,
-    held_bundles,
-    hold_bundles,
-    served_url_template,
-)
+from .held_bundles import bundle_path, held_bundles, hold_bundles
 from .imports import put_documents, version_rows, widget_row
 from .lookup import Read, find_versions, find_widget
 

@@ -124,10 +124,15 @@ def test_unknown_parameters_are_ignored(client_with: ClientWith) -> None:
     assert search(client, **others) == search(client)
 
 
-# The latest version of each runs on SDK 2 only, and the other one on SDK 1 only.
+# The latest version of each runs on SDK 2 only, and the others on SDK 1 only.
 PERMITTED = [
     document(
         f"acme/{name}",
+        version(
+            "0.9.0",
+            **{"sdkVersion": "^1.0.0", "permissions": ["camera"], "license": "ISC"},
+            publishedAt="2024-12-01T00:00:00.000Z",
+        ),
         version(
             "1.0.0",
             **{"sdkVersion": "^1.0.0", "permissions": older, "license": "ISC"},
@@ -158,6 +163,7 @@ PERMITTED = [
         ("permission=-(none)&compatSdk=1.4.0", "ac"),
         ("permission=Network", ""),
         ("permission=network&compatSdk=1.4.0", "a"),
+        ("permission=camera&compatSdk=1.4.0", ""),
         ("permission=-network&compatSdk=1.4.0", "bc"),
         ("permission=(none)&compatSdk=1.4.0", "b"),
         ("permission=-storage&compatSdk=1.4.0&compatible=true&q=widget", ""),

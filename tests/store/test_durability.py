@@ -121,6 +121,14 @@ def test_bundle_is_synced_before_its_version_is_committed_and_that_before_the_re
     assert trace.bundle_calls()[:7] == [*publication, *install]
 
 
+# A call for one of many bundles stands for all of them.
+RECEIVED = [
+    "sync catalog.db-bundles/SCRATCH/HASH.partial",
+    "rename catalog.db-bundles/SCRATCH/HASH.partial catalog.db-bundles/SCRATCH/HASH",
+    "rename catalog.db-bundles/SCRATCH/HASH catalog.db-bundles/HASH",
+]
+
+
 def mirror(folder: Path, upstream: FakeUpstream) -> tuple[Path, list[object]]:
     """Return an empty catalog, and the command that mirrors a widget and its bundle."""
     upstream.put(document("acme/clock", upstream.with_bundle("1.0.0", b"export default 1\n")))
@@ -146,11 +154,19 @@ def test_received_bundles_are_synced_before_their_versions_are_committed(
     result = run_here(database, "-m", "flask", *command, run_by=trace.run_by)
     assert result.returncode == 0, result.stderr
     calls = trace.bundle_calls()
-    # A call for one of many bundles stands for all of them.
     assert [*dict.fromkeys(calls[: calls.index(COMMIT) + 1])] == [
-        "sync catalog.db-bundles/SCRATCH/HASH.partial",
-        "rename catalog.db-bundles/SCRATCH/HASH.partial catalog.db-bundles/SCRATCH/HASH",
-        "rename catalog.db-bundles/SCRATCH/HASH catalog.db-bundles/HASH",
+        *RECEIVED,
         "sync catalog.db-bundles",
         COMMIT,
     ]
+
+
+def test_bundles_that_are_unpacked_alone_are_synced(trace: Trace, tmp_path: Path) -> None:
+    database, pack = create_demo(tmp_path / "catalog.db"), tmp_path / "catalog.pack"
+    assert run_on(database, "pack", pack).exit_code == 0
+    for bundle in (tmp_path / "catalog.db-bundles").iterdir():
+        bundle.unlink()
+    command = ["unpack", "--bundles-only", pack]
+    result = run_here(database, "-m", "flask", *command, run_by=trace.run_by)
+    assert result.returncode == 0, result.stderr
+    assert [*dict.fromkeys(trace.bundle_calls())] == [*RECEIVED, "sync catalog.db-bundles"]

@@ -156,7 +156,11 @@ def result(*values: object) -> tuple[int, str]:
 
 def test_serve_says_what_it_waits_for_until_its_node_has_loaded_the_catalog(catalog: Path) -> None:
     responses = {
-        "/readyz": [(503, "[+]node ok\n[+]leader ok\n[+]store not ready\n"), (200, "[+]node ok")],
+        "/readyz": [
+            (503, "[+]node ok\n[+]leader ok\n[+]store not ready\n"),
+            (503, "x" * 10_000),
+            (200, "[+]node ok"),
+        ],
         "/db/query": [(200, json.dumps({"results": [{"values": [[1, str(catalog)]]}]}))],
     }
     with closing(FakeRqlite(responses)) as fake:
@@ -168,9 +172,9 @@ def test_serve_says_what_it_waits_for_until_its_node_has_loaded_the_catalog(cata
         with Server(catalog, **environment) as server:
             assert server.request("GET", "/api/v1/widgets/acme/clock")[0].status == 200
             assert server.stop() == 0
+        waiting = f"Waiting for the rqlite node: http://127.0.0.1:{fake.server_port} is not ready:"
         assert server.errors == (
-            f"Waiting for the rqlite node: http://127.0.0.1:{fake.server_port} is not ready: node"
-            " ok, leader ok, store not ready.\n"
+            f"{waiting} node ok, leader ok, store not ready.\n{waiting} {'x' * 500}.\n"
         )
         assert fake.users == {f"Basic {b64encode('catalog:päss:word'.encode()).decode()}"}
 

@@ -121,8 +121,8 @@ class Node:
         """Raise NotDoneError, with what is missing, until the node has applied what was written."""
         response = self._request("/readyz?sync&timeout=1s", None, 2 * QUERY_TIMEOUT)
         if response.status != 200:
-            # One line for each part, such as "[+]node ok".
-            parts = response.data.decode("utf-8", "replace").replace("[+]", "").split("\n")
+            # One line for each part, such as "[+]node ok"; another server may send a page.
+            parts = response.data[:500].decode("utf-8", "replace").replace("[+]", "").split("\n")
             raise NotDoneError(f"{self.url} is not ready: {', '.join(filter(None, parts))}.")
 
     def _query(self, sql: str, level: str) -> list[Any]:

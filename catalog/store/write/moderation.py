@@ -14,7 +14,13 @@ from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
-from .lookup import SelectedVersions, find_versions, get_widget, select_versions
+from .lookup import (
+    SelectedVersions,
+    find_versions,
+    get_widget,
+    refuse_copy,
+    select_versions,
+)
 
 # The columns of a version that can be changed, and their keys in the record.
 STATE_KEYS = {
@@ -101,6 +107,7 @@ def _change_selected(
             rows[row["id"]] = {**row, **state}
             transaction.record(action, target, before=before, after=after)
     if rows:
+        refuse_copy(get_widget(transaction.read, selection.widget))
         transaction.execute_many(SET_STATE, rows.values())
     result["latestVersion"] = latest_version(rows.get(row["id"], row) for row in selection.versions)
     return result
@@ -136,6 +143,8 @@ def edit_widget(
         new = {key: value for key, value in changes.items() if row[COLUMNS[key]] != value}
         if not new:
             return {"widget": str(target), "changed": False}
+        if new.keys() != {"listed"}:
+            refuse_copy(row)
         after = {**row, **{COLUMNS[key]: value for key, value in new.items()}}
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})

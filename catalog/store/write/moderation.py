@@ -140,11 +140,11 @@ def edit_widget(
 
     def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
+        if changes.keys() != {"listed"}:
+            refuse_copy(row)
         new = {key: value for key, value in changes.items() if row[COLUMNS[key]] != value}
         if not new:
             return {"widget": str(target), "changed": False}
-        if new.keys() != {"listed"}:
-            refuse_copy(row)
         after = {**row, **{COLUMNS[key]: value for key, value in new.items()}}
         folded = folded_columns(after["display_name"], after["description"])
         transaction.execute(EDIT_WIDGET, {**after, **folded})

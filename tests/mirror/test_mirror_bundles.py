@@ -161,7 +161,7 @@ def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: Fak
 WRONG = {
     "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
     "too short": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),
-    "endless": (endless(), f"the response is larger than {len(CONTENT)} bytes"),
+    "endless": (endless(), f"the server sent a response of more than {len(CONTENT)} bytes"),
     "404": (status(404), "the response status is 404, not 200"),
     "truncated": (truncate(0), "the connection ended before the response was complete"),
 }

@@ -38,6 +38,8 @@ USER_AGENT = f"widget-catalog/{__version__}"
 UNIX_SCHEME = "unix:"
 CONNECT_SECONDS = 10
 READ_SIZE = 64 * 1024  # bytes
+# Of JSON: a widget with ten thousand versions takes a third of this.
+MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # Nobody waits longer for a command.
 MAX_RETRY_AFTER = 15  # seconds
 # A service closes a connection on which a body arrives more slowly.
@@ -143,15 +145,16 @@ def limited_time(seconds: float, sock: socket.socket) -> Iterator[Event]:
         timer.cancel()
 
 
-def read_body(response: BaseHTTPResponse, max_bytes: int) -> bytes:
-    """Return the decoded body; raise TransferError if it is larger."""
-    body = bytearray()
-    # Not read(): it would decode all that has arrived before its size is known.
+def read_pieces(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
+    """Yield the decoded body as it arrives; raise TransferError if it is larger."""
+    remaining = max_bytes
+    # Not read(): it would block until a whole piece has arrived, and decode it before its size is
+    # known.
     while piece := response.read1(READ_SIZE, decode_content=True):
-        body += piece
-        if len(body) > max_bytes:
+        remaining -= len(piece)
+        if remaining < 0:
             raise TransferError(f"sent a response of more than {max_bytes} bytes")
-    return bytes(body)
+        yield piece
 
 
 class UnixConnection(HTTPConnection):
@@ -228,7 +231,7 @@ class HttpClient:
                 )
                 response = connection.getresponse()
                 with closing(response):
-                    body = read_body(response, self._max_bytes)
+                    body = b"".join(read_pieces(response, self._max_bytes))
             is_complete = True
             return Response(response.status, response.headers, body)
         finally:

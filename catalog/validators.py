@@ -56,7 +56,7 @@ def check_new_name(value: object) -> str:
     """A name without a second meaning: in acme/clock@1, or in the path of a scope's registry."""
     name = check_identifier(value)
     if "@" in name or name == REGISTRY:
-        raise NotAllowedError(f"a name without an @, and not {REGISTRY}")
+        raise NotAllowedError(f"a name without an @ and other than {REGISTRY}")
     return name
 
 

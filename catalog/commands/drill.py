@@ -51,7 +51,8 @@ def drill(directory: Path | None) -> None:
         held = len([*bundles.hashes()])
     print_first(findings, is_error=True)
     if findings:
-        raise CommandError(f"{plural(len(findings), 'finding')} in {backup}.")
+        missing = "" if pack else f", and no file of pack --dir in {directory}"
+        raise CommandError(f"{plural(len(findings), 'finding')} in {backup}{missing}.")
     counts = f"{plural(widgets, 'widget')}, {plural(versions, 'version')}, {plural(held, 'bundle')}"
     print_status(f"{backup}{f' with {pack.name}' if pack else ''} is in order: {counts}.")
 

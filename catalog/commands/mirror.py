@@ -214,6 +214,8 @@ def print_report(url: str, run: "MirrorRun", bundle_report: "BundleReport | None
         )
     warn_of_unmatched(run.options, report.listed)
     print_failures(report.failures)
+    becomes = "would become" if run.dry_run else "is now"
+    print_first([f"{key} {becomes} a widget of this catalog." for key in report.released])
     print_first([describe_gone(key, run) for key in report.gone])
     reason = f"it is held back until it is {run.options.min_age} old"
     print_first(

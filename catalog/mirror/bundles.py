@@ -45,8 +45,7 @@ def download_bundles(run: MirrorRun, bundles: Bundles, on_progress: OnProgress) 
     groups: dict[str, Group] = {}
     for row in run.database.reader().execute(MIRRORED_VERSIONS, {"source": run.source}):
         version = MirroredVersion(HeldBundle(*row[:5]), row[5], bool(row[6]))
-        if f"{version.bundle.scope}/{version.bundle.name}" not in run.options.excludes:
-            groups.setdefault(version.bundle.sha256, []).append(version)
+        groups.setdefault(version.bundle.sha256, []).append(version)
     present = [group for sha256, group in groups.items() if bundles.holds(sha256)]
     absent = [group for sha256, group in groups.items() if not bundles.holds(sha256)]
     report = BundleReport(already_here=len(present))

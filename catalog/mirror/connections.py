@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
 
-from ..http_client import limited_time
+from ..http_client import TransferError, limited_time
 from ..text import quoted
 from ..tls import describe_refusal
 from ..validators import check_http_url
@@ -44,6 +44,8 @@ def transfer_errors() -> Iterator[None]:
     """Raise UpstreamError for everything that the network and the server can do wrong."""
     try:
         yield
+    except TransferError as error:
+        raise UpstreamError(f"the server {error}") from error
     except (TimeoutError, ReadTimeoutError) as error:
         raise UpstreamError(TOO_SLOW, is_temporary=True) from error
     except ssl.SSLCertVerificationError as error:

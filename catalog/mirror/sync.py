@@ -10,7 +10,6 @@ Bundles come afterwards: see bundles.download_bundles().
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from ..changes import TooLargeError, WidgetName
 from ..documents import Document, Row
@@ -24,12 +23,12 @@ from ..store.write.mirrored import (
     MirroredWidget,
     put_upstream_counts,
     put_upstream_documents,
+    release_excluded,
     unlist_gone,
 )
 from .about import AboutRun
 from .connections import UpstreamError
 from .fetch import (
-    Counts,
     FetchResult,
     OnProgress,
     UpstreamChanges,
@@ -39,6 +38,7 @@ from .fetch import (
     read_changes,
     thread_pool,
 )
+from .plan import LocalWidget, MirrorReport, Plan, find_local
 from .remembered import (
     MirrorOptions,
     Remembered,
@@ -51,68 +51,6 @@ from .upstream import Upstream
 from .version_choice import choose_newest, hold_back_new
 
 MAX_FAILURES_IN_A_ROW = 25
-
-
-@dataclass
-class MirrorReport:
-    """Results of a run."""
-
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    # The scope/name of each selected widget that the upstream lists.
-    listed: set[str] = field(default_factory=set)
-    # Reasons, by what failed.
-    failures: dict[str, str] = field(default_factory=dict)
-    # Widgets and versions here that the upstream does not show, or no longer.
-    gone: list[WidgetName] = field(default_factory=list)
-    # When versions were published that are too new to be copied.
-    held_back: dict[WidgetName, str] = field(default_factory=dict)
-    # Versions that have other bytes at the upstream now, and stay as they are here.
-    replaced: list[WidgetName] = field(default_factory=list)
-    # Versions that are no longer among the newest ones that are copied.
-    outdated: list[WidgetName] = field(default_factory=list)
-    # The options of the last run, if they were others.
-    former_options: MirrorOptions | None = None
-    # Upstreams whose last copies were replaced.
-    forgotten: list[str] = field(default_factory=list)
-
-
-class LocalWidget(NamedTuple):
-    """A widget in the local catalog; the source is the upstream of a copy, else None."""
-
-    listed: bool
-    source: str | None
-    etag: str | None
-    upstream_count: int | None
-
-
-LOCAL_WIDGETS = """
-SELECT scope, name, listed, source, etag, upstream_count
-FROM widget LEFT JOIN mirrored ON widget_id = id
-ORDER BY scope, name
-"""
-
-
-def find_local(database: Database) -> dict[WidgetName, LocalWidget]:
-    """Return all widgets of the local catalog."""
-    rows = database.reader().execute(LOCAL_WIDGETS) if database.exists() else []
-    return {WidgetName(*row[:2]): LocalWidget(*row[2:]) for row in rows}
-
-
-class Plan(NamedTuple):
-    """What a run has to do."""
-
-    # Of the upstream, how far it was read by the last run, and since then.
-    remembered: Remembered
-    changes: UpstreamChanges | None
-    # All selected widgets in the list, and whether no other one can be missing.
-    listed: Counts
-    is_complete: bool
-    # The listed copies, those of them that are current, and all widgets that are fetched.
-    copies: Sequence[WidgetName]
-    current: Counts
-    fetched: Sequence[WidgetName]
 
 
 @dataclass
@@ -171,10 +109,9 @@ class MirrorRun:
                 self.report.former_options = remembered.options
             self.compares_all = not options.has_versions_of(remembered.options)
         self.local = find_local(self.database)
+        self.release_excluded()
         copies = [
-            key
-            for key, each in self.local.items()
-            if each.listed and each.source == self.source and str(key) not in options.excludes
+            key for key, each in self.local.items() if each.listed and each.source == self.source
         ]
         if copies and not listed and not options.keep_removed:
             self.check_lists_any()
@@ -193,6 +130,18 @@ class MirrorRun:
         fetched = [key for key in keys if key not in current]
         is_complete = is_covered or is_complete
         return Plan(remembered, changes, listed, is_complete, copies, current, fetched)
+
+    def release_excluded(self) -> None:
+        """Make copies that are excluded now widgets of this catalog."""
+        released = [
+            key
+            for key, each in self.local.items()
+            if each.source == self.source and str(key) in self.options.excludes
+        ]
+        self.report.released = released
+        self.local |= {key: self.local[key]._replace(source=None) for key in released}
+        if released and not self.dry_run:
+            self.database.transact(partial(release_excluded, widgets=released), local_actor())
 
     def check_lists_any(self) -> None:
         """Raise UpstreamError if the upstream lists nothing: that is more often a fault."""

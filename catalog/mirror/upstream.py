@@ -10,7 +10,7 @@ from urllib3 import BaseHTTPResponse, Retry
 from urllib3.exceptions import HTTPError
 
 from ..documents import parse_json
-from ..http_client import USER_AGENT
+from ..http_client import MAX_RESPONSE_BYTES, USER_AGENT, read_pieces
 from ..text import quoted
 from ..tls import CertificatesError, create_context
 from ..validators import ETAG, check_base_url
@@ -28,13 +28,10 @@ RETRY_WAITS = (0, 1, 2, 4)  # seconds
 MAX_LIST_SECONDS = 1800
 # A Retry-After above this fails the request.
 MAX_RETRY_AFTER = 60  # seconds
-# A widget with ten thousand versions takes a third of this.
-MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # More than a JavaScript engine accepts as one source.
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 # The deadline of a bundle is extended in proportion to its size.
 MIN_BUNDLE_RATE = 10_000  # bytes a second
-READ_SIZE = 64 * 1024  # bytes
 
 T = TypeVar("T")
 
@@ -181,14 +178,5 @@ def _read_response(response: BaseHTTPResponse) -> UpstreamResponse:
 
 def _read_chunks(response: BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
     """Yield the decoded body as it arrives; raise UpstreamError beyond the limit."""
-    remaining = max_bytes
-    while True:
-        with transfer_errors():
-            # Not read(): it would block until a whole chunk has arrived.
-            chunk = response.read1(READ_SIZE, decode_content=True)
-        if not chunk:
-            return
-        remaining -= len(chunk)
-        if remaining < 0:
-            raise UpstreamError(f"the response is larger than {max_bytes} bytes")
-        yield chunk
+    with transfer_errors():
+        yield from read_pieces(response, max_bytes)

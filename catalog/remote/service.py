@@ -12,7 +12,7 @@ from urllib3 import Retry
 from .. import __version__
 from ..changes import ChangeError, MissingError
 from ..documents import Json, parse_json
-from ..http_client import HttpClient, Response, TransferError
+from ..http_client import MAX_RESPONSE_BYTES, HttpClient, Response, TransferError
 from ..rights import NEEDS_SESSION
 from ..text import escape_unprintable, plural, quoted
 from ..tls import CertificatesError
@@ -22,8 +22,6 @@ from .token_file import VARIABLE, find_token
 TOOL_VERSION_PATH = "/api/widgets/cli-version"
 # A service that stores a large bundle responds when it is on disk.
 MAX_SECONDS = 60
-# A widget with ten thousand versions takes a third of this.
-MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 # A service that is restarted, or its proxy meanwhile, is asked again. Every request may be
 # repeated: the same change again is no change.

@@ -71,7 +71,8 @@ def test_the_catalog_and_its_bundles_are_not_used(app: Flask, directory: Path) -
         1,
         True,
     )
-    assert result.stderr.endswith(f"Error: 1 finding in {newest(directory, '.db')}.\n")
+    backup, cause = newest(directory, ".db"), f"and no file of pack --dir in {directory}"
+    assert result.stderr.endswith(f"Error: 1 finding in {backup}, {cause}.\n")
 
 
 @pytest.mark.parametrize("suffix", [".db", ".pack"])

@@ -189,7 +189,7 @@ def test_an_option_that_would_do_nothing_is_wrong_usage(
 def test_a_name_with_a_second_meaning_is_refused_from_now_on(app: Flask, name: str) -> None:
     result = run(app, "import", "-", stdin=json.dumps(document(f"acme/{name}", version())))
     assert error_message(result).endswith(
-        f": name must be a name without an @, and not registry.json, not '{name}'."
+        f": name must be a name without an @ and other than registry.json, not '{name}'."
     )
 
 

@@ -129,11 +129,10 @@ def test_bundles_of_all_listed_copies_are_downloaded_also_outside_the_selection(
 ) -> None:
     upstream.put(document("lab/tide", upstream.with_bundle("8.0.0", b"tide")))
     upstream.put(document("lab/gone", upstream.with_bundle("9.0.0", b"gone")))
+    upstream.put(document("lab/own", upstream.with_bundle("7.0.0", b"own")))
     mirror_summary(mirror_app, upstream.url)
     del upstream.documents["lab/gone"]
-    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "lab", "--exclude", "lab/tide")
-    assert by_hash(b"tide").items() & stored_files(directory).items() == set()
-    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "ops")
+    run_mirror(mirror_app, upstream.url, "--bundles", "--scope", "ops", "--exclude", "lab/own")
     stored = stored_files(directory)
     assert stored.items() >= by_hash(b"tide").items()
     assert len(stored) == 3
@@ -162,7 +161,7 @@ def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: Fak
 WRONG = {
     "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
     "too short": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),
-    "endless": (endless(), f"the response is larger than {len(CONTENT)} bytes"),
+    "endless": (endless(), f"the server sent a response of more than {len(CONTENT)} bytes"),
     "404": (status(404), "the response status is 404, not 200"),
     "truncated": (truncate(0), "the connection ended before the response was complete"),
 }

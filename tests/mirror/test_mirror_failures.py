@@ -52,7 +52,7 @@ INVALID = {
     "truncated": (truncate(10), INCOMPLETE),
     "hang-up": (hang_up, INCOMPLETE),
     "invalid gzip": (body(b"no", Content_Encoding="gzip"), "the response is invalid"),
-    "endless": (endless(), "the response is larger than 100000 bytes"),
+    "endless": (endless(), "the server sent a response of more than 100000 bytes"),
     "endless 500": (endless(500), "the response status is 500, not 200"),
 }
 

@@ -128,7 +128,7 @@ def test_compressed_body_beyond_the_limit_is_refused_without_its_memory(
     upstream.fail(CLOCK, body(bomb(layers), Content_Encoding=", ".join(["gzip"] * layers)))
     tracemalloc.start()
     try:
-        assert "larger than 1000000 bytes" in failure(mirror_app, upstream.url)
+        assert "more than 1000000 bytes" in failure(mirror_app, upstream.url)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import Json, document, version
-from conftest import run
+from conftest import error_message, run
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
 from upstreams import CHANGES, SEARCH, FakeUpstream, body, detail
@@ -123,6 +123,45 @@ def test_excluded_widget_is_left_alone_by_every_run(
     assert exported(app)["acme/clock"]["widget"]["displayName"] == "Our own"
     assert exported(app)["ops/load"]["widget"]["listed"] is True
     assert "--exclude acme/clock --exclude ops/load" in run(app, "mirror", "status").stdout
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("yank", "acme/clock@1.0.0"),
+        ("unyank", "acme/clock@0.9.0"),
+        ("deprecate", "acme/clock@1.0.0", "Old."),
+        ("undeprecate", "acme/clock@0.9.0"),
+        ("describe", "acme/clock", "--icon", "mdi:clock"),
+        ("official", "acme/clock"),
+    ],
+)
+def test_copy_is_changed_here_only_after_it_is_excluded(
+    mirror_app: Flask, upstream: FakeUpstream, change: tuple[str, ...]
+) -> None:
+    old = version("0.9.0", yanked=True, deprecationMessage="Older.")
+    upstream.put(document("acme/clock", old, version("1.0.0"), isOfficial=False))
+    mirror_summary(mirror_app, upstream.url)
+    before = exported(mirror_app)
+    assert error_message(run(mirror_app, *change)) == (
+        f"acme/clock is a copy from {upstream.url}; exclude it from the mirror first, beside its "
+        f"other options: widget-catalog mirror {upstream.url} --exclude acme/clock"
+    )
+    assert run(mirror_app, "unlist", "acme/clock").exit_code == 0
+    assert run(mirror_app, "relist", "acme/clock").exit_code == 0
+    assert exported(mirror_app) == before
+    exclude = ("mirror", upstream.url, "--exclude", "acme/clock")
+    planned = run(mirror_app, *exclude, "--dry-run").stderr
+    assert "acme/clock would become a widget of this catalog.\n" in planned
+    assert run(mirror_app, *change).exit_code == 1
+    assert "acme/clock is now a widget of this catalog.\n" in run(mirror_app, *exclude).stderr
+    assert run(mirror_app, *change).exit_code == 0
+    changed = exported(mirror_app)
+    assert changed != before
+    # Neither a change nor a deletion at the upstream takes it back.
+    del upstream.documents["acme/clock"]
+    assert run(mirror_app, "mirror").exit_code == 0
+    assert exported(mirror_app) == changed
 
 
 def test_only_the_newest_versions_for_each_sdk_are_copied(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...changes import (
     ChangeError,
+    ConflictError,
     MissingError,
     MissingWidgetError,
     WidgetName,
@@ -44,6 +45,16 @@ def get_widget(read: Read, target: WidgetName) -> sqlite3.Row:
     if row is None:
         raise MissingWidgetError(target.widget)
     return row
+
+
+def refuse_copy(widget: sqlite3.Row) -> None:
+    """Raise ConflictError if the widget is a copy, whose next refresh could undo a change."""
+    if widget["source"]:
+        name = WidgetName(widget["scope"], widget["name"])
+        raise ConflictError(
+            f"{name} is a copy from {widget['source']}; exclude it from the mirror first, beside "
+            f"its other options: widget-catalog mirror {widget['source']} --exclude {name}"
+        )
 
 
 # Without the long texts.

@@ -150,6 +150,10 @@ COPIES = f"{REMOVABLE_WIDGETS} JOIN mirrored ON widget_id = id"
 GONE_COPIES = f"{COPIES} WHERE gone AND NOT listed"
 COPIES_FROM = f"{COPIES} WHERE source = :source"
 RELEASE = "DELETE FROM mirrored WHERE source = :source"
+RELEASE_WIDGET = """
+DELETE FROM mirrored
+WHERE widget_id = (SELECT id FROM widget WHERE scope = :scope AND name = :name)
+"""
 
 
 def remove_gone(transaction: Transaction) -> int:
@@ -167,3 +171,10 @@ def release_copies(transaction: Transaction, source: str, *, delete: bool) -> in
         remove_widgets(transaction, "mirror", rows)
     transaction.execute(RELEASE, {"source": source})
     return len(rows)
+
+
+def release_excluded(transaction: Transaction, widgets: Sequence[WidgetName]) -> None:
+    """Make copies widgets of this catalog, which are no longer refreshed."""
+    transaction.execute_many(RELEASE_WIDGET, [widget._asdict() for widget in widgets])
+    for widget in widgets:
+        transaction.record("mirror", widget, after={"excluded": True})

@@ -18,7 +18,13 @@ from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
 from .about import edit_about, find_about, find_changes, picture_file, store_files
-from .lookup import SelectedVersions, find_versions, get_widget, select_versions
+from .lookup import (
+    SelectedVersions,
+    find_versions,
+    get_widget,
+    refuse_copy,
+    select_versions,
+)
 
 # The columns of a version that can be changed, and their keys in the record.
 STATE_KEYS = {
@@ -105,6 +111,7 @@ def _change_selected(
             rows[row["id"]] = {**row, **state}
             transaction.record(action, target, before=before, after=after)
     if rows:
+        refuse_copy(get_widget(transaction.read, selection.widget))
         transaction.execute_many(SET_STATE, rows.values())
     result["latestVersion"] = latest_version(rows.get(row["id"], row) for row in selection.versions)
     return result
@@ -137,6 +144,8 @@ def edit_widget(
 
     def change(transaction: Transaction) -> Edited:
         row = get_widget(transaction.read, target)
+        if changes.keys() != {"listed"}:
+            refuse_copy(row)
         stored = find_about(transaction, [row["id"]]).get(row["id"])
         if said := find_changes(stored, changes):
             edit_about(transaction, target, stored, said)

@@ -44,7 +44,7 @@ from .about import (
 )
 from .held_bundles import bundle_path, held_bundles, hold_bundles
 from .imports import put_documents, version_rows, widget_row
-from .lookup import Read, find_versions, find_widget
+from .lookup import Read, find_versions, find_widget, refuse_copy
 
 
 def publish(
@@ -149,11 +149,8 @@ def _put(
         document=None,
     )
     if stored is None:
-        if widget and widget["source"]:
-            raise ConflictError(
-                f"{target.widget} is a copy from {widget['source']}, whose next refresh would "
-                "remove the version; publish it there."
-            )
+        if widget:
+            refuse_copy(widget)
         result["warnings"] += find_warnings(document, is_new_widget=widget is None)
         result["warnings"] += _order_warnings(target, version, available)
         _add(transaction, target, document, holds=result["stored"])

@@ -123,6 +123,8 @@ class RemoteCatalog:
         parameters = {key: value for key, value in options.items() if value is not None}
         entries: list[Json] = []
         while page := self.service.request("GET", "/api/audit", None, parameters)["entries"]:
+            if entries and page[0]["id"] >= entries[-1]["id"]:
+                raise ValueError("The pages repeat themselves.")
             entries += page
             if limit and len(entries) >= limit:
                 break
@@ -149,12 +151,14 @@ class RemoteCatalog:
     def read_list(self, scope: str | None = None, sort: str = "name") -> list[Json]:
         """Return all listed widgets, perhaps of a scope, in the order of the service."""
         query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": 100}
-        found: list[Json] = []
+        found: dict[tuple[str, str], Json] = {}
         for page in count(1):
             result = self.service.get(f"{V1_PREFIX}search", {**query, "page": page})
-            found += map(_listed_widget, result["widgets"])
-            if not result["widgets"] or len(found) >= result["total"]:
-                return found
+            widgets = {(each["scope"], each["name"]): each for each in result["widgets"]}
+            has_new = not widgets.keys() <= found.keys()
+            found |= widgets
+            if not has_new or len(found) >= result["total"]:
+                return [_listed_widget(each) for each in found.values()]
         raise AssertionError("the pages have no end")
 
     def read_document(self, widget: WidgetName) -> Json:

@@ -767,6 +767,17 @@ def test_a_first_response_that_is_an_error_or_a_redirect_is_reported(
     )
 
 
+def test_pages_that_repeat_themselves_end(faulty: FaultyService) -> None:
+    faulty.prepared = [(200, {"entries": [{"id": 7}]})] * 2
+    assert failure(run_remotely(faulty.url, "log")).startswith(
+        f"The response of {faulty.url} is not that of a widget catalog;"
+    )
+    widget = {"scope": "acme", "name": "clock", "displayName": "Clock", "description": None}
+    widget |= {"latestVersion": None, "downloadCount": None, "isOfficial": None}
+    faulty.prepared = [(200, {"widgets": [widget], "total": 10**9})] * 2
+    assert run_remotely(faulty.url, "list").stderr == "1 widget.\n"
+
+
 def test_a_response_that_is_not_json_is_reported(faulty: FaultyService) -> None:
     faulty.prepared = [(200, {})]
     assert failure(run_remotely(faulty.url, "unlist acme/clock")) == (

@@ -260,8 +260,7 @@ class MirrorRun:
         """Copy what is said about the copies that the changes name."""
         local = find_local(self.database)
         copies = {key for key, each in local.items() if each.source == self.source}
-        excludes = self.options.excludes
-        keys = [key for key in changes.changed if key in copies and str(key) not in excludes]
+        keys = [key for key in changes.changed if key in copies]
         run = AboutRun(self.database, self.upstream, bundles, self.options.bundles)
         self.report.failures |= run.refresh(keys)
 

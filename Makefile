@@ -20,8 +20,10 @@ run: .venv/run  ## Serve the catalog; create it from the demo catalog if there i
 # runs all tests of a file, so that the servers, proxies and nodes of the file start once.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/rqlite  ## Run the tests
-	@test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -ge 1000000 2> /dev/null && TMPDIR=/dev/shm; \
-	TMPDIR=$$(mktemp -d); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	@base=$${TMPDIR:-/tmp}; \
+	test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -ge 1000000 2> /dev/null && base=/dev/shm; \
+	TMPDIR=$$(mktemp -d -p "$$base"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	chmod 755 "$$TMPDIR"; \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
 	        --dist loadscope --no-loadscope-reorder
 

@@ -106,6 +106,11 @@ def test_second_visit_is_one_request(browser: "Browser", server: Server, path: s
     with browser.new_context(base_url=server.url) as context:
         page = context.new_page()
         page.goto(path)
+        # Pictures that are out of sight would be loaded later.
+        page.evaluate(
+            "Promise.all([...document.images].map((each) => {"
+            " each.loading = 'eager'; return each.decode(); }))"
+        )
         page.goto("about:blank")
         with recorded(context, "response") as responses:
             page.goto(path)

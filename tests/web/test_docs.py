@@ -107,11 +107,12 @@ def test_commands_of_the_page_work(tmp_path: Path) -> None:
     _, html = server.request("GET", "/docs")
     commands = {name: text(html.decode(), f"{name}-command") for name in OPERATIONS}
     results = {
-        name: subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=10)
+        name: subprocess.run(shlex.split(command), capture_output=True, timeout=10)
         for name, command in commands.items()
     }
     server.stop()
-    assert results.pop("getBundle").stdout.startswith("// A widget of the demo catalog.")
+    assert results.pop("getBundle").stdout.startswith(b"// A widget of the demo catalog.")
+    assert results.pop("getPicture").stdout.startswith(b"RIFF")
     for name, result in results.items():
         assert json.loads(result.stdout).keys() == OPERATIONS[name].example.keys()  # type: ignore[attr-defined]
 

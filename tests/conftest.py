@@ -245,10 +245,11 @@ def demo_files() -> tuple[bytes, dict[str, bytes]]:
 
 @cache
 def imported_demo_file() -> bytes:
-    """Return a database of the demo catalog without its bundles."""
+    """Return a database of the demo catalog without its bundles, readmes, links and pictures."""
     with TemporaryDirectory() as folder, DEMO.open("rb") as file:
         path = Path(folder, "demo.db")
-        Database(path).create(putting(read_catalog([file])))
+        documents = [document._replace(about=None) for document in read_catalog([file])]
+        Database(path).create(putting(documents))
         return path.read_bytes()
 
 

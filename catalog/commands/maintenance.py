@@ -50,7 +50,7 @@ def check(strict: bool, repair: bool, offline: bool, json_output: bool) -> None:
     if offline:
         reason = "its bundleUrl points elsewhere, so it needs a network"
         findings = chain(findings, (f"{each}: {reason}." for each in find_elsewhere(database())))
-    warnings = find_unusual(database())
+    warnings = find_unusual(database(), bundles())
     if strict:
         findings, warnings = chain(findings, warnings), iter(())
     if json_output:

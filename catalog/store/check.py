@@ -175,11 +175,20 @@ ORDER BY scope, name, precedence
 """
 
 
-def find_unusual(database: Database) -> Iterator[str]:
-    """Return a sentence for each value of a version that is allowed, and probably a mistake."""
+PICTURES = """
+SELECT scope || '/' || name, picture ->> 'sha256Hash', picture ->> 'size'
+FROM about JOIN widget ON widget.id = widget_id WHERE picture IS NOT NULL ORDER BY scope, name
+"""
+
+
+def find_unusual(database: Database, bundles: Bundles) -> Iterator[str]:
+    """Return a sentence for what is allowed, and probably a mistake."""
     for row in _read_rows(database, RANGES_AND_TIMES):
         for warning in version_warnings([row]):
             yield f"{row['scope']}/{row['name']}: {warning}."
+    for path, sha256, size in _read_rows(database, PICTURES):
+        if not bundles.holds(sha256, size):
+            yield f"{path}: its picture {sha256} is not in {bundles.name}, and is not shown."
 
 
 def _read_rows(database: Database, sql: str) -> list[sqlite3.Row]:
@@ -199,14 +208,8 @@ ORDER BY scope, name, version
 """
 
 
-HELD_PICTURES = """
-SELECT scope || '/' || name, picture ->> 'sha256Hash', picture ->> 'size'
-FROM about JOIN widget ON widget.id = widget_id WHERE picture IS NOT NULL ORDER BY scope, name
-"""
-
-
 def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
-    """Return a sentence for each bundle or picture that is missing or has the wrong bytes."""
+    """Return a sentence for each bundle that is missing, or has the wrong hash, size or path."""
     wrong = dict(_wrong_bundles(bundles))
     for sha256, problem in wrong.items():
         yield f"Bundle {sha256} in {bundles.name}: {problem}."
@@ -222,9 +225,6 @@ def check_bundles(database: Database, bundles: Bundles) -> Iterator[str]:
                 f"{version}: its bundle {bundle.sha256} of {bundle.size} bytes is not in "
                 f"{bundles.name}."
             )
-    for path, sha256, size in _read_rows(database, HELD_PICTURES):
-        if sha256 in wrong or not bundles.holds(sha256, size):
-            yield f"{path}: its picture {sha256} of {size} bytes is not in {bundles.name}."
 
 
 def find_missing_bundles(database: Database, bundles: Bundles) -> list[str]:

@@ -23,7 +23,8 @@ VERSIONS = ["1.0.0", "2.0.0"]
 paths = st.sampled_from([*NAMES, *NAMES, *SECRETS])
 versions = st.builds("{}@{}".format, paths, st.sampled_from(VERSIONS))
 commands = st.one_of(
-    st.tuples(st.sampled_from(["unlist", "official", "unofficial"]), paths),
+    st.tuples(st.sampled_from(["unlist", "official"]), paths),
+    st.tuples(st.just("official"), paths, st.just("--off")),
     st.tuples(st.just("relist"), st.sampled_from(NAMES)),
     st.tuples(st.sampled_from(["yank", "unyank"]), versions),
     st.tuples(st.just("deprecate"), versions, st.sampled_from(["Old.", "Slow."])),

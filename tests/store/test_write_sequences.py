@@ -29,6 +29,10 @@ PUBLIC_URL = "https://catalog.example.com"
 PATHS = ["acme/clock", "acme/notes", "lab/clock", "lab/radar"]
 # Of an upstream; its count there is always the same.
 MIRRORED = "far/moon"
+# A refresh would undo them.
+REFUSED_ON_COPIES = {
+    *("yank", "unyank", "deprecate", "undeprecate", "describe", "official", "unofficial"),
+}
 NUMBERS = ["1.0.0", "1.1.0", "2.0.0"]
 RANGES = {"1.x": ["1.0.0", "1.1.0"], "*": NUMBERS}
 TIMES = [f"2025-01-0{day}T00:00:00.000Z" for day in range(1, 4)]
@@ -135,7 +139,9 @@ class Model:
             self.mirror(path)
         elif name == "publish":
             return self.publish(path, *arguments)
-        elif name != "restore" and path.partition("@")[0] not in self.widgets:
+        elif (name != "restore" and path.partition("@")[0] not in self.widgets) or (
+            path.partition("@")[0] == MIRRORED and name in REFUSED_ON_COPIES
+        ):
             return False
         elif "@" in path:
             return self.change_versions(name, *path.split("@"), *arguments)
@@ -340,6 +346,8 @@ class Catalog:
                 return self.run("describe", path, *itertools.chain(*pairs))
             case ("yank", versions, reason):
                 return self.run("yank", versions, *["--reason", reason] * bool(reason))
+            case ("unofficial", path):
+                return self.run("official", path, "--off")
             case ("backup", _):
                 self.backup.unlink(missing_ok=True)
                 return self.run("backup", self.backup)

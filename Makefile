@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test boot-test mutants torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
+.PHONY: help run test mutants boot-test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -398,10 +398,16 @@ def test_an_invalid_pack_stores_no_bundle(app: Flask, packed: Members, tmp_path:
     directory = app.extensions["bundles"].directory
     for path in directory.iterdir():
         path.unlink()
-    (tmp_path / "cut.pack").write_bytes(build_pack(packed)[:-20000])
-    result = run(app, "unpack", "--bundles-only", tmp_path / "cut.pack")
-    assert (result.exit_code, INCOMPLETE in result.stderr) == (1, True)
-    assert list(directory.iterdir()) == []
+    # In the other one, the bundles are valid, and what is wrong comes after them.
+    packs = {
+        INCOMPLETE: build_pack(packed)[:-20000],
+        "The pack has an unexpected member, 'more'.": build_pack({**packed, "more": b"x"}),
+    }
+    for message, content in packs.items():
+        (tmp_path / "invalid.pack").write_bytes(content)
+        result = run(app, "unpack", "--bundles-only", tmp_path / "invalid.pack")
+        assert (result.exit_code, message in result.stderr) == (1, True)
+        assert list(directory.iterdir()) == []
 
 
 def test_running_service_shows_an_unpacked_catalog(

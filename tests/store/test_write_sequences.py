@@ -139,8 +139,8 @@ class Model:
             self.mirror(path)
         elif name == "publish":
             return self.publish(path, *arguments)
-        elif (name != "restore" and path.partition("@")[0] not in self.widgets) or (
-            path.partition("@")[0] == MIRRORED and name in REFUSED_ON_COPIES
+        elif (widget := path.partition("@")[0]) not in self.widgets or (
+            widget == MIRRORED and name in REFUSED_ON_COPIES
         ):
             return False
         elif "@" in path:

@@ -87,6 +87,8 @@ def _set_states(
 
     def change(transaction: Transaction) -> list[Moderated]:
         selections = select_versions(transaction.read, targets)
+        for each in selections:
+            refuse_copy(get_widget(transaction.read, each.widget))
         return [_change_selected(transaction, action, each, new_state) for each in selections]
 
     return database.transact(change, actor, dry_run=dry_run)
@@ -111,7 +113,6 @@ def _change_selected(
             rows[row["id"]] = {**row, **state}
             transaction.record(action, target, before=before, after=after)
     if rows:
-        refuse_copy(get_widget(transaction.read, selection.widget))
         transaction.execute_many(SET_STATE, rows.values())
     result["latestVersion"] = latest_version(rows.get(row["id"], row) for row in selection.versions)
     return result

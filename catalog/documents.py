@@ -154,7 +154,8 @@ def check_document(document: object) -> Document:
         if len(problems) >= MAX_PROBLEMS:
             break
         versions.append(_check_version_entry(entry, widget, index, problems))
-    problems += _duplicates(row.get("version") for row in versions)
+    counts = Counter(row.get("version") for row in versions)
+    problems += [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
     about = check_about(document.get("about"), problems)
     if problems:
         raise DocumentError(problems[:MAX_PROBLEMS])
@@ -243,11 +244,6 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
                 f"maxSize, {row['max_w']} by {row['max_h']}"
             )
     return row
-
-
-def _duplicates(versions: Iterable[str | None]) -> list[str]:
-    counts = Counter(versions)
-    return [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
 
 
 def widget_json(row: Row) -> Json:

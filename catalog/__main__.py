@@ -4,7 +4,7 @@ import logging
 import os
 
 import click
-from click.shell_completion import shell_complete
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from . import __version__
 from .commands import COMMANDS
@@ -14,6 +14,11 @@ from .server_option import server_options
 PROGRAM = "widget-catalog"
 # click completes a command line in a process that has this variable.
 COMPLETION_VARIABLE = "_WIDGET_CATALOG_COMPLETE"
+SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
+}
 # Commands that are in no section are listed last.
 SECTIONS = {
     "Serve": ["serve", "health"],
@@ -92,7 +97,7 @@ def cli() -> None:
 
 
 @cli.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script for completion in a shell.
 
@@ -103,7 +108,7 @@ def completion(shell: str) -> None:
     if shell == "bash":
         # Otherwise bash would complete the version after an @ as a word of its own.
         click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}")
-    shell_complete(cli, {}, PROGRAM, COMPLETION_VARIABLE, f"{shell}_source")
+    click.echo(SHELLS[shell](cli, {}, PROGRAM, COMPLETION_VARIABLE).source())
 
 
 def main() -> None:

@@ -42,10 +42,6 @@ from .web import browse, compare, docs, feed, updates, widget_pages  # noqa: F40
 from .web.pages import error_page, pages
 from .web.static_files import static_files
 
-API = (v1, registry, operations, internal)
-WEB = (pages, static_files)
-
-NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 # For the response that says that a request took too long.
 ERROR_SECONDS = 1
 # In place of Werkzeug's default descriptions.
@@ -152,7 +148,7 @@ def make_service(files: Files) -> Flask:
     app.extensions["failed_attempts"] = FailedAttempts()
     app.extensions["database"] = database = files.database
     app.extensions["bundles"] = files.bundles
-    for blueprint in (*API, *WEB):
+    for blueprint in (v1, registry, operations, internal, pages, static_files):
         app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, error_response)
     app.register_error_handler(ParameterError, parameter_error_response)
@@ -215,7 +211,7 @@ def database_error_response(error: Exception) -> Response:
 
 def complete_response(response: Response) -> Response:
     """Forbid browsers to guess another type than the Content-Type, and encode the response."""
-    response.headers.update(NOSNIFF)
+    response.headers["X-Content-Type-Options"] = "nosniff"
     if RENDERED not in request.environ:
         encode_response(response)
     return response

@@ -154,7 +154,8 @@ def check_document(document: object) -> Document:
         if len(problems) >= MAX_PROBLEMS:
             break
         versions.append(_check_version_entry(entry, widget, index, problems))
-    problems += _duplicates(row.get("version") for row in versions)
+    counts = Counter(row.get("version") for row in versions)
+    problems += [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
     about = check_about(document.get("about"), problems)
     if problems:
         raise DocumentError(problems[:MAX_PROBLEMS])
@@ -192,20 +193,13 @@ def version_warnings(rows: Iterable[Any]) -> Iterator[str]:
     """Return what is allowed in versions, and probably a mistake, without a full stop."""
     tomorrow = format_timestamp(datetime.now(UTC) + MAX_CLOCK_ERROR)
     for row in rows:
-        yield from _version_warnings(row, tomorrow)
-
-
-def _version_warnings(row: Any, tomorrow: str) -> Iterator[str]:
-    if not is_range(row["sdk_version"]):
-        sdk = quoted(row["sdk_version"])
-        yield (
-            f"version {row['version']}: sdkVersion {sdk} is not an npm range; no SDK will match it"
-        )
-    if row["published_at"] > tomorrow:
-        yield (
-            f"version {row['version']}: publishedAt {row['published_at']} is in the future; "
-            "until then no other version will be the latest"
-        )
+        version, sdk, time = row["version"], row["sdk_version"], row["published_at"]
+        if not is_range(sdk):
+            problem = f"sdkVersion {quoted(sdk)} is not an npm range; no SDK will match it"
+            yield f"version {version}: {problem}"
+        if time > tomorrow:
+            problem = f"publishedAt {time} is in the future"
+            yield f"version {version}: {problem}; until then no other version will be the latest"
 
 
 def _check_fields(
@@ -250,11 +244,6 @@ def _check_version_entry(entry: object, widget: Row, index: int, problems: list[
                 f"maxSize, {row['max_w']} by {row['max_h']}"
             )
     return row
-
-
-def _duplicates(versions: Iterable[str | None]) -> list[str]:
-    counts = Counter(versions)
-    return [f"version {text} appears twice" for text in counts if text and counts[text] > 1]
 
 
 def widget_json(row: Row) -> Json:

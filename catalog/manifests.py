@@ -6,12 +6,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from .changes import ChangeError, NewVersion
-from .documents import (
-    Document,
-    DocumentError,
-    Row,
-    check_new_document,
-)
+from .documents import Document, DocumentError, Row, check_new_document
 from .pictures import describe_picture
 from .text import NotAllowedError, quoted
 from .validators import check_markdown, check_url_template, is_icon_name

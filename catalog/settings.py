@@ -60,6 +60,11 @@ def parse_required(text: str) -> str:
     return text
 
 
+def optional(parse: Parse) -> Parse:
+    """Accept the empty text too: the setting is not set."""
+    return lambda text: parse(text) if text else text
+
+
 class TrustedProxies(NamedTuple):
     """The networks of trusted proxies, and whether the clients of Unix sockets are trusted."""
 
@@ -68,7 +73,7 @@ class TrustedProxies(NamedTuple):
 
 
 def parse_proxies(text: str) -> TrustedProxies:
-    parts = _split(text)
+    parts = [part.strip() for part in text.split(",") if part.strip()]
     try:
         networks = [ip_network(part) for part in parts if part != UNIX]
     except ValueError:
@@ -77,13 +82,12 @@ def parse_proxies(text: str) -> TrustedProxies:
 
 
 def parse_address(text: str) -> str:
-    if text:
-        split_address(text)
+    split_address(text)
     return text
 
 
 def parse_directory(text: str) -> str:
-    if text and not Path(text).is_dir():
+    if not Path(text).is_dir():
         raise NotAllowedError("a directory of Iconify JSON files")
     return text
 
@@ -95,8 +99,6 @@ def parse_version(text: str) -> str:
 
 
 def parse_base_url(text: str) -> str:
-    if not text:
-        return text
     try:
         if set("?#") & set(check_http_url(text)):
             raise ValueError
@@ -105,14 +107,10 @@ def parse_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def parse_template(text: str) -> str:
-    return check_url_template(text) if text else text
-
-
 def parse_contact(text: str) -> str:
     is_email = re.fullmatch(r"[^\s@/:?&%]+@[^\s@/:?&%]+", text)
     try:
-        return text if not text or is_email else check_http_url(text)
+        return text if is_email else check_http_url(text)
     except ValueError:
         raise NotAllowedError("an e-mail address, or an http or https URL") from None
 
@@ -127,7 +125,7 @@ def parse_node(text: str) -> str:
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         is_valid = False
-    if text and (not is_valid or parts.path.strip("/") or parts.query or parts.fragment):
+    if not is_valid or parts.path.strip("/") or parts.query or parts.fragment:
         raise NotAllowedError(
             "the http or https URL of the rqlite node on this machine, without a path"
         )
@@ -136,8 +134,6 @@ def parse_node(text: str) -> str:
 
 def read_node_user(path: str) -> str:
     """Return user and password of the node from a file that no other user can read."""
-    if not path:
-        return ""
     try:
         with open(path, encoding="utf-8") as file:
             mode, line = os.fstat(file.fileno()).st_mode, file.readline().strip()
@@ -151,13 +147,13 @@ def read_node_user(path: str) -> str:
 
 
 def parse_file(text: str) -> str:
-    if text and not Path(text).is_file():
+    if not Path(text).is_file():
         raise NotAllowedError("a file")
     return text
 
 
 def parse_wheel(text: str) -> str:
-    if text and not (text.endswith(".whl") and Path(text).is_file()):
+    if not (text.endswith(".whl") and Path(text).is_file()):
         raise NotAllowedError("a file whose name ends with .whl")
     return text
 
@@ -176,9 +172,9 @@ class Setting:
 
 SETTINGS = (
     Setting("DATABASE", "catalog.db", parse_required),
-    Setting("RQLITE", "", parse_node, is_secret=True),
-    Setting("RQLITE_AUTH", "", read_node_user),
-    Setting("RQLITE_CA", "", parse_file),
+    Setting("RQLITE", "", optional(parse_node), is_secret=True),
+    Setting("RQLITE_AUTH", "", optional(read_node_user)),
+    Setting("RQLITE_CA", "", optional(parse_file)),
     Setting("HOST", "127.0.0.1", parse_required),
     Setting("PORT", "8080", whole_number(0, 65535)),
     Setting("MAX_CONNECTIONS", "900", whole_number(10, 100_000)),
@@ -191,16 +187,16 @@ SETTINGS = (
     Setting("TRUSTED_PROXY", "", parse_proxies),
     Setting("LOG_LEVEL", "info", one_of("info", "warning", "error")),
     Setting("LOG_FORMAT", "text", one_of("text", "json")),
-    Setting("METRICS", "", parse_address),
+    Setting("METRICS", "", optional(parse_address)),
     Setting("MINIMUM_CLI_VERSION", "1.0.0", parse_version),
-    Setting("ICONS", "", parse_directory),
-    Setting("BUNDLE_URL", "", parse_template),
+    Setting("ICONS", "", optional(parse_directory)),
+    Setting("BUNDLE_URL", "", optional(check_url_template)),
     Setting("BUNDLES", ""),
     Setting("BACKUPS", ""),
-    Setting("PUBLIC_URL", "", parse_base_url),
-    Setting("INSTALL_URL", "", parse_template),
-    Setting("CONTACT", "", parse_contact),
-    Setting("WHEEL", "", parse_wheel),
+    Setting("PUBLIC_URL", "", optional(parse_base_url)),
+    Setting("INSTALL_URL", "", optional(check_url_template)),
+    Setting("CONTACT", "", optional(parse_contact)),
+    Setting("WHEEL", "", optional(parse_wheel)),
 )
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
@@ -274,7 +270,3 @@ def split_address(text: str) -> tuple[str, int]:
     if not match or int(match[3]) > 65535:
         raise NotAllowedError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
     return match[1] or match[2], int(match[3])
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]

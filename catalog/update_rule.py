@@ -54,17 +54,20 @@ def advise(installed: Release, newest_first: Sequence[Release], sdk: str) -> Adv
     for index, release in enumerate(above):
         if _is_eligible(release, installed):
             found = f"{release.number} is the newest version above {installed.number} that runs"
-            skipped = _explain_skipped(above[:index], installed)
+            skipped = _explain_skipped(above[:index])
             return Advice(release, False, _sentence(f"{found} on SDK {sdk}", skipped))
+    skipped = _explain_skipped(above)
+    if not installed.is_yanked and not skipped:
+        return Advice(None, False, _sentence(f"There is no version above {installed.number}"))
     if not installed.is_yanked:
-        return Advice(None, False, _explain_no_update(installed, above, sdk))
+        none = f"{installed.number} has no update for SDK {sdk}"
+        return Advice(None, False, _sentence(none, skipped))
     below = [
         each
         for each in newest_first
         if each.precedence < installed.precedence and _is_eligible(each, installed)
     ]
     withdrawn = _explain_yank(installed)
-    skipped = _explain_skipped(above, installed)
     if not below:
         other = f"no other version to change to runs on SDK {sdk}"
         return Advice(None, False, _sentence(withdrawn, skipped, other))
@@ -86,22 +89,15 @@ def _is_same_prerelease(release: Release, installed: Release) -> bool:
     return installed.is_prerelease and release.core == installed.core
 
 
-def _explain_no_update(installed: Release, above: Sequence[Release], sdk: str) -> str:
-    skipped = _explain_skipped(above, installed)
-    if not skipped:
-        return _sentence(f"There is no version above {installed.number}")
-    return _sentence(f"{installed.number} has no update for SDK {sdk}", skipped)
-
-
-def _explain_skipped(skipped: Sequence[Release], installed: Release) -> str:
+def _explain_skipped(skipped: Sequence[Release]) -> str:
     """Return why none of these versions is the update; empty if there are none."""
-    clauses = [_explain(release, installed) for release in skipped[:MAX_NAMED]]
+    clauses = [_explain(release) for release in skipped[:MAX_NAMED]]
     if len(skipped) > MAX_NAMED:
         clauses.append(f"and {len(skipped) - MAX_NAMED} more")
     return "; ".join(clauses)
 
 
-def _explain(release: Release, installed: Release) -> str:
+def _explain(release: Release) -> str:
     if release.is_yanked:
         return _explain_yank(release)
     if not release.is_compatible:

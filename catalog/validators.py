@@ -75,18 +75,13 @@ def check_markdown(value: object) -> str:
 
 
 def _check_unicode(value: object) -> str:
-    if isinstance(value, str) and "\0" not in value and _is_unicode(value):
-        return value
-    raise NotAllowedError("a string of Unicode text without NUL")
-
-
-def _is_unicode(value: str) -> bool:
-    # JSON can contain half of a surrogate pair, which UTF-8 cannot.
     try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        # JSON can contain half of a surrogate pair, which UTF-8 cannot.
+        if isinstance(value, str) and b"\0" not in value.encode():
+            return value
+        raise ValueError
+    except ValueError:
+        raise NotAllowedError("a string of Unicode text without NUL") from None
 
 
 def check_nonempty_text(value: object) -> str:

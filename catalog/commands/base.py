@@ -12,7 +12,7 @@ import click
 
 from ..changes import ChangeError, MissingWidgetError
 from ..data_files import DataFileError
-from ..documents import MAX_PROBLEMS, Document, DocumentError
+from ..documents import MAX_PROBLEMS, DocumentError
 from ..files.jsonl import CatalogFileError
 from ..files.packs import PackError
 from ..opening import Files, open_files
@@ -156,13 +156,6 @@ def command(
     return register
 
 
-def command_group(name: str, summary: str) -> CommandGroup:
-    """Register a group of commands under this name."""
-    group = CommandGroup(name, help=summary)
-    COMMANDS[name] = group
-    return group
-
-
 def files() -> Files:
     """Return the files of the catalog that the command works on; they are opened once.
 
@@ -251,10 +244,9 @@ def progress_bar(label: str, *, show_count: bool = False) -> Iterator[Callable[[
         yield on_progress
 
 
-def format_counts(documents: Sequence[Document]) -> str:
-    """Return the numbers of widgets and versions in the documents, as words."""
-    versions = sum(len(document.versions) for document in documents)
-    return f"{plural(len(documents), 'widget')} and {plural(versions, 'version')}"
+def format_counts(widgets: int, versions: int) -> str:
+    """Return the numbers of widgets and versions, as words."""
+    return f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
 
 
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON instead.")

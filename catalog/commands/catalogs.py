@@ -20,22 +20,11 @@ from ..store.read.updates import find_updates
 from ..store.write import moderation, publishing
 from ..store.write.audit import local_actor, read_entries
 from ..store.write.lookup import find_widget, get_widget
-from ..text import fold
 from .base import REMOTE, SETTINGS, bundles, database, files, print_status
 
 # Only --server needs urllib3, so the functions for it import what needs it.
 if TYPE_CHECKING:
     from ..remote.catalog import RemoteCatalog
-
-
-def find_server() -> Server | None:
-    """Return the service that an option or the variable names; None is the catalog here."""
-    context = click.get_current_context()
-    if SETTINGS not in context.meta:
-        return named_server(context)
-    if {"server", "ca"} & context.meta.keys():
-        raise click.UsageError("Use either --server or --database.")
-    return None
 
 
 def open_remote(server: Server) -> "RemoteCatalog":
@@ -51,8 +40,11 @@ def open_remote(server: Server) -> "RemoteCatalog":
 
 
 def open_catalog() -> "DatabaseCatalog | RemoteCatalog":
-    """Return the catalog that this command works on."""
-    server = find_server()
+    """Return the catalog that this command works on: that of a service, or the one here."""
+    context = click.get_current_context()
+    if SETTINGS in context.meta and {"server", "ca"} & context.meta.keys():
+        raise click.UsageError("Use either --server or --database.")
+    server = None if SETTINGS in context.meta else named_server(context)
     return open_remote(server) if server else DatabaseCatalog()
 
 
@@ -62,8 +54,7 @@ SELECT json_set({json_sql.WIDGET},
         '$.versions', (SELECT count(*) FROM version WHERE widget_id = widget.id),
         '$.latestVersion', latest.version,
         '$.deprecationMessage', latest.deprecation_message,
-        '$.updatedAt', updated_at) AS json,
-    count(*) OVER () AS total
+        '$.updatedAt', updated_at) AS json
 FROM (
     SELECT *, coalesce(
         (SELECT max(published_at) FROM version WHERE widget_id = widget.id), created_at
@@ -72,17 +63,9 @@ FROM (
     SELECT id FROM version WHERE widget_id = widget.id AND yanked = 0
     ORDER BY {json_sql.NEWEST_FIRST} LIMIT 1)
 WHERE (:scope IS NULL OR scope = :scope) AND (NOT :unlisted OR NOT listed)
-  AND NOT EXISTS (
-    SELECT 1 FROM json_each(:words)
-    WHERE instr(folded_text, value) = 0 AND instr(fold(scope || '/' || name), value) = 0)
 ORDER BY
-    CASE :sort
-        WHEN 'installs' THEN download_count
-        WHEN 'updated' THEN updated_at
-        WHEN 'created' THEN widget.created_at
-    END DESC,
+    CASE :sort WHEN 'updated' THEN updated_at WHEN 'created' THEN widget.created_at END DESC,
     scope, name
-LIMIT :limit
 """
 
 
@@ -128,21 +111,10 @@ class DatabaseCatalog:
             names = widget and (widget.scope, widget.name)
             return read_entries(connection, names, since=since or "", limit=limit or -1)
 
-    def find_widgets(
-        self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
-    ) -> tuple[list[Json], int]:
-        """Return the first widgets with these words, and how many there are."""
-        values = {
-            "scope": scope,
-            "unlisted": unlisted,
-            "words": json.dumps(fold(words).split()),
-            "sort": sort,
-            "limit": limit,
-        }
+    def read_list(self, scope: str | None, unlisted: bool, sort: str) -> list[Json]:
+        values = {"scope": scope, "unlisted": unlisted, "sort": sort}
         with database().read() as connection:
-            connection.create_function("fold", 1, fold, deterministic=True)
-            rows = connection.execute(LIST, values).fetchall()
-        return [json.loads(row["json"]) for row in rows], rows[0]["total"] if rows else 0
+            return [json.loads(row["json"]) for row in connection.execute(LIST, values)]
 
     def read_document(self, widget: WidgetName) -> Json:
         row = get_widget(database().fetch, widget)

@@ -19,7 +19,6 @@ from ..store.read.export import catalog_lines
 from ..store.read.selection import IS_SELECTED, Selection
 from ..store.write.audit import local_actor
 from ..store.write.imports import import_documents
-from ..text import plural
 from .base import (
     CommandError,
     bundles,
@@ -50,12 +49,14 @@ def init(demo: bool) -> None:
 
 def create_database(demo: bool) -> None:
     """Create the database, empty or with the demo catalog."""
-    documents = []
+    versions: list[int] = []
     if demo:
         documents = create_demo(database(), bundles(), today())
+        versions = [len(document.versions) for document in documents]
     else:
         database().create()
-    print_status(f"Created {database().name} with {format_counts(documents)}.")
+    counts = format_counts(len(versions), sum(versions))
+    print_status(f"Created {database().name} with {counts}.")
 
 
 @command("import")
@@ -85,18 +86,15 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
             )
     except DocumentError as error:
         raise reader.all_problems() from error
-    counts = f"{plural(report.widgets, 'widget')} and {plural(report.versions, 'version')}"
+    counts = format_counts(report.widgets, report.versions)
     unchanged = report.widgets - report.added - report.changed
     print_status(
         f"{'Would import' if dry_run else 'Imported'} {counts}: {report.added} added, "
         f"{report.changed} changed, {unchanged} unchanged."
     )
     if prune:
-        print_status(
-            f"{'Would remove' if dry_run else 'Removed'} "
-            f"{plural(report.removed_widgets, 'widget')} and "
-            f"{plural(report.removed_versions, 'version')} of the others."
-        )
+        counts = format_counts(report.removed_widgets, report.removed_versions)
+        print_status(f"{'Would remove' if dry_run else 'Removed'} {counts} of the others.")
 
 
 def _seekable(file: BinaryIO) -> BinaryIO:
@@ -160,8 +158,7 @@ def export(file: str, **selected: Any) -> None:
             for line in catalog_lines(connection, paths):
                 output.write(line.encode())
     if file != "-":
-        counts = f"{plural(widgets, 'widget')} and {plural(versions, 'version')}"
-        print_status(f"Exported {counts} to {file}.")
+        print_status(f"Exported {format_counts(widgets, versions)} to {file}.")
 
 
 @contextmanager

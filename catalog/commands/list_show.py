@@ -5,10 +5,9 @@ import click
 from ..changes import WidgetName
 from ..documents import Json
 from ..manifests import LINK_KEYS
-from ..semver_ranges import MAX_SAFE_INTEGER
 from ..store.read import json_sql
 from ..store.write.lookup import match_versions
-from ..text import plural
+from ..text import fold, plural
 from .base import TEXT, WIDGET_OR_VERSION, command, json_option, print_status
 from .catalogs import open_catalog, resolve_name
 from .terminal import format_json, format_table, replace_unprintable
@@ -39,8 +38,15 @@ def list_(
     Each of the WORDS must occur in the display name, the description or scope/name; case and
     accents are ignored. A service shows its listed widgets only.
     """
-    limit = min(limit or MAX_SAFE_INTEGER, MAX_SAFE_INTEGER)
-    widgets, total = open_catalog().find_widgets(" ".join(words), scope, unlisted, sort, limit)
+    folded = fold(" ".join(words)).split()
+    # All are read: the search of a service finds no words in scope/name.
+    listed = open_catalog().read_list(scope, unlisted, sort)
+    found = [each for each in listed if has_words(each, folded)] if folded else listed
+    if sort in ("name", "installs"):
+        found.sort(key=lambda each: (each["scope"], each["name"]))
+    if sort == "installs":
+        found.sort(key=installs_or_less, reverse=True)
+    widgets, total = found[:limit], len(found)
     if json_output:
         click.echo(format_json(widgets))
         return
@@ -48,6 +54,18 @@ def list_(
         click.echo("\n".join(format_widgets(widgets)))
     shown = f"{len(widgets)} of " if len(widgets) < total else ""
     print_status(f"{shown}{plural(total, 'widget')}.")
+
+
+def has_words(widget: Json, words: list[str]) -> bool:
+    """Return whether each word is in the display name, the description or scope/name."""
+    path = f"{widget['scope']}/{widget['name']}"
+    text = fold("\n".join((widget["displayName"], widget["description"] or "", path)))
+    return all(word in text for word in words)
+
+
+def installs_or_less(widget: Json) -> int:
+    """Return the installs of a widget; if they are unknown, fewer than those of any other."""
+    return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
 
 
 def format_widgets(widgets: list[Json]) -> list[str]:

@@ -1,7 +1,6 @@
 """widget-catalog log: the record of changes."""
 
 import json
-from typing import Any
 
 import click
 
@@ -40,22 +39,16 @@ def log(widget: WidgetName | None, since: str | None, limit: int | None, json_ou
 
 
 def format_entry(entry: Json) -> str:
-    """Return the line of a change: time, actor, action, target, before and after."""
+    """Return the line of a change: time, actor, action, target, and values before and after."""
     actor = entry["actor"] if entry["kind"] == "local" else f"token {entry['actor']}"
     words = [entry["at"], actor, entry["action"]]
     if entry["scope"] is not None:
         words.append(str(WidgetName(entry["scope"], entry["name"], entry["version"])))
     before, after = entry["before"] or {}, entry["after"] or {}
-    changes = [
-        f"{key}: {format_change(key, before, after)}"
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    ]
+    changes = []
+    for key in {**before, **after}:
+        if before.get(key) != after.get(key):
+            states = [state[key] for state in (before, after) if key in state]
+            values = [json.dumps(value, ensure_ascii=False) for value in states]
+            changes.append(f"{key}: {' -> '.join(values)}")
     return "  ".join([*words, "; ".join(changes)] if changes else words)
-
-
-def format_change(key: str, before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Return the value of a key, or both values if there was one before."""
-    states = (before, after)
-    values = [json.dumps(each[key], ensure_ascii=False) for each in states if key in each]
-    return " -> ".join(values)

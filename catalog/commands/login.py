@@ -3,19 +3,16 @@
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from ..documents import Json
 from ..remote.token_file import VARIABLE, check_token, read_logins, store_login, token_file
 from ..server_option import SERVER_VARIABLE, Server, named_server
 from .base import command, json_option, print_status
 from .catalogs import open_remote
 from .durations import describe_expiry
 from .terminal import format_json, replace_unprintable
-
-if TYPE_CHECKING:
-    from ..documents import Json
 
 
 def require_server() -> Server:

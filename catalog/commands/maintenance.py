@@ -7,23 +7,9 @@ from pathlib import Path
 import click
 
 from ..store import backups
-from ..store.check import (
-    check_bundles,
-    check_catalog,
-    find_elsewhere,
-    find_unusual,
-    repair_derived,
-)
+from ..store.check import check_bundles, check_catalog, find_elsewhere, find_unusual, repair_derived
 from ..text import plural
-from .base import (
-    CommandError,
-    bundles,
-    command,
-    confirm,
-    database,
-    json_option,
-    print_status,
-)
+from .base import CommandError, bundles, command, confirm, database, json_option, print_status
 from .retention import add_dated, check_target, directory_option, keep_option
 from .terminal import format_json, replace_unprintable
 

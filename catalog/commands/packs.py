@@ -22,6 +22,7 @@ from .base import (
     confirm,
     database,
     file_name,
+    format_counts,
     print_first,
     print_status,
     progress_bar,
@@ -139,10 +140,8 @@ def _unpack_catalog(file: BinaryIO, on_progress: OnProgress, yes: bool) -> None:
     _print_removed(result.differences.widgets, "widget")
     _print_removed(result.differences.versions, "version")
     warn_of_elsewhere(find_elsewhere(database()))
-    print_status(
-        f"Unpacked {plural(result.widgets, 'widget')} and {plural(result.versions, 'version')} "
-        f"into {database().name}, with {plural(result.bundles, 'bundle')}."
-    )
+    counts, held = format_counts(result.widgets, result.versions), plural(result.bundles, "bundle")
+    print_status(f"Unpacked {counts} into {database().name}, with {held}.")
 
 
 def _print_removed(names: list[str], kind: str) -> None:

@@ -43,7 +43,10 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
         with locked_directory(directory), scratch_directory(directory) as scratch:
             new = scratch / "new"
             written = write(new)
-            target = _unused_path(directory, suffix)
+            time = datetime.now(UTC)
+            # The first free second.
+            while (target := _dated_path(directory, time, suffix)).exists():
+                time += timedelta(seconds=1)
             os.replace(new, target)
             sync_directory(directory)
     except OSError as error:
@@ -51,14 +54,6 @@ def add_dated(directory: Path, suffix: str, keep: int | None, write: Callable[[P
     print_status(f"{written} to {target}.")
     if keep is not None:
         _remove_older(target, keep)
-
-
-def _unused_path(directory: Path, suffix: str) -> Path:
-    """Return the path of a new file, named after the time or the first free second after it."""
-    time = datetime.now(UTC)
-    while (path := _dated_path(directory, time, suffix)).exists():
-        time += timedelta(seconds=1)
-    return path
 
 
 def _dated_path(directory: Path, time: datetime, suffix: str) -> Path:

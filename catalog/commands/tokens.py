@@ -10,17 +10,10 @@ from ..store.write.audit import local_actor
 from ..store.write.tokens import MAX_NAME_LENGTH, Token
 from ..text import NotAllowedError, plural
 from ..validators import check_identifier
-from .base import (
-    CommandGroup,
-    command,
-    command_group,
-    database,
-    json_option,
-    print_status,
-)
+from .base import COMMANDS, CommandGroup, command, database, json_option, print_status
 from .durations import NEVER, describe_expiry, lifetime, parse_lifetime
 from .names import ValidatedType
-from .terminal import format_json, format_table, replace_unprintable
+from .terminal import format_json, format_table
 
 
 def parse_name(text: str) -> str:
@@ -46,7 +39,8 @@ expires_option = click.option(
     show_default=True,
     help="How long it is valid.",
 )
-token: CommandGroup = command_group("token", "Manage the tokens for publishing over HTTP.")
+token = CommandGroup("token", help="Manage the tokens for publishing over HTTP.")
+COMMANDS["token"] = token
 
 
 @command("create", token)
@@ -110,11 +104,11 @@ def list_command(json_output: bool) -> None:
     headings = ("NAME", "ID", "STATUS", "CAN", "SCOPES", "EXPIRES", "LAST USED")
     cells = [
         [
-            replace_unprintable(each.name),
+            each.name,
             each.id,
             each.status(time),
             ", ".join(each.permissions),
-            replace_unprintable(", ".join(each.scopes)) or "all",
+            ", ".join(each.scopes) or "all",
             each.expires_at or NEVER,
             each.last_used_day or NEVER,
         ]

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import count
 from typing import cast
 from urllib.parse import quote
 
@@ -22,7 +21,6 @@ from ..changes import (
 )
 from ..documents import Json
 from ..manifests import build_document, check_keys
-from ..text import fold
 from ..validators import check_identifier, check_new_name, check_version
 from .service import Body, Service, json_body
 
@@ -131,25 +129,12 @@ class RemoteCatalog:
             parameters["before"] = page[-1]["id"]
         return entries[:limit]
 
-    def find_widgets(
-        self, words: str, scope: str | None, unlisted: bool, sort: str, limit: int
-    ) -> tuple[list[Json], int]:
-        """Return the first listed widgets with these words, and how many there are.
-
-        All are read, since the search of a service finds no words in scope/name.
-        """
+    def read_list(
+        self, scope: str | None = None, unlisted: bool = False, sort: str = "name"
+    ) -> list[Json]:
+        """Return all listed widgets, perhaps of a scope, in the order of the service."""
         if unlisted:
             raise ChangeError("The service shows no unlisted widgets; leave out --unlisted.")
-        found = self.read_list(scope, sort)
-        matches = [each for each in found if _has_words(each, words)]
-        if sort in ("name", "installs"):
-            matches.sort(key=lambda each: (each["scope"], each["name"]))
-        if sort == "installs":
-            matches.sort(key=_installs, reverse=True)
-        return matches[:limit], len(matches)
-
-    def read_list(self, scope: str | None = None, sort: str = "name") -> list[Json]:
-        """Return all listed widgets, perhaps of a scope, in the order of the service."""
         query: dict[str, object] = {"scope": scope or "", "sort": sort, "limit": 100}
         found: dict[tuple[str, str], Json] = {}
         for page in count(1):
@@ -158,8 +143,8 @@ class RemoteCatalog:
             has_new = not widgets.keys() <= found.keys()
             found |= widgets
             if not has_new or len(found) >= result["total"]:
-                return [_listed_widget(each) for each in found.values()]
-        raise AssertionError("the pages have no end")
+                break
+        return [_listed_widget(each) for each in found.values()]
 
     def read_document(self, widget: WidgetName) -> Json:
         """Return the document of a listed widget; raise MissingWidgetError if there is none."""
@@ -198,22 +183,6 @@ def _listed_widget(summary: Json) -> Json:
         "deprecationMessage": latest["deprecationMessage"],
     }
     return {**summary, "listed": True, **states}
-
-
-def _installs(widget: Json) -> int:
-    """Return the installs of a widget; if they are unknown, fewer than those of any other."""
-    return -1 if widget["downloadCount"] is None else int(widget["downloadCount"])
-
-
-def _has_words(widget: Json, words: str) -> bool:
-    """Return whether each word is in the display name, the description or scope/name."""
-    texts = (
-        widget["displayName"],
-        widget["description"] or "",
-        f"{widget['scope']}/{widget['name']}",
-    )
-    folded = fold("\n".join(texts))
-    return all(word in folded for word in fold(words).split())
 
 
 def _manifest_target(new: NewVersion) -> WidgetName:

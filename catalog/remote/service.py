@@ -53,12 +53,6 @@ def json_body(value: object) -> Body:
     return Body(json.dumps(value).encode(), "application/json")
 
 
-def _is_private(url: str) -> bool:
-    """Return whether nobody on the way can read what is sent to a URL."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
 class Service:
     """A service; before the first request with a token, the release of this program is checked."""
 
@@ -95,7 +89,8 @@ class Service:
         parameters: Mapping[str, object] | None = None,
     ) -> Json:
         """Return the JSON object of a response; raise RemoteError for an error."""
-        if not _is_private(self.url):
+        parts = urlsplit(self.url)
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise RemoteError(
                 f"{self.url} is not an https URL; http would show the token, and is only for "
                 "loopback."

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import count
 from typing import cast
 from urllib.parse import quote
 

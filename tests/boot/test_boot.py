@@ -221,13 +221,13 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
     machine.run("widget-catalog token create ci --scope acme")
     before = machine.run("widget-catalog log")
     settings = machine.run("cat /etc/widget-catalog.env")
-    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 6")'
+    newer, migration = "/opt/widget-catalog-1.2.0", 'connection.execute("PRAGMA user_version = 7")'
     machine.run(
         f"cp -a /opt/widget-catalog-1.1.0 {newer}\n"
         f"sed -i 's/1\\.1\\.0/1.2.0/' {newer}/bin/widget-catalog\n"
         f"sed -i 's/^Description=.*/Description=Newer/' {newer}/share/widget-catalog/*.service\n"
         f"cd {newer}/lib/python*/site-packages/widget_catalog\n"
-        f"sed -i 's/^SCHEMA_VERSION = 5/SCHEMA_VERSION = 6/' store/schema/schema.py\n"
+        f"sed -i 's/^SCHEMA_VERSION = 6/SCHEMA_VERSION = 7/' store/schema/schema.py\n"
         f"sed -i 's/^        rebuild_tables(.*/        {migration}/' store/schema/migrations.py\n"
     )
     description = "systemctl show --property Description --value widget-catalog.service"

@@ -228,7 +228,7 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
         f"sed -i 's/^Description=.*/Description=Newer/' {newer}/share/widget-catalog/*.service\n"
         f"cd {newer}/lib/python*/site-packages/widget_catalog\n"
         f"sed -i 's/^SCHEMA_VERSION = 6/SCHEMA_VERSION = 7/' store/schema/schema.py\n"
-        f"sed -i 's/^        rebuild_tables(.*/        {migration}/' store/schema/migrations.py\n"
+        f"sed -i 's/^        rebuild_tables(.*/        {migration}/' store/connection/content.py\n"
     )
     description = "systemctl show --property Description --value widget-catalog.service"
     for _ in range(2):
@@ -242,7 +242,7 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
         assert machine.run("widget-catalog token list").count("ci ") == 1
         assert before.strip() in machine.run("widget-catalog log")
     log = machine.run("journalctl --no-pager --unit widget-catalog")
-    assert log.count("from schema version 5 to 6") == 2
+    assert log.count("from schema version 6 to 7") == 2
     assert machine.run("cat /etc/widget-catalog.env") == settings
     machine.run(lines_of("Rollback", 0))
     machine.run("curl --silent --fail http://127.0.0.1:8080/api/health")

@@ -228,7 +228,8 @@ def test_an_upgrade_with_a_migration_is_rolled_back_twice_with_tokens_record_and
         f"sed -i 's/^Description=.*/Description=Newer/' {newer}/share/widget-catalog/*.service\n"
         f"cd {newer}/lib/python*/site-packages/widget_catalog\n"
         f"sed -i 's/^SCHEMA_VERSION = 6/SCHEMA_VERSION = 7/' store/schema/schema.py\n"
-        f"sed -i 's/^        rebuild_tables(connection)$/        {migration}/' store/connection/content.py\n"
+        f"sed -i 's/^        rebuild_tables(connection)$/        {migration}/'"
+        " store/connection/content.py\n"
     )
     description = "systemctl show --property Description --value widget-catalog.service"
     for _ in range(2):

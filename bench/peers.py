@@ -140,7 +140,7 @@ def main() -> None:
         peer = stack.enter_context(verdaccio())
         for title, requests, once in (
             ("search, each word once", words, True),
-            ("search, words again and again", words, False),
+            ("search, fifty words again and again", workload.hot_searches(), False),
             ("detail of a widget, five versions", details, False),
         ):
             for name, server in (("Widget Catalog", ours), ("stock Flask", stock)):

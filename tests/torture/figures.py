@@ -40,7 +40,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         figures: Figures = json.loads(RECORDED.read_text(encoding="utf-8"))["figures"] | measured
         run = (
             f"Last run on {datetime.now(UTC):%Y-%m-%d} at commit {machine.commit()}. The machine: "
-            f"{machine.describe()}."
+            f"{machine.describe()}. Rows that it did not measure are of earlier runs."
         )
         recorded = {"run": run, "figures": figures}
         text = json.dumps(recorded, indent=2, ensure_ascii=False) + "\n"

@@ -70,7 +70,7 @@ def import_(files: tuple[BinaryIO, ...], prune: bool, dry_run: bool) -> None:
     files is invalid, nothing is imported.
     """
     database().check()
-    # The write lock must not wait for whoever writes to a pipe.
+    # The write lock must not wait for the program that writes to a pipe.
     files = tuple(map(_seekable, files))
     if database().is_cluster:
         _validate(files)

@@ -30,7 +30,7 @@ def find_about(transaction: Transaction, ids: Iterable[int]) -> dict[int, sqlite
     return {row["widget_id"]: row for row in rows}
 
 
-def find_changes(stored: Any, new: Mapping[str, Any]) -> Row:
+def changed_columns(stored: Any, new: Mapping[str, Any]) -> Row:
     """Return the columns that differ; what is stored may be None."""
     before = stored or NOTHING
     return {key: new[key] for key in ABOUT_KEYS if key in new and before[key] != new[key]}

@@ -18,7 +18,7 @@ from ...semver_ranges import precedence
 from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..schema.derived import REMOVE_UNUSED_RANGES, add_ranges, folded_columns
-from .about import PUT_ABOUT, find_about, find_changes
+from .about import PUT_ABOUT, changed_columns, find_about
 from .moderation import (
     REMOVABLE_WIDGETS,
     STATE_KEYS,
@@ -160,7 +160,7 @@ def compare(document: Document, stored: StoredWidget | None) -> Plan:
     widget = widget_row(document, stored and stored.widget)
     target = WidgetName(widget["scope"], widget["name"])
     rows, about = version_rows(document), None
-    if document.about and find_changes(stored and stored.about, document.about):
+    if document.about and changed_columns(stored and stored.about, document.about):
         about = {**document.about, "scope": target.scope, "name": target.name}
     if stored is None:
         return Plan(target, None, widget, True, False, list(rows), [], about)

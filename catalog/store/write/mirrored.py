@@ -8,7 +8,7 @@ from ...changes import WidgetName
 from ...documents import Document, Row
 from ...semver_ranges import MAX_SAFE_INTEGER
 from ..connection.transaction import Transaction
-from .about import PUT_ABOUT, find_about, find_changes
+from .about import PUT_ABOUT, changed_columns, find_about
 from .imports import PutResult, put_documents
 from .moderation import REMOVABLE_WIDGETS, record_listing, remove_widgets
 
@@ -124,7 +124,7 @@ def put_upstream_about(transaction: Transaction, abouts: Mapping[WidgetName, Row
     rows = transaction.read(COPIES_NAMED, {"names": json.dumps(list(abouts))})
     stored = find_about(transaction, (row["id"] for row in rows))
     named = [(WidgetName(row["scope"], row["name"]), stored.get(row["id"])) for row in rows]
-    changed = [key for key, before in named if find_changes(before, abouts[key])]
+    changed = [key for key, before in named if changed_columns(before, abouts[key])]
     if changed:
         transaction.execute_many(PUT_ABOUT, [{**key._asdict(), **abouts[key]} for key in changed])
         transaction.record("mirror", after={"described": len(changed)})

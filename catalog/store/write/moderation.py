@@ -17,7 +17,7 @@ from ..connection.database import Database
 from ..connection.transaction import Actor, Transaction
 from ..read.json_sql import latest_version
 from ..schema.derived import REMOVE_UNUSED_RANGES, folded_columns
-from .about import edit_about, find_about, find_changes, picture_file, store_files
+from .about import changed_columns, edit_about, find_about, picture_file, store_files
 from .lookup import (
     SelectedVersions,
     find_versions,
@@ -148,7 +148,7 @@ def edit_widget(
         if changes.keys() != {"listed"}:
             refuse_copy(row)
         stored = find_about(transaction, [row["id"]]).get(row["id"])
-        if said := find_changes(stored, changes):
+        if said := changed_columns(stored, changes):
             edit_about(transaction, target, stored, said)
         fields = {key: value for key, value in changes.items() if key not in ABOUT_KEYS}
         new = {key: value for key, value in fields.items() if row[COLUMNS[key]] != value}

@@ -36,9 +36,9 @@ from ..schema.sdk_intervals import sdk_intervals
 from .about import (
     NOTHING,
     NewFile,
+    changed_columns,
     edit_about,
     find_about,
-    find_changes,
     picture_file,
     store_files,
 )
@@ -81,7 +81,7 @@ def publish(
         # What the publication does not bring stays.
         brought = {key: text for key, text in (document.about or {}).items() if text is not None}
         result = _put(transaction, new, document._replace(about=None), widget, stored)
-        if changes := find_changes(said, brought):
+        if changes := changed_columns(said, brought):
             edit_about(transaction, WidgetName(*document.path.split("/")), said, changes)
         if result["published"]:
             result["warnings"] += [] if widget else mistakable

@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test mutants boot-test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
+.PHONY: help run test mutants cluster-test boot-test torture bench bench-quick bench-peers screenshots lint http-lint audit format dist clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,13 +32,16 @@ mutants: .venv/dev .venv/rqlite  ## Report small errors in the code that no test
 	@TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}") \
 	    $(BIN)/python tests/mutants/run.py $(AREAS)
 
+cluster-test: .venv/dev .venv/rqlite  ## Run the tests of a catalog on three rqlite nodes; a minute
+	@$(BIN)/pytest -q -n0 tests/cluster
+
 # Nothing is skipped: root, systemd, nginx and rqlite are needed.
 boot-test: .venv/dev .venv/rqlite  ## Run the guides on machines that systemd boots, as root; some minutes
 	@REQUIRE_SYSTEMD=1 REQUIRE_NGINX=1 REQUIRE_LITESTREAM=1 REQUIRE_RQLITE=1 $(BIN)/pytest -q -n0 tests/boot
 
 # One after another, with temporary files on a real disk, whose durability is tested.
 torture: .venv/dev .venv/rqlite  ## Run the load and fault tests; under ten minutes
-	@$(BIN)/pytest -q -n0 -m torture tests/api/test_openapi.py tests/package tests/store
+	@$(BIN)/pytest -q -n0 -m torture tests/api/test_openapi.py tests/cluster tests/package tests/store
 	@$(BIN)/pytest -q -n0 tests/torture
 
 bench: .venv/dev  ## Measure, compare with a constant response and write bench/RESULTS.md; under ten minutes

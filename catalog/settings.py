@@ -265,8 +265,8 @@ def served_url_template(settings: Mapping[str, Any]) -> str:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Return host and port of an address such as 127.0.0.1:9090; raise ValueError."""
+    """Return host and port of an address such as 127.0.0.1:9091; raise ValueError."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f]*:[0-9A-Fa-f:.]+)\]|([^][:\s]+)):([0-9]{1,5})", text)
     if not match or int(match[3]) > 65535:
-        raise NotAllowedError("an address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+        raise NotAllowedError("an address with a port, such as 127.0.0.1:9091 or [::1]:9091")
     return match[1] or match[2], int(match[3])

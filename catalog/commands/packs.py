@@ -106,6 +106,8 @@ def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     tokens and its record of changes stay, and install counts that are higher than in the pack. An
     invalid pack changes nothing.
     """
+    if bundles_only and yes:
+        raise click.UsageError("--bundles-only replaces nothing; leave out --yes.")
     try:
         with progress_bar("Unpacking") as on_progress:
             if bundles_only:

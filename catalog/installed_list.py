@@ -12,7 +12,7 @@ from .text import plural, quoted
 
 FORM = "scope/name@version, such as acme/clock@1.0.0"
 # The members of an object that can have its version.
-VERSION_KEYS = ("version", "installed")
+VERSION_MEMBERS = ("version", "installed")
 NPM = "This is a lockfile of npm: it names packages of npm, not widgets."
 # Around a version in a line that was copied out of JSON.
 PUNCTUATION = " \t\ufeff,\"'"
@@ -132,7 +132,7 @@ def _version_of(value: object) -> str | None:
     """Return the version that an object has, if any."""
     if not isinstance(value, dict):
         return None
-    return next((value[key] for key in VERSION_KEYS if isinstance(value.get(key), str)), None)
+    return next((value[key] for key in VERSION_MEMBERS if isinstance(value.get(key), str)), None)
 
 
 def _is_path(text: str) -> bool:

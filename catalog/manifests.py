@@ -11,13 +11,13 @@ from .pictures import describe_picture
 from .text import NotAllowedError, quoted
 from .validators import check_markdown, check_url_template, is_icon_name
 
-WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
-VERSION_KEYS = (
-    *("version", "displayName", "description", "icon", "sdkVersion", "minSize", "maxSize"),
-    *("configVersion", "permissions", "license", "releaseNotes"),
-)
+MANIFEST_WIDGET_KEYS = ("scope", "name", "displayName", "description", "icon", "isOfficial")
+MANIFEST_VERSION_KEYS = (
+    "version", "displayName", "description", "icon", "sdkVersion", "minSize", "maxSize",
+    "configVersion", "permissions", "license", "releaseNotes",
+)  # fmt: skip
 LINK_KEYS = ("homepage", "repository", "issues")
-MANIFEST_KEYS = dict.fromkeys(WIDGET_KEYS + VERSION_KEYS + LINK_KEYS)
+MANIFEST_KEYS = dict.fromkeys(MANIFEST_WIDGET_KEYS + MANIFEST_VERSION_KEYS + LINK_KEYS)
 
 
 # Any valid URL, to find the problems of the manifest before those of the bundle's URL.
@@ -52,9 +52,9 @@ def build_document(
     have one.
     """
     manifest = check_keys(new.manifest)
-    widget: Row = {key: manifest[key] for key in WIDGET_KEYS if key in manifest}
+    widget: Row = {key: manifest[key] for key in MANIFEST_WIDGET_KEYS if key in manifest}
     widget["displayName"] = existing_display_name or widget.get("displayName")
-    version: Row = {key: manifest[key] for key in VERSION_KEYS if key in manifest} | {
+    version: Row = {key: manifest[key] for key in MANIFEST_VERSION_KEYS if key in manifest} | {
         "bundleSize": new.bundle.size,
         "sha256Hash": new.bundle.sha256,
         "publishedAt": datetime.now(UTC).isoformat(),

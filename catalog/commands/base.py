@@ -32,9 +32,9 @@ from .terminal import replace_unprintable
 STDIN = "<stdin>"
 # Their messages are for the user of a command.
 EXPECTED_ERRORS = (
-    *(CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError),
+    CatalogFileError, ChangeError, DataFileError, DatabaseError, DocumentError, PackError,
     SettingError,
-)
+)  # fmt: skip
 REMOTE_ADVICE = "; for the catalog of a service, use --server URL."
 # In the meta of a click context: the opened files, the application to serve, the settings of the
 # command line, and the RemoteCatalog that the command uses.

@@ -4,7 +4,6 @@ import os
 
 import click
 
-from ..documents import Json
 from ..store.schema.schema import SCHEMA_VERSION
 from ..text import plural
 from .base import CommandError, command, database, json_option, print_status
@@ -29,7 +28,7 @@ def cluster(action: str, json_output: bool) -> None:
     catalog = database()
     if not isinstance(catalog, Cluster):
         raise CommandError("CATALOG_RQLITE is not set: this catalog is one file.")
-    nodes = [describe_node(entry) for entry in catalog.node.list_nodes()]
+    nodes = catalog.node.list_nodes()
     if json_output:
         click.echo(format_json(nodes))
     else:
@@ -42,14 +41,6 @@ def cluster(action: str, json_output: bool) -> None:
     catalog.check()
     catalog.check_writes()
     print_status(f"{plural(len(nodes), 'node')}, all in order.")
-
-
-def describe_node(entry: Json) -> Json:
-    """Return a node as widget-catalog cluster status --json prints it."""
-    role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
-    # A node that cannot be reached has only the address for Raft.
-    address = entry.get("api_addr") or entry["addr"]
-    return {"id": entry["id"], "address": address, "role": role, "reachable": entry["reachable"]}
 
 
 @command("migrate", hidden=IS_HIDDEN)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -54,10 +55,8 @@ def pack(file: str | None, directory: Path | None, keep: int | None, **selected:
     if directory is None:
         print_status(f"{_write_pack(open_output(str(file)), selection)}.")
     else:
-        add_dated(
-            *(directory, ".pack", keep),
-            lambda new: _write_verified_pack(new, selection, name=directory),
-        )
+        write = partial(_write_verified_pack, selection=selection, name=directory)
+        add_dated(directory, ".pack", keep, write)
 
 
 def _write_pack(target: AbstractContextManager[BinaryIO], selection: Selection) -> str:
@@ -106,6 +105,8 @@ def unpack(file: BinaryIO, bundles_only: bool, yes: bool) -> None:
     tokens and its record of changes stay, and install counts that are higher than in the pack. An
     invalid pack changes nothing.
     """
+    if bundles_only and yes:
+        raise click.UsageError("--bundles-only replaces nothing; leave out --yes.")
     try:
         with progress_bar("Unpacking") as on_progress:
             if bundles_only:

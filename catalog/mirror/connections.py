@@ -210,10 +210,10 @@ class Connections:
 NOT_PUBLIC = [
     ipaddress.ip_network(text)
     for text in (
-        *("192.0.0.0/24", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "3fff::/20"),
-        *("5f00::/16", "fec0::/10"),
+        "192.0.0.0/24", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "3fff::/20",
+        "5f00::/16", "fec0::/10",
     )
-]
+]  # fmt: skip
 
 
 def _is_public(address: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import cast
 from urllib.parse import quote
@@ -149,11 +150,16 @@ class RemoteCatalog:
 
     def read_document(self, widget: WidgetName) -> Json:
         """Return the document of a listed widget; raise MissingWidgetError if there is none."""
+        path = f"{V1_PREFIX}{_path(widget.widget)}"
         try:
-            detail = self.service.get(f"{V1_PREFIX}{_path(widget.widget)}")
+            detail = self.service.get(path)
         except MissingError:
             raise MissingWidgetError(widget.widget) from None
-        return {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
+        document = {"widget": {**detail["widget"], "listed": True}, "versions": detail["versions"]}
+        # A service before release 1.1 says nothing about its widgets.
+        with suppress(MissingError):
+            document["about"] = self.service.get(f"{path}/about")
+        return document
 
     def read_installs(self, widget: WidgetName, days: int) -> Json | None:
         """Return the installs of a listed widget, in the last days and by version.

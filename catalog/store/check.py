@@ -15,7 +15,7 @@ from .connection.sqlite import result_code
 from .connection.transaction import Transaction
 from .read.export import ABOUT, EXPORT_WIDGETS, read_document
 from .read.selection import IS_SELECTED
-from .schema.derived import COUNT_INSTALLS, TOUCH_ALL, add_ranges, folded_columns
+from .schema.derived import COUNT_INSTALLS, REFRESH, TOUCH_ALL, add_ranges, folded_columns
 from .write.held_bundles import HeldBundle, bundle_path
 from .write.imports import VERSION_COLUMNS, WIDGET_COLUMNS, version_rows, widget_row
 
@@ -27,7 +27,16 @@ UPDATE widget SET folded_name = :folded_name, folded_text = :folded_text WHERE i
 
 def repair_derived(database: Database) -> None:
     """Write all derived rows again. A new history begins, so mirrors compare every widget."""
-    database.transact(_rewrite_derived)
+    database.transact(_repair)
+
+
+def _repair(transaction: Transaction) -> None:
+    _rewrite_derived(transaction)
+    for statement in REFRESH[:-1]:
+        transaction.execute(statement)
+    # No widget has such an id: so the trigger does not refuse to end the transaction because of one
+    # that an earlier release let grow too large.
+    transaction.execute("UPDATE touched SET widget_id = -widget_id")
 
 
 def _rewrite_derived(transaction: Transaction) -> None:

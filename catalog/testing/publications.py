@@ -7,8 +7,8 @@ from ..store.write.held_bundles import HeldBundle, bundle_path
 from ..text import quoted
 from ..validators import format_timestamp
 
-WIDGET_KEYS = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
-VERSION_KEYS = {field.key for field in VERSION_FIELDS} - {"version"}
+SETTABLE_OF_WIDGET = {field.key for field in WIDGET_FIELDS} - {"scope", "name"}
+SETTABLE_OF_VERSION = {field.key for field in VERSION_FIELDS} - {"version"}
 FIRST_PUBLISHED = "2025-01-01T00:00:00.000Z"
 
 
@@ -26,7 +26,7 @@ def build_publication(
 
     A widget that is stored keeps its properties. Raise DocumentError if a field cannot be set.
     """
-    settable = VERSION_KEYS if stored else VERSION_KEYS | WIDGET_KEYS
+    settable = SETTABLE_OF_VERSION if stored else SETTABLE_OF_VERSION | SETTABLE_OF_WIDGET
     if "bundleUrl" not in fields:
         # Computed from the bundle, which is stored.
         settable = settable - {"bundleSize", "sha256Hash"}
@@ -55,6 +55,6 @@ def build_publication(
         "configVersion": 1,
         "license": "MIT",
     }
-    own: Json = {key: fields[key] for key in fields if key in VERSION_KEYS}
-    widget |= {key: fields[key] for key in fields if key in WIDGET_KEYS}
+    own: Json = {key: fields[key] for key in fields if key in SETTABLE_OF_VERSION}
+    widget |= {key: fields[key] for key in fields if key in SETTABLE_OF_WIDGET}
     return {"widget": stored or widget, "versions": [{**version, **own}]}

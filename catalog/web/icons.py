@@ -20,18 +20,18 @@ BUILT_IN_ICONS = Path(__file__).parent / "iconify"
 
 # Shapes and their presentation: nothing that can run a script, load a file, link or use a style.
 ELEMENTS = {
-    *("g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon"),
-    *("defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop"),
-}
+    "g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon",
+    "defs", "clipPath", "mask", "linearGradient", "radialGradient", "stop",
+}  # fmt: skip
 ATTRIBUTES = {
-    *("id", "d", "points", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "ry"),
-    *("fx", "fy", "width", "height", "transform", "opacity", "offset", "color", "clip-path"),
-    *("clip-rule", "clipPathUnits", "mask", "maskUnits", "maskContentUnits", "fill"),
-    *("fill-rule", "fill-opacity", "stroke", "stroke-width", "stroke-opacity"),
-    *("stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "stroke-dasharray"),
-    *("stroke-dashoffset", "stop-color", "stop-opacity", "gradientUnits"),
-    *("gradientTransform", "spreadMethod"),
-}
+    "id", "d", "points", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "ry",
+    "fx", "fy", "width", "height", "transform", "opacity", "offset", "color", "clip-path",
+    "clip-rule", "clipPathUnits", "mask", "maskUnits", "maskContentUnits", "fill",
+    "fill-rule", "fill-opacity", "stroke", "stroke-width", "stroke-opacity",
+    "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "stroke-dasharray",
+    "stroke-dashoffset", "stop-color", "stop-opacity", "gradientUnits",
+    "gradientTransform", "spreadMethod",
+}  # fmt: skip
 LOCAL_REFERENCE = re.compile(r"url\(#([\w.-]+)\)", re.ASCII)
 COLOUR = re.compile(r"(?:rgb|hsl)a?\([\d\s.,%/]*\)", re.ASCII)
 TRANSFORMS = ("transform", "gradientTransform")

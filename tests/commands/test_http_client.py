@@ -150,6 +150,7 @@ def test_a_refused_port_is_tried_for_four_seconds_by_a_read(
 
 ADVICE = "To try it later, run it again, it is safe."
 DETAIL = "/api/v1/widgets/acme/clock"
+MISSING = b'{"error": "No."}'
 WIDGETS: dict[str, object] = {
     "no object": [],
     "no widgets": {},
@@ -186,15 +187,14 @@ def test_a_widget_of_another_service_causes_no_traceback(key: str) -> None:
     detail = document("acme/clock", version("1.0.0"))
     changed = {**detail["widget"], key: WRONG[key]}
     content = {**detail, "widget": changed} if key != "versions" else {**detail, key: WRONG[key]}
-    with responding({DETAIL: json.dumps(content).encode()}) as url:
+    with responding({DETAIL: json.dumps(content).encode()}, missing=MISSING) as url:
         result = run_remotely(url, "show", "acme/clock")
     assert result.exit_code == 0 or "Error: The response of " in result.stderr
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
 def test_a_missing_widget_of_another_service_causes_no_traceback() -> None:
-    error = json.dumps({"error": "No."}).encode()
-    with responding({SEARCH: b"[]"}, missing=error) as url:
+    with responding({SEARCH: b"[]"}, missing=MISSING) as url:
         message = error_of(run_remotely(url, "show", "acme/clock"))
     assert message.startswith(f"The response of {url} has no widgets;")
 

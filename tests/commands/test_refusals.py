@@ -170,6 +170,7 @@ def test_the_message_of_a_deprecation_is_an_option_too(app: Flask, line: str) ->
         "--ca {} list",
         "--database a.db --ca {} list",
         "health http://127.0.0.1:1 --server http://127.0.0.1:2",
+        "unpack {} --bundles-only --yes",
     ],
 )
 def test_an_option_that_would_do_nothing_is_wrong_usage(

@@ -25,6 +25,8 @@ CLOCK = document(
     isOfficial=True,
     downloadCount=7,
 )
+SAID = {"homepage": "https://acme.example/", "issues": "https://acme.example/issues"}
+CLOCK["about"] = SAID
 ODD = document("acme/odd@1.0.0", version(deprecationMessage="Use acme/clock."))
 EMPTY = document("ops/empty")
 HIDDEN = document("ops/hidden", version(), listed=False)
@@ -136,11 +138,21 @@ def test_an_unlisted_widget_is_missing(server: AppServer, elsewhere: Flask) -> N
     assert error_message(result) == "There is no widget ops/hidden."
 
 
+def test_show_has_the_links_of_the_widget(server: AppServer, elsewhere: Flask) -> None:
+    line = f"show acme/clock --server {server.url}"
+    shown = run_line(elsewhere, line).stdout
+    links = "  homepage:    https://acme.example/\n  issues:      https://acme.example/issues\n\n"
+    assert links in shown
+    said = json.loads(run_line(elsewhere, f"{line} --json").stdout)["about"]
+    assert said == {"readme": None, "repository": None, "picture": None, **SAID}
+
+
 def test_the_version_of_a_widget_needs_no_request_for_another_name(
     server: AppServer, elsewhere: Flask
 ) -> None:
     assert run(elsewhere, "show", "acme/clock@1.x", "--json", "--server", server.url).exit_code == 0
-    assert server.responses == [("/api/v1/widgets/acme/clock", 200)]
+    path = "/api/v1/widgets/acme/clock"
+    assert server.responses == [(path, 200), (f"{path}/about", 200)]
 
 
 def test_show_leaves_out_what_an_older_service_does_not_count(app: Flask, elsewhere: Flask) -> None:

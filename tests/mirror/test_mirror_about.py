@@ -1,12 +1,15 @@
 """A mirror copies what its upstream says about widgets, and with --bundles the pictures."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import bundled, described, document, png
-from conftest import hold, put, run
+from conftest import hold, put, run, run_on
 from flask import Flask
 from mirrors import AppServer, mirror_summary, run_mirror, serve
 
@@ -108,3 +111,33 @@ def test_excluded_and_own_widgets_stay_as_they_are(mirror_app: Flask, original: 
     mirror_summary(mirror_app, original.url, "--bundles", "--exclude", "acme/clock")
     assert about(mirror_app) == before
     assert about(mirror_app, "own/widget")["readme"] == "Own"
+
+
+OLD_SCHEMA = Path(__file__).parent.parent / "data" / "schema-5.sql"
+
+
+def test_a_mirror_that_was_migrated_copies_what_was_said_before(
+    mirror_app: Flask, original: AppServer, tmp_path: Path
+) -> None:
+    mirror_summary(mirror_app, original.url)
+    # The same copies in a file of the schema that had no place for it.
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        connection.executescript(OLD_SCHEMA.read_text())
+        connection.execute("ATTACH ? AS new", (str(mirror_app.config["DATABASE"]),))
+        for table in ("widget", "version", "mirrored", "upstream"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+            names = ", ".join(columns)
+            connection.execute(
+                f"INSERT INTO main.{table} ({names}) SELECT {names} FROM new.{table}"
+            )
+    assert run_on(old, "migrate").exit_code == 0
+    app = create_app({"DATABASE": old})
+    assert about(app)["readme"] is None
+    requested(original)
+    assert "0 added, 0 changed, 2 unchanged" in mirror_summary(app, original.url)
+    assert about(app) == {**SAID, "picture": None}
+    assert sorted(requested(original)) == ["acme/clock/about", "acme/notes/about"]
+    mirror_summary(app, original.url)
+    assert requested(original) == []
+    app.extensions["database"].close()

@@ -215,6 +215,10 @@ def test_the_time_of_the_newest_backup_is_a_metric(tmp_path: Path) -> None:
             (backups / file).touch()
             os.utime(backups / file, (1000 + number, 1000 + number))
         (backups / "other.db").touch()
+        # Made while the clock was wrong.
+        future = backups / "catalog-21000101T030405Z.db"
+        future.touch()
+        os.utime(future, (4_102_455_845, 4_102_455_845))
         assert server.value(name) == 1001
 
 

@@ -134,7 +134,7 @@ STATES = {
     "version": "UPDATE version SET bundle_path = '/x/' || id",
     "mirrored": "INSERT INTO mirrored (widget_id, source, etag, upstream_count, gone)"
     " SELECT id, 'https://a.example', '\"e\"', 5, 1 FROM widget",
-    "upstream": f"INSERT INTO upstream VALUES ('https://a.example', '{{}}', 'next', '{TIME}')",
+    "upstream": f"INSERT INTO upstream VALUES ('https://a.example', '{{}}', NULL, '{TIME}')",
     "deleted_version": "DELETE FROM version WHERE id = 1",
     "token": "INSERT INTO token VALUES"
     f" ('x', 'ci', '{'0' * 64}', '[\"acme\"]', '[\"yank\"]', '{TIME}', NULL, '{TIME}', NULL)",

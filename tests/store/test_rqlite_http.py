@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from builders import document
-from conftest import Server, create_catalog
+from conftest import Server, create_catalog, error_message, run_line
 from ports import free_port
 from reverse_proxies import make_certificate
 
@@ -199,3 +199,38 @@ def test_an_install_that_was_done_is_acknowledged_while_the_local_file_is_locked
         assert database.count_install("acme", "clock", 1) is True
         node.execute("ROLLBACK")
         database.close()
+
+
+# What another service may send in place of what rqlite does.
+OTHER_RESPONSES = [
+    "{}",
+    "[]",
+    "<html>",
+    '{"error": {}}',
+    '{"results": [{}, 1]}',
+    '{"results": [{"values": [["a", "b"]]}, {"values": [[]]}]}',
+    '{"results": [1], "nodes": [{}]}',
+]
+
+
+def test_another_service_in_place_of_the_node_is_named(
+    catalog: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(FakeRqlite({})) as fake:
+        app = create_app(settings(catalog, fake.server_port))
+        sentence = (
+            f"http://127.0.0.1:{fake.server_port} did not respond as rqlite does; "
+            "CATALOG_RQLITE must be the URL of a node."
+        )
+        unknown = f"It is not known whether the write was done: {sentence}"
+        for body in OTHER_RESPONSES:
+            paths = ("/db/execute", "/db/query", "/nodes")
+            fake.responses = {path: [(200, body)] for path in paths}
+            caplog.clear()
+            response = app.test_client().post("/api/v1/widgets/acme/clock")
+            assert (response.status_code, response.headers["Retry-After"]) == (503, "5"), body
+            assert caplog.messages == [f"The database cannot be used: {unknown}"]
+            assert error_message(run_line(app, "unlist acme/clock")) == unknown
+            assert error_message(run_line(app, "cluster status")) == sentence
+            assert app.test_client().get("/api/health").json["status"] == "read-only"
+        app.extensions["database"].close()

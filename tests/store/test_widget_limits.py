@@ -115,7 +115,7 @@ PRAGMA user_version = 5;
 """
 
 
-def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(
+def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated_and_repaired(
     full_catalog: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "catalog.db"
@@ -124,7 +124,14 @@ def test_a_widget_that_is_too_large_since_an_earlier_release_is_migrated(
         connection.executescript(EARLIER)
     assert run_on(path, "migrate").exit_code == 0
     expected = "acme/clock is too large, with 10001 versions of "
-    assert run_on(path, "check").stdout.startswith(expected)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE listing SET official = 1")
+    large, differing, versions = run_on(path, "check").stdout.splitlines()
+    assert large.startswith(expected)
+    assert differing == "acme/clock: its listing for search differs from the widget."
+    repaired = run_on(path, "check", "--repair")
+    assert repaired.stderr == f"Wrote the derived rows again.\nError: 2 findings in {path}.\n"
+    assert repaired.stdout == f"{large}\n{versions}\n"
     result = run_on(path, "yank", "acme/clock@1.7.0")
     assert error_message(result).startswith(expected)
     assert run_on(path, "delete", "acme/clock@1.7.0", "--yes").exit_code == 0

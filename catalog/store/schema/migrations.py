@@ -116,7 +116,7 @@ def rebuild_tables(
         )
         if source and not is_kept:
             _copy_rows(connection, table, source, table)
-    _add_up_installs(connection, f"{source}.install" if source else "main.old_install")
+    _convert_schema_5(connection, f"{source}.install" if source else "main.old_install")
     if source and has_catalog:
         _copy_rows(connection, "old_deleted_version", "main", "deleted_version")
         connection.execute(KEEP_REMOVED)
@@ -175,12 +175,14 @@ ADD_UP_VERSIONS = """
 INSERT INTO install_version
 SELECT widget_id, version, sum(installs) FROM {old} WHERE version <> '' GROUP BY widget_id, version
 """
+# The next run of the mirror then reads what its upstreams say about all copies.
+FORGET_POSITIONS = "UPDATE upstream SET token = NULL"
 
 
-def _add_up_installs(connection: sqlite3.Connection, old: str) -> None:
-    """Copy the installs of schema version 5, which has a row for each day and version."""
+def _convert_schema_5(connection: sqlite3.Connection, old: str) -> None:
+    """Convert what differs in schema version 5: installs in one table, and no table about."""
     if _columns(connection, *old.split(".")):
-        for statement in (ADD_UP_DAYS, ADD_UP_VERSIONS):
+        for statement in (ADD_UP_DAYS, ADD_UP_VERSIONS, FORGET_POSITIONS):
             connection.execute(statement.format(old=old))
 
 

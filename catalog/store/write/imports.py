@@ -33,7 +33,8 @@ SIZE_COLUMNS = {"min_size": ("min_w", "min_h"), "max_size": ("max_w", "max_h")}
 # read.
 WIDGET_COLUMNS = (
     *(field.column for field in WIDGET_FIELDS if field.column != "download_count"),
-    *("folded_name", "folded_text"),
+    "folded_name",
+    "folded_text",
 )
 VERSION_COLUMNS = (
     *chain.from_iterable(

@@ -9,7 +9,8 @@ import re
 import sqlite3
 import ssl
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -88,34 +89,38 @@ class Node:
         body = json.dumps([*statements, (RETURN_REVISION, {})]).encode()
         # No statement calls RANDOM() or asks for the time, so none needs to be rewritten.
         path = f"/db/execute?transaction&norwrandom&norwtime&timeout={timeout:.3f}s"
-        results = self._read(self._request(path, body, timeout))["results"]
-        for result in results:
-            if "error" in result:
-                raise statement_error(result["error"])
-        *changes, revision = results
-        counts = [result.get("rows_affected", 0) for result in changes]
-        return counts, Revision(*revision["values"][0])
+        with self._expecting_rqlite():
+            results = self._read(self._request(path, body, timeout))["results"]
+            for result in results:
+                if "error" in result:
+                    raise statement_error(result["error"])
+            *changes, revision = results
+            counts = [result.get("rows_affected", 0) for result in changes]
+            return counts, Revision(*map(int, revision["values"][0]))
 
     def load(self, database: bytes, timeout: float) -> None:
         """Replace the content of the whole cluster by an SQLite file."""
         path = f"/db/load?timeout={timeout:.3f}s"
-        self._read(self._request(path, database, timeout, "octet-stream"))
+        with self._expecting_rqlite():
+            self._read(self._request(path, database, timeout, "octet-stream"))
 
     def leader_revision(self) -> Revision | None:
         """Return the revision of the leader, None without a catalog; raise without a leader."""
-        (result,) = self._query(SELECT_REVISION, "weak")
-        return Revision(*result["values"][0]) if "values" in result else None
+        with self._expecting_rqlite():
+            (result,) = self._query(SELECT_REVISION, "weak")
+            return Revision(*map(int, result["values"][0])) if "values" in result else None
 
     def read_settings(self) -> tuple[bool, str]:
         """Return whether the node checks foreign keys, and the path of its file."""
-        (result,) = self._query(SELECT_SETTINGS, "none")
-        foreign_keys, file = result["values"][0]
-        return bool(foreign_keys), file
+        with self._expecting_rqlite():
+            (result,) = self._query(SELECT_SETTINGS, "none")
+            foreign_keys, file = result["values"][0]
+            return bool(foreign_keys), str(file)
 
     def list_nodes(self) -> list[dict[str, Any]]:
-        """Return what rqlite knows of each node of the cluster."""
-        nodes: list[dict[str, Any]] = self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"]
-        return nodes
+        """Return each node of the cluster, as cluster status --json prints it."""
+        with self._expecting_rqlite():
+            return [*map(describe_node, self._get("/nodes?nonvoters&ver=2&timeout=1s")["nodes"])]
 
     def check_ready(self) -> None:
         """Raise NotDoneError, with what is missing, until the node has applied what was written."""
@@ -132,11 +137,7 @@ class Node:
 
     def _get(self, path: str) -> Any:
         """Return the JSON of a GET request."""
-        try:
-            return self._read(self._request(path, None, 2 * QUERY_TIMEOUT))
-        except OutcomeUnknownError as error:
-            # A read may be repeated.
-            raise NotDoneError(str(error)) from error
+        return self._read(self._request(path, None, 2 * QUERY_TIMEOUT))
 
     def _request(
         self, path: str, body: bytes | None, timeout: float, kind: str = "json"
@@ -164,15 +165,29 @@ class Node:
         """Return the JSON of a response; raise if the node did not carry out the request."""
         message = response.data.decode("utf-8", "replace").strip()
         if response.status == 200:
-            try:
-                content = json.loads(message)
-            except ValueError:
-                content = {"error": "The response is not JSON"}
+            content = json.loads(message)
             message = content.get("error")
             if message is None:
                 return content
         kind = NotDoneError if NOT_DONE.search(message) else OutcomeUnknownError
         raise kind(f"{self.url} responded: {message[:500]}.")
+
+    @contextmanager
+    def _expecting_rqlite(self) -> Iterator[None]:
+        """Raise OutcomeUnknownError if the response that is read in the block is not of rqlite."""
+        try:
+            yield
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            message = "did not respond as rqlite does; CATALOG_RQLITE must be the URL of a node"
+            raise OutcomeUnknownError(f"{self.url} {message}.") from error
+
+
+def describe_node(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what is printed of a node, from what rqlite says about it."""
+    role = "leader" if entry["leader"] else "follower" if entry["voter"] else "non-voter"
+    # A node that cannot be reached has only the address for Raft.
+    address = entry.get("api_addr") or entry["addr"]
+    return {"id": entry["id"], "address": address, "role": role, "reachable": entry["reachable"]}
 
 
 def is_unsent(error: HTTPError) -> bool:

@@ -71,6 +71,22 @@ def test_certificate_is_refused_until_it_is_trusted(
     assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
 
 
+@pytest.mark.parametrize(("command", "failure"), COMMANDS.values(), ids=COMMANDS)
+def test_certificate_of_another_host_is_refused(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    certificate: Path,
+    command: Callable[..., Result],
+    failure: str,
+) -> None:
+    # It has this name too, but only as the common name, which does not count.
+    url = upstream.url.replace("127.0.0.1", "localhost")
+    result = command(mirror_app, url, "--ca", str(certificate))
+    assert result.exit_code == 1
+    assert f"{url} {failure}: its certificate is not valid: Hostname mismatch" in result.stderr
+    assert upstream.requests == []
+
+
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
     result = run(mirror_app, "list", "--ca", certificate)
     assert (result.exit_code, "--ca is for --server." in result.stderr) == (2, True)

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import ROOT, Server, run_here, wait_for_end
+from conftest import ROOT, Server, run_here, run_on, wait_for_end
 
+from catalog.token_text import generate_token
 from pytest_widget_catalog.catalog import Catalogs, WidgetCatalog, WidgetCatalogError
 
 SERVE = [sys.executable, "-m", "catalog", "serve", "--testing"]
@@ -245,6 +246,19 @@ def test_a_reset_gives_the_start_state_to_clients_that_saw_another(catalog: Widg
     # A version that was deleted could not be published with another bundle.
     catalog.publish("acme/clock", "1.0.0", bundle="2")
     assert detail(catalog)["versions"][0]["publishedAt"] == "2025-01-01T00:00:00.000Z"
+
+
+def test_failed_attempts_are_forgotten_with_their_test(catalog: WidgetCatalog) -> None:
+    unknown = f"Bearer {generate_token()[1]}"
+
+    def status() -> int:
+        return send(catalog, "/api/session", Authorization=unknown)[0].status
+
+    for _ in range(2):
+        catalog.reset()
+        # Without a token there is nothing to guess.
+        run_on(catalog.database, "token", "create", "ci", "--can", "admin")
+        assert [status() for _ in range(31)] == [401] * 30 + [429]
 
 
 def test_a_catalog_can_be_made_of_documents_and_of_files(

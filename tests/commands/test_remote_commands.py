@@ -377,7 +377,7 @@ def test_a_typed_token_is_not_shown(app: Flask, server: AppServer) -> None:
     terminal, process_end = pty.openpty()
     arguments = (Path(), "--server", server.url, "login")
     # In a session of its own, it cannot ask at the terminal of the tests.
-    options = {"program": "catalog", "stdin": process_end, "preexec_fn": os.setsid}
+    options: Json = {"program": "catalog", "stdin": process_end, "preexec_fn": os.setsid}
     with start_command(*arguments, **options) as process:
         prompt = ""
         while not prompt.endswith("Token: "):

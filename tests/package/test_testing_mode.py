@@ -206,6 +206,14 @@ def test_a_bundle_can_be_cut_off_or_damaged(catalog: WidgetCatalog) -> None:
     assert send(catalog, path)[1] == whole
 
 
+def test_a_damaged_response_is_not_compressed(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0", description="Shows the time. " * 100)
+    _, whole = send(catalog, CLOCK)
+    catalog.damage()
+    _, body = send(catalog, CLOCK, **{"Accept-Encoding": "gzip"})
+    assert (body[:-1], body == whole) == (whole[:-1], False)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     catalog: WidgetCatalog, method: str
@@ -229,6 +237,12 @@ def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
         # Closed without a response.
         assert delayed.recv(1) == b""
     assert (catalog.installs("acme/clock"), catalog.requests) == (0, [])
+
+
+def test_without_a_path_the_delay_of_every_path_ends(catalog: WidgetCatalog) -> None:
+    catalog.delay(3600, SEARCH)
+    catalog.delay(0)
+    assert status_of(catalog, SEARCH) == 200
 
 
 def test_a_reset_gives_the_start_state_to_clients_that_saw_another(catalog: WidgetCatalog) -> None:
@@ -447,6 +461,10 @@ def test_standard_output_is_one_line_and_the_access_log_is_on_standard_error(
     assert output == b""
     assert b" GET /api/stats 200 " in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_of_the_tests_does_not_reach_the_service(catalog: WidgetCatalog) -> None:
+    assert os.getpgid(catalog.pid) != os.getpgid(0)
 
 
 def test_after_the_service_was_killed_the_next_use_says_so_and_the_next_test_has_another(

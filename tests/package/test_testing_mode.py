@@ -478,4 +478,6 @@ def test_after_the_service_was_killed_the_next_use_says_so_and_the_next_test_has
             first.installs("acme/clock")
     with catalogs.serve(start="empty") as second:
         assert (second.pid == first.pid, total(second)) == (False, 0)
+        # A service that was killed leaves its files there too.
+        assert tmp_path in second.database.parents
     catalogs.close()

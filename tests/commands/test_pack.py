@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from builders import bundled, document, version
-from conftest import Server, create_catalog, create_demo, exported, hold, run, start_command
+from conftest import (
+    Server,
+    create_catalog,
+    create_demo,
+    exported,
+    hold,
+    run,
+    running,
+    start_command,
+)
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form
 from publishers import manifest as publication
@@ -274,6 +283,16 @@ def test_pack_carries_what_was_deleted(app: Flask, other: Flask, tmp_path: Path)
         1,
         True,
     )
+    assert pack(other, tmp_path / "again.pack") == first
+
+
+def test_pack_carries_what_is_gone_from_the_upstream(
+    app: Flask, other: Flask, tmp_path: Path
+) -> None:
+    app.extensions["database"].transact(running("UPDATE mirrored SET gone = 1"))
+    first = pack(app, tmp_path / "all.pack")
+    assert read_members(first)["mirrored.jsonl"].count(b'"gone":true') == len(MIRRORED)
+    assert run(other, "unpack", tmp_path / "all.pack").exit_code == 0
     assert pack(other, tmp_path / "again.pack") == first
 
 

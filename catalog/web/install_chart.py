@@ -23,8 +23,7 @@ def load_install_chart(connection: Connection, widget: Json) -> Json:
     last_day = date(1970, 1, 1) + timedelta(days=day)
     sums = [0] * WEEKS
     for each in installs["days"]:
-        # The clock may have been set back.
-        ago = max((last_day - date.fromisoformat(each["day"])).days, 0)
+        ago = (last_day - date.fromisoformat(each["day"])).days
         sums[ago // 7] += each["installs"]
     last, before = sums[:2]
     total = sum(each["installs"] for each in installs["versions"])

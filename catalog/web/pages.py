@@ -21,7 +21,7 @@ from ..documents import Json
 from ..public_url import public_url
 from ..store.connection.database import Database
 from ..store.connection.deadlines import Deadline
-from ..store.connection.sqlite import Connection, DatabaseError, DeadlineExceeded
+from ..store.connection.sqlite import Connection, DatabaseError
 from ..store.read.json_sql import with_bundle_urls
 from ..store.read.suggestions import Suggestion, suggest_widgets
 from ..text import find_replacement, shorten
@@ -226,6 +226,4 @@ def find_similar(scope: str, name: str) -> list[Suggestion]:
     except (DatabaseError, sqlite3.Error) as error:
         database: Database = current_app.extensions["database"]
         database.log_error("The catalog has no suggestions", error)
-    except DeadlineExceeded as error:
-        current_app.logger.warning("The catalog has no suggestions: %s", error)
     return []

@@ -107,13 +107,14 @@ def test_no_response_in_time_is_an_error() -> None:
             "U is read-only: The database cannot be written.",
         ),
         (http_response("502 Bad Gateway", []), "U responded 502 to /api/health."),
+        (http_response("502 Bad Gateway", {"status": "ok"}), "U responded 502 to /api/health."),
         (
             http_response("503 Service Unavailable", {"status": "a\nb", "error": "\x1b[1m."}),
             "U is a\\nb: \\x1b[1m.",
         ),
         (b"220 mail.example.com\r\n", "U did not respond with HTTP."),
     ],
-    ids=["read-only", "proxy", "unprintable", "no HTTP"],
+    ids=["read-only", "proxy", "proxy of a catalog", "unprintable", "no HTTP"],
 )
 def test_any_other_response_is_an_error(response: bytes, message: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0))

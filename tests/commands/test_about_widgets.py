@@ -90,6 +90,16 @@ def test_packs_contain_the_pictures(app: Flask, app_with: AppWith, tmp_path: Pat
     assert SHA256.encode() not in (tmp_path / "notes.pack").read_bytes()
 
 
+def test_the_bundles_of_a_pack_include_the_pictures(app: Flask, tmp_path: Path) -> None:
+    succeed(app, "pack", tmp_path / "first.pack")
+    app.extensions["bundles"].path(SHA256).unlink()
+    # A picture that is not here is no error.
+    succeed(app, "pack", tmp_path / "second.pack")
+    succeed(app, "unpack", "--bundles-only", tmp_path / "first.pack")
+    with app.test_client().get("/api/v1/widgets/acme/clock/picture") as response:
+        assert response.get_data() == PICTURE
+
+
 def test_backups_have_it(app: Flask, tmp_path: Path) -> None:
     succeed(app, "backup", tmp_path / "backup.db")
     succeed(app, "describe", "acme/clock", "--readme", "", "--homepage", "", "--picture", "")

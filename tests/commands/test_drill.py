@@ -1,7 +1,9 @@
 """widget-catalog drill: the newest backup is restored to a folder of its own, and checked."""
 
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,24 @@ def test_a_damaged_file_is_named(app: Flask, directory: Path, suffix: str) -> No
     result = run(app, "drill")
     assert (result.exit_code, result.stderr.startswith(f"Error: {path}")) == (1, True)
     assert len(os.listdir(directory)) == 2
+
+
+def test_a_pack_whose_catalog_was_changed_is_named(app: Flask, directory: Path) -> None:
+    path = newest(directory, ".pack")
+    path.write_bytes(path.read_bytes().replace(b'"Clock"', b'"Block"'))
+    message = f"Error: {path}: catalog.jsonl in the pack does not match SHA256SUMS.\n"
+    assert (result := run(app, "drill")).stderr == message
+    assert result.exit_code == 1
+
+
+def test_a_backup_with_wrong_rows_is_a_finding(app: Flask, directory: Path) -> None:
+    path = newest(directory, ".db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE version SET bundle_url = 'nowhere'")
+    result = run(app, "drill")
+    finding = "acme/clock: version 1.0.0: bundleUrl must be an absolute http or https URL"
+    assert (result.exit_code, result.stderr.startswith(finding)) == (1, True)
+    assert result.stderr.endswith(f"Error: 1 finding in {path}.\n")
 
 
 def test_without_a_backup_or_a_directory_it_says_so(

@@ -174,6 +174,10 @@ def test_delete_without_a_terminal_is_an_error(app: Flask, target: str) -> None:
     assert message.endswith(" Standard input is not a terminal; use --yes to confirm.")
 
 
+def test_delete_does_not_ask_about_what_is_missing(app: Flask) -> None:
+    assert failure(app, "delete acme/clock@9.9.9") == "There is no version acme/clock@9.9.9."
+
+
 REPEATED = {
     "yank acme/clock@1.1.0 --reason Bad": "acme/clock@1.1.0 is already yanked.",
     "unyank acme/clock@1.1.0": "acme/clock@1.1.0 is not yanked.",

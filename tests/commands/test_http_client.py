@@ -209,6 +209,22 @@ def test_a_minimum_version_that_is_none_is_named(
         assert error_of(run_remotely(url, "whoami")) == f"{url} is not a widget catalog."
 
 
+def test_what_a_service_sends_does_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CATALOG_TOKEN", generate_token()[1])
+    session = {"token": "\x1b[2J", "scopes": [], "permissions": ["admin"], "expiresAt": None}
+    bodies = {
+        CLI_VERSION: b'{"minimumVersion": "1.0.0"}',
+        "/api/session": json.dumps(session).encode(),
+    }
+    with responding(bodies, missing=b'{"error": "\\u001b[2J"}') as url:
+        assert run_remotely(url, "whoami").stdout == (
+            "token:        [2J\nscopes:      all\npermissions: admin\nexpires:     never\n"
+        )
+        assert error_of(run_remotely(url, "list")) == "\\x1b[2J"
+
+
 @pytest.mark.parametrize("body", [b"ok", b"{}", b'{"status": "fine"}', b"[]", b'"ok"', b"[" * 9000])
 def test_health_checks_the_body(body: bytes) -> None:
     with responding({"/api/health": body}) as url:

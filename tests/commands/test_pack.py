@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from builders import bundled, document, version
-from conftest import Server, create_catalog, create_demo, exported, hold, run, start_command
+from conftest import (
+    Server,
+    create_catalog,
+    create_demo,
+    exported,
+    hold,
+    run,
+    running,
+    start_command,
+)
 from flask import Flask
 from publishers import FORM_TYPE, bearer, create_token, form
 from publishers import manifest as publication
@@ -203,6 +212,26 @@ def test_pack_is_a_tar_archive_with_sha256_sums(app: Flask, tmp_path: Path) -> N
     assert [tuple(widget.values()) for widget in mirrored] == MIRRORED
 
 
+def test_a_selection_has_what_a_mirror_knows_of_its_widgets_only(
+    app: Flask, tmp_path: Path
+) -> None:
+    assert run(app, "pack", tmp_path / "some.pack", "--widget", "acme/same").exit_code == 0
+    lines = read_members((tmp_path / "some.pack").read_bytes())["mirrored.jsonl"].splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["same"]
+
+
+def test_version_of_another_size_is_not_served_from_the_pack(
+    packed: Members, other: Flask, tmp_path: Path
+) -> None:
+    size = b'"bundleSize": %d,'
+    lines = packed["catalog.jsonl"].replace(size % len(TICK), size % (len(TICK) + 1))
+    content = build_pack({**packed, "catalog.jsonl": lines}, update_sums=True)
+    (tmp_path / "all.pack").write_bytes(content)
+    result = run(other, "unpack", tmp_path / "all.pack")
+    assert result.exit_code == 0
+    assert "Warning: acme/same@1.0.0 has no bundle here, and needs a network.\n" in result.stderr
+
+
 def test_pack_contains_no_unused_bundle(app: Flask, tmp_path: Path) -> None:
     first = pack(app, tmp_path / "one.pack")
     hold(app, b"stray")
@@ -254,6 +283,16 @@ def test_pack_carries_what_was_deleted(app: Flask, other: Flask, tmp_path: Path)
         1,
         True,
     )
+    assert pack(other, tmp_path / "again.pack") == first
+
+
+def test_pack_carries_what_is_gone_from_the_upstream(
+    app: Flask, other: Flask, tmp_path: Path
+) -> None:
+    app.extensions["database"].transact(running("UPDATE mirrored SET gone = 1"))
+    first = pack(app, tmp_path / "all.pack")
+    assert read_members(first)["mirrored.jsonl"].count(b'"gone":true') == len(MIRRORED)
+    assert run(other, "unpack", tmp_path / "all.pack").exit_code == 0
     assert pack(other, tmp_path / "again.pack") == first
 
 

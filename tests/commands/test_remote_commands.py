@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shlex
 import threading
@@ -369,6 +370,27 @@ def test_login_without_standard_input_needs_a_token(server: AppServer) -> None:
     ) as process:
         _, errors = process.communicate(timeout=60)
     assert errors == "Error: The input is not a token: it is incomplete or mistyped.\n"
+
+
+def test_a_typed_token_is_not_shown(app: Flask, server: AppServer) -> None:
+    token = create_token(app)
+    terminal, process_end = pty.openpty()
+    arguments = (Path(), "--server", server.url, "login")
+    # In a session of its own, it cannot ask at the terminal of the tests.
+    options: Json = {"program": "catalog", "stdin": process_end, "preexec_fn": os.setsid}
+    with start_command(*arguments, **options) as process:
+        prompt = ""
+        while not prompt.endswith("Token: "):
+            prompt += process.stderr.read(1) or "Token: "
+        os.write(terminal, f"{token}\n".encode())
+        _, errors = process.communicate(timeout=60)
+    os.write(process_end, b"end")
+    shown = b""
+    while not shown.endswith(b"end"):
+        shown += os.read(terminal, 1000)
+    os.close(terminal)
+    os.close(process_end)
+    assert ("Logged in to " in errors, token.encode() in shown) == (True, False)
 
 
 def test_a_token_as_an_argument_is_refused_and_not_shown(app: Flask, server: AppServer) -> None:

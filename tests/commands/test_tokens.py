@@ -117,7 +117,7 @@ def test_the_use_of_a_token_does_not_fail_if_its_day_cannot_be_written(app: Flas
         "ci",
         "ci --can publish",
         "ci --scope acme --can admin",
-        "ci --scope acme --can write",
+        "ci --scope acme --can publish,write",
         "ci --scope acme --can ''",
         "ci --scope a/b",
         "ci --scope acme --expires 0d",

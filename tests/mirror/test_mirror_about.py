@@ -12,6 +12,7 @@ from builders import bundled, described, document, png
 from conftest import hold, put, run, run_on
 from flask import Flask
 from mirrors import AppServer, mirror_summary, run_mirror, serve
+from upstreams import CHANGES, FakeUpstream, Fault, body, status
 
 from app import create_app
 
@@ -101,6 +102,48 @@ def test_a_picture_with_other_bytes_is_a_failure(mirror_app: Flask, original: Ap
     hold(original.app, PICTURE)
     assert run_mirror(mirror_app, original.url, "--bundles").exit_code == 0
     assert about(mirror_app) == about(original.app)
+
+
+def test_a_dry_run_changes_nothing(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    before = about(mirror_app)
+    assert run(original.app, "describe", "acme/clock", "--readme", "").exit_code == 0
+    assert run_mirror(mirror_app, original.url, "--bundles", "--dry-run").exit_code == 0
+    assert about(mirror_app) == before
+
+
+def test_a_picture_of_another_size_is_a_failure(mirror_app: Flask, original: AppServer) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    before = about(mirror_app)
+    larger = {**SAID["picture"], "size": len(PICTURE) + 1}
+    put(original.app, {**CLOCK, "about": {**SAID, "picture": larger}})
+    result = run_mirror(mirror_app, original.url, "--bundles")
+    assert result.exit_code == 1
+    assert "acme/clock: about: its picture has other bytes." in result.output
+    assert about(mirror_app) == before
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (body(b'{"homepage": "javascript:alert(1)"}'), "homepage must be an absolute"),
+        (status(403), "the response status is 403, not 200"),
+    ],
+)
+def test_what_cannot_be_copied_is_a_failure_and_requested_again(
+    mirror_app: Flask, upstream: FakeUpstream, fault: Fault, reason: str
+) -> None:
+    upstream.put(document("acme/clock"))
+    change = {"scope": "acme", "name": "clock", "kind": "changed", "etag": '"e"'}
+    page = body(json.dumps({"changes": [change], "next": "t1", "more": False}).encode())
+    upstream.fail(CHANGES, page, page)
+    upstream.fail(ABOUT, fault, body(b'{"readme": "# Clock"}'))
+    result = run_mirror(mirror_app, upstream.url)
+    assert result.exit_code == 1
+    assert f"acme/clock: about: {reason}" in result.output
+    assert about(mirror_app)["readme"] is None
+    mirror_summary(mirror_app, upstream.url)
+    assert about(mirror_app)["readme"] == "# Clock"
 
 
 def test_excluded_and_own_widgets_stay_as_they_are(mirror_app: Flask, original: AppServer) -> None:

@@ -140,6 +140,17 @@ def test_upstream_that_gets_a_local_address_later_does_not_count_as_local(
     assert_refused(mirror_app, upstream, internal, "127.0.0.1")
 
 
+def test_upstream_that_is_also_on_the_internet_does_not_count_as_local(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    internal: FakeUpstream,
+    names: dict[str, list[str]],
+) -> None:
+    names["up.example"] = [PUBLIC, "10.0.0.1"]
+    put_bundle(upstream, f"{internal.url}/secret")
+    assert_refused(mirror_app, upstream, internal, "127.0.0.1")
+
+
 def test_upstream_on_the_local_network_may_refer_to_it(
     mirror_app: Flask, upstream: FakeUpstream, internal: FakeUpstream
 ) -> None:

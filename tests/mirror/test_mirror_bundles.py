@@ -64,6 +64,14 @@ def test_bundles_are_stored_by_their_hashes_and_served_only_with_the_option(
     assert len(upstream.requests) == requests
 
 
+def test_dry_run_downloads_nothing(
+    mirror_app: Flask, upstream: FakeUpstream, directory: Path
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    assert run_mirror(mirror_app, upstream.url, "--bundles", "--dry-run").exit_code == 0
+    assert (BUNDLE in upstream.paths(), directory.exists()) == (False, False)
+
+
 def test_refresh_downloads_only_new_bundles_and_else_changes_nothing(
     mirror_app: Flask, upstream: FakeUpstream
 ) -> None:

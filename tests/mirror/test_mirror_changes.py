@@ -128,6 +128,16 @@ def test_a_run_for_one_scope_refreshes_all_copies(mirror_app: Flask, original: A
     assert listed(mirror_app) == listed(original.app)
 
 
+def test_other_versions_are_copied_although_nothing_changed(
+    mirror_app: Flask, original: AppServer
+) -> None:
+    put(original.app, widget("acme/clock", "1.0.0", "2.0.0"))
+    mirror_summary(mirror_app, original.url, "--newest", "1")
+    assert len(exported(mirror_app)["acme/clock"]["versions"]) == 1
+    mirror_summary(mirror_app, original.url)
+    assert listed(mirror_app) == listed(original.app)
+
+
 def test_dry_run_reports_the_same_and_the_next_run_makes_the_changes(
     mirror_app: Flask, original: AppServer
 ) -> None:

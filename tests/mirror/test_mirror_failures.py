@@ -126,6 +126,17 @@ def test_run_ends_after_25_requests_in_a_row_without_a_response_and_the_next_one
     assert summary == "140 added, 0 changed, 10 unchanged, 0 failed, 0 gone."
 
 
+def test_run_continues_after_many_requests_without_a_response_that_are_not_in_a_row(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    upstream.documents.clear()
+    upstream.put(*numbered(60))
+    for path in [*upstream.documents][::2]:
+        upstream.fail(detail(path), *[status(503)] * ALWAYS)
+    result = run_mirror(mirror_app, upstream.url)
+    assert "30 added, 0 changed, 0 unchanged, 30 failed, 0 gone." in result.stderr
+
+
 def test_run_continues_after_many_unexpected_statuses(
     mirror_app: Flask, upstream: FakeUpstream
 ) -> None:

@@ -86,6 +86,9 @@ def test_an_upstream_whose_copies_were_all_adopted_is_forgotten(
     assert f"No copy from {upstream.url} is left; it is forgotten.\n" in result.stderr
     assert [row[0] for row in upstreams(mirror_app)] == [other.url]
     assert refresh(mirror_app).exit_code == 0
+    # One that has no copies yet is not.
+    assert run_mirror(mirror_app, upstream.url, "--adopt", "--scope", "none").exit_code == 0
+    assert len(upstreams(mirror_app)) == 2
 
 
 def test_all_upstreams_are_refreshed_although_one_fails(
@@ -103,12 +106,23 @@ def test_all_upstreams_are_refreshed_although_one_fails(
     )
 
 
-def test_interrupted_first_run_is_remembered(mirror_app: Flask, upstream: FakeUpstream) -> None:
+def test_bundles_of_other_upstreams_are_not_downloaded(
+    mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    mirror_summary(mirror_app, other.url, "--bundles")
+    refresh(mirror_app)
+    assert [path for path in upstream.paths() if "/bundles/" in path] == []
+
+
+def test_interrupted_first_run_is_remembered(
+    mirror_app: Flask, upstream: FakeUpstream, other: FakeUpstream
+) -> None:
     upstream.fail(detail("acme/clock"), body(b"[]"))
     assert run_mirror(mirror_app, upstream.url, "--scope=acme").exit_code == 1
-    assert upstreams(mirror_app) == [
-        [upstream.url, "--scope acme", "never", "0", "0", "0", "0"],
-    ]
+    mirror_summary(mirror_app, other.url)
+    row = [upstream.url, "--scope acme", "never", "0", "0", "0", "0"]
+    assert row in upstreams(mirror_app)
     assert ": 1 added, 0 changed, 0 unchanged, 0 failed, 0 gone.\n" in refresh(mirror_app).stderr
 
 
@@ -138,10 +152,23 @@ def test_every_spelling_of_loopback_is_the_same_upstream(
     assert [row[0] for row in upstreams(mirror_app)] == [upstream.url]
 
 
+def test_another_path_of_the_same_host_is_another_upstream(
+    mirror_app: Flask, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+    upstream.fail("/lab/api/v1/widgets/search", body(b'{"widgets": [], "total": 0}'))
+    summary = mirror_summary(mirror_app, f"{upstream.url}/lab")
+    assert summary == "0 added, 0 changed, 0 unchanged, 0 failed, 0 gone."
+    assert [row[0] for row in upstreams(mirror_app)] == [upstream.url, f"{upstream.url}/lab"]
+
+
 def test_status_shows_age_and_counts(mirror_app: Flask, upstream: FakeUpstream) -> None:
     mirror_summary(mirror_app, upstream.url, "--widget", "acme/clock", "--scope", "lab")
     options = "--scope lab --widget acme/clock"
     assert upstreams(mirror_app) == [[upstream.url, options, "just now", "2", "2", "0", "0"]]
+    # One that was unlisted here is not gone.
+    assert run(mirror_app, "unlist", "acme/clock").exit_code == 0
+    assert upstreams(mirror_app) == [[upstream.url, options, "just now", "1", "1", "0", "0"]]
     del upstream.documents["lab/tide"]
     mirror_summary(mirror_app, upstream.url, "--bundles")
     path = mirror_app.config["DATABASE"]

@@ -7,9 +7,10 @@ from builders import Json, document, version
 from conftest import run
 from flask import Flask
 from mirrors import exported, mirror_summary, run_mirror
-from upstreams import FakeUpstream
+from upstreams import CHANGES, FakeUpstream, Fault, body
 
 CREATED = "2025-01-01T00:00:00.000Z"
+NO_CHANGE = body(b'{"changes": [], "next": "t1", "more": false}')
 
 
 def aged(number: str, **age: float) -> Json:
@@ -52,10 +53,12 @@ def test_new_versions_are_held_back_and_named(mirror_app: Flask, upstream: FakeU
         assert numbers(mirror_app) == {"acme/clock": ["1.0.0"], "acme/none": []}
 
 
+@pytest.mark.parametrize("changes", [[], [NO_CHANGE] * 2], ids=["unknown", "none"])
 @pytest.mark.parametrize("options", [["--min-age", "143h"], []])
 def test_version_is_copied_once_it_is_old_enough_although_nothing_changed(
-    mirror_app: Flask, upstream: FakeUpstream, options: list[str]
+    mirror_app: Flask, upstream: FakeUpstream, options: list[str], changes: list[Fault]
 ) -> None:
+    upstream.fail(CHANGES, *changes)
     del upstream.documents["acme/new"]
     mirror_summary(mirror_app, upstream.url, "--min-age", "7d")
     summary = mirror_summary(mirror_app, upstream.url, *options)

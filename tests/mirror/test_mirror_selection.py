@@ -77,10 +77,10 @@ def test_changed_widgets_outside_the_selection_are_not_fetched(
     names = [path.split("/") for path in upstream.documents]
     entries = [{"scope": s, "name": n, "kind": "changed", "etag": '"e"'} for s, n in names]
     page = body(json.dumps({"changes": entries, "next": "t1", "more": False}).encode())
-    for option in ("--scope=lab", "--sdk=2.0.0"):
+    for option in ("--scope=lab", "--sdk=2.0.0", "--official"):
         upstream.fail(CHANGES, page)
         mirror_summary(mirror_app, upstream.url, option)
-    assert list(exported(mirror_app)) == ["acme/notes", "lab/tide"]
+    assert list(exported(mirror_app)) == ["acme/clock", "acme/notes", "lab/tide"]
 
 
 def test_listed_widget_of_another_scope_is_ignored(
@@ -170,7 +170,8 @@ def test_only_the_newest_versions_for_each_sdk_are_copied(
     def numbers() -> list[str]:
         return [each["version"] for each in exported(mirror_app)["acme/clock"]["versions"]]
 
-    rows = [("1.0.0", "^1.0.0"), ("1.1.0", "^1.2.0"), ("1.2.0", "^1.2.0"), ("2.0.0", "^2.0.0")]
+    # The newest one is the one that was published last.
+    rows = [("1.0.0", "^1.0.0"), ("1.2.0", "^1.2.0"), ("1.1.0", "^1.2.0"), ("2.0.0", "^2.0.0")]
     versions = [
         version(number, sdkVersion=sdk, publishedAt=f"2025-01-0{day}T00:00:00Z")
         for day, (number, sdk) in enumerate(rows, start=1)
@@ -178,13 +179,18 @@ def test_only_the_newest_versions_for_each_sdk_are_copied(
     upstream.put(document("acme/clock", *versions, createdAt=CREATED))
     only = ["--widget", "acme/clock", "--newest"]
     mirror_summary(mirror_app, upstream.url, *only, "1", "--sdk", "1.4", "--sdk", "2.0")
-    assert numbers() == ["2.0.0", "1.2.0"]
-    # More are copied although nothing has changed there.
+    assert numbers() == ["2.0.0", "1.1.0"]
+    # Others are copied although nothing has changed there.
+    mirror_summary(mirror_app, upstream.url, *only, "1", "--sdk", "1.4")
+    assert numbers() == ["1.1.0"]
     mirror_summary(mirror_app, upstream.url, *only, "2", "--sdk", "1.4")
-    assert numbers() == ["1.2.0", "1.1.0"]
+    assert numbers() == ["1.1.0", "1.2.0"]
     versions[2]["yanked"] = True
     lines = run(mirror_app, "mirror").stderr.splitlines()
-    removed = "acme/clock@1.2.0 is not among the newest 2 to copy; it is removed here."
-    assert (lines[0], numbers()) == (removed, ["1.1.0", "1.0.0"])
+    removed = "acme/clock@1.1.0 is not among the newest 2 to copy; it is removed here."
+    assert (lines[0], numbers()) == (removed, ["1.2.0", "1.0.0"])
+    for each in versions:
+        each["yanked"] = True
+    assert (run(mirror_app, "mirror").exit_code, numbers()) == (0, [])
     mirror_summary(mirror_app, upstream.url)
-    assert numbers() == ["2.0.0", "1.2.0", "1.1.0", "1.0.0"]
+    assert numbers() == ["2.0.0", "1.1.0", "1.2.0", "1.0.0"]

@@ -1,5 +1,6 @@
-"""mirror, outdated --server and health trust a private authority with --ca or SSL_CERT_FILE."""
+"""mirror, outdated, login and health trust a private authority with --ca or SSL_CERT_FILE."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mirrors import exported
 from upstreams import FakeUpstream, body
 
 from catalog.__main__ import cli
+from catalog.token_text import generate_token
 
 # A command for the URL of a service, and how it begins the message of an error.
 COMMANDS: dict[str, tuple[Callable[..., Result], str]] = {
@@ -71,6 +73,22 @@ def test_certificate_is_refused_until_it_is_trusted(
     assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
 
 
+@pytest.mark.parametrize(("command", "failure"), COMMANDS.values(), ids=COMMANDS)
+def test_certificate_of_another_host_is_refused(
+    mirror_app: Flask,
+    upstream: FakeUpstream,
+    certificate: Path,
+    command: Callable[..., Result],
+    failure: str,
+) -> None:
+    # It has this name too, but only as the common name, which does not count.
+    url = upstream.url.replace("127.0.0.1", "localhost")
+    result = command(mirror_app, url, "--ca", str(certificate))
+    assert result.exit_code == 1
+    assert f"{url} {failure}: its certificate is not valid: Hostname mismatch" in result.stderr
+    assert upstream.requests == []
+
+
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
     result = run(mirror_app, "list", "--ca", certificate)
     assert (result.exit_code, "--ca is for --server." in result.stderr) == (2, True)
@@ -91,6 +109,22 @@ def test_mirror_remembers_the_file(
         f"Error: {upstream.url} cannot be mirrored: {certificate} is not a PEM file of "
         "certificates.\n"
     )
+
+
+def test_login_remembers_the_file_of_the_variable(
+    mirror_app: Flask, upstream: FakeUpstream, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = {"token": "ci", "scopes": [], "permissions": ["admin"], "expiresAt": None}
+    upstream.fail("/api/session", *[body(json.dumps(session).encode())] * 2)
+    upstream.fail("/api/widgets/cli-version", *[body(b'{"minimumVersion": "1.0.0"}')] * 2)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(certificate.parent))
+    monkeypatch.chdir(certificate.parent)
+    server = ("--server", upstream.url)
+    with monkeypatch.context() as environment:
+        environment.setenv("CATALOG_CA", certificate.name)
+        assert run(mirror_app, "login", *server, stdin=generate_token()[1]).exit_code == 0
+    monkeypatch.chdir("/")
+    assert run(mirror_app, "whoami", *server).exit_code == 0
 
 
 def test_file_may_be_named_before_the_command(

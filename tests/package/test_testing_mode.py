@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from builders import document, version
-from conftest import ROOT, Server, run_here, wait_for_end
+from conftest import ROOT, Server, run_here, run_on, wait_for_end
 
+from catalog.token_text import generate_token
 from pytest_widget_catalog.catalog import Catalogs, WidgetCatalog, WidgetCatalogError
 
 SERVE = [sys.executable, "-m", "catalog", "serve", "--testing"]
@@ -205,6 +206,14 @@ def test_a_bundle_can_be_cut_off_or_damaged(catalog: WidgetCatalog) -> None:
     assert send(catalog, path)[1] == whole
 
 
+def test_a_damaged_response_is_not_compressed(catalog: WidgetCatalog) -> None:
+    catalog.publish("acme/clock", "1.0.0", description="Shows the time. " * 100)
+    _, whole = send(catalog, CLOCK)
+    catalog.damage()
+    _, body = send(catalog, CLOCK, **{"Accept-Encoding": "gzip"})
+    assert (body[:-1], body == whole) == (whole[:-1], False)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     catalog: WidgetCatalog, method: str
@@ -230,6 +239,12 @@ def test_a_delayed_request_holds_up_no_other_and_ends_with_its_test(
     assert (catalog.installs("acme/clock"), catalog.requests) == (0, [])
 
 
+def test_without_a_path_the_delay_of_every_path_ends(catalog: WidgetCatalog) -> None:
+    catalog.delay(3600, SEARCH)
+    catalog.delay(0)
+    assert status_of(catalog, SEARCH) == 200
+
+
 def test_a_reset_gives_the_start_state_to_clients_that_saw_another(catalog: WidgetCatalog) -> None:
     catalog.publish("acme/map", "1.0.0")
     before = detail(catalog, SEARCH)["widgets"]
@@ -247,6 +262,19 @@ def test_a_reset_gives_the_start_state_to_clients_that_saw_another(catalog: Widg
     assert detail(catalog)["versions"][0]["publishedAt"] == "2025-01-01T00:00:00.000Z"
 
 
+def test_failed_attempts_are_forgotten_with_their_test(catalog: WidgetCatalog) -> None:
+    unknown = f"Bearer {generate_token()[1]}"
+
+    def status() -> int:
+        return send(catalog, "/api/session", Authorization=unknown)[0].status
+
+    for _ in range(2):
+        catalog.reset()
+        # Without a token there is nothing to guess.
+        run_on(catalog.database, "token", "create", "ci", "--can", "admin")
+        assert [status() for _ in range(31)] == [401] * 30 + [429]
+
+
 def test_a_catalog_can_be_made_of_documents_and_of_files(
     catalogs: Catalogs, catalog: WidgetCatalog
 ) -> None:
@@ -257,6 +285,8 @@ def test_a_catalog_can_be_made_of_documents_and_of_files(
         other.reset()
         assert (total(other), total(catalog)) == (33, 1)
     demo = catalogs.save(start="demo")
+    bundles = Path(f"{demo}-bundles").iterdir()
+    assert all(path.name == hashlib.sha256(path.read_bytes()).hexdigest() for path in bundles)
     sources: list[Any] = [
         [weather, document("acme/map")],
         weather,
@@ -435,6 +465,10 @@ def test_standard_output_is_one_line_and_the_access_log_is_on_standard_error(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_of_the_tests_does_not_reach_the_service(catalog: WidgetCatalog) -> None:
+    assert os.getpgid(catalog.pid) != os.getpgid(0)
+
+
 def test_after_the_service_was_killed_the_next_use_says_so_and_the_next_test_has_another(
     tmp_path: Path,
 ) -> None:
@@ -446,4 +480,6 @@ def test_after_the_service_was_killed_the_next_use_says_so_and_the_next_test_has
             first.installs("acme/clock")
     with catalogs.serve(start="empty") as second:
         assert (second.pid == first.pid, total(second)) == (False, 0)
+        # A service that was killed leaves its files there too.
+        assert tmp_path in second.database.parents
     catalogs.close()

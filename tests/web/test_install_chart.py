@@ -1,5 +1,6 @@
 """The installs on the page of a widget: the text, the chart with its table, the shares."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def test_weeks_are_in_the_chart_and_in_its_table(app: Flask) -> None:
     ]
     rows = [each.text for each in elements(page, "th", scope="row")]
     assert rows == [title.split(": ")[0] for title in titles]
+
+
+def test_a_day_belongs_to_one_week_or_to_none(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No midnight is between the installs and the page.
+    seconds = time.time()
+    monkeypatch.setattr("time.time", lambda: seconds)
+    # So many installs for each number of days ago.
+    for ago, installs in {0: 1, 6: 2, 7: 4, 13: 8, 83: 16, 84: 32}.items():
+        count(app, *[ago] * installs)
+    cells = [cell.text for cell in elements(show(app), "td")]
+    assert cells == ["16", *["0"] * 9, "12", "3"]
 
 
 @pytest.mark.parametrize(

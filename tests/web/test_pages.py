@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,15 @@ def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -
     assert element(body.decode(), "h1").text == "Page not found"
 
 
+def test_unknown_path_of_a_damaged_catalog_is_a_404_page(
+    client_with: Callable[..., FlaskClient],
+) -> None:
+    client = client_with(document("acme/clock"))
+    with closing(sqlite3.connect(client.application.config["DATABASE"])) as connection:
+        connection.execute("DROP TABLE listing")
+    assert_page(client.get("/clokc"), 404)
+
+
 @pytest.mark.parametrize(
     ("path", "target"),
     [
@@ -190,7 +201,7 @@ def test_unknown_path_outside_the_api_is_a_404_page(server: Server, path: str) -
         ("/docs/", "/docs"),
         ("/widgets/", "/widgets"),
         ("/widgets?compatSdk=1.4", "/?compatSdk=1.4.0"),
-        ("/widgets/a%20b/c%5C/", "/widgets/a%20b/c%5C"),
+        ("/widgets/a%20b/c%3Fd%23%5C/", "/widgets/a%20b/c%3Fd%23%5C"),
     ],
 )
 def test_other_writings_of_an_address_redirect_to_the_page(

@@ -331,10 +331,11 @@ def test_notes_and_new_permissions_of_the_shown_version_are_above_the_versions(
             "acme/clock",
             version(
                 "2.0.0",
-                publishedAt=DAY(2),
+                publishedAt=DAY(3),
                 permissions=["network", "storage"],
                 releaseNotes="## Fixed\n- one\n- [two](https://b.example)",
             ),
+            version("1.5.0", publishedAt=DAY(2), permissions=["network"], yanked=True),
             version("1.0.0", publishedAt=DAY(1), permissions=["audio", "storage"]),
             description="A *round* clock.",
         )

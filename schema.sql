@@ -81,10 +81,10 @@ CREATE TABLE version (
     UNIQUE (widget_id, version)
 ) STRICT;
 
--- The order of versions. It covers yanked and sdk_version, so that the newest version for an SDK is found in
--- the index alone.
+-- The order of versions. It covers yanked, sdk_version and permissions, so that the newest version for an SDK
+-- and the permissions that it needs are found in the index alone.
 CREATE INDEX version_newest
-    ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version);
+    ON version (widget_id, published_at DESC, precedence DESC, version DESC, yanked, sdk_version, permissions);
 
 -- To find the ranges that no version has.
 CREATE INDEX version_range ON version (sdk_version);

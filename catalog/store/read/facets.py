@@ -5,10 +5,10 @@ downloads, so they stay valid while only installs are committed.
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import NamedTuple
 
 from ..connection.sqlite import Connection, snapshot
 from .search import remember_count, total_key
@@ -17,10 +17,6 @@ from .search_params import NONE, WITHOUT, SearchQuery
 
 # The values of one filter that are returned, those with the most widgets.
 MAX_VALUES = 200
-
-# In the order of the columns of GROUPS.
-FILTERS = ("scope", "official", "permission", "license")
-EVERY_FILTER = range(len(FILTERS))
 
 Counts = list[tuple[str, int]]
 
@@ -63,65 +59,74 @@ def find_facets(connection: Connection, query: SearchQuery) -> Facets:
     return facets
 
 
-# The widgets that the words and the SDK admit, in groups that the filters do not distinguish. They
-# are one JSON text: a row for each group takes a third longer.
-GROUPS = """
-WITH hit AS {materialized} ({hits})
-SELECT json_group_array(json_array(scope, official, permissions, license, count)) FROM (
-    SELECT scope, official, permissions, license, count(*) AS count FROM hit
-    GROUP BY permissions, license, scope, official)
+# The values of the widgets that the words and the SDK admit, as one text for each filter: a row for
+# each widget takes three times as long. U+001F is in no list of permissions: JSON escapes it.
+COLUMNS = """
+SELECT json_group_array(scope), json_group_array(license), group_concat(official, ''),
+    group_concat(permissions, '\x1f')
+FROM ({hits})
 """
 HITS = "SELECT scope, official, {permissions} AS permissions, license FROM {source} WHERE {matches}"
 
 
 def _count_facets(connection: Connection, query: SearchQuery) -> Facets:
-    license_ = "" if query.license == NONE else query.license
-    wanted = (query.scope, query.official, query.permission, license_)
-    chosen = [index for index in EVERY_FILTER if wanted[index] is not None]
-    counts: list[dict[Any, int]] = [defaultdict(int) for _ in FILTERS]
-    total = 0
-    statement, parameters = _build_statement(query), find_conditions(query).values
-    (groups,) = connection.execute(statement, parameters).fetchone()
-    for *values, count in json.loads(groups):
-        missed = [index for index in chosen if not _admits(index, wanted[index], values[index])]
-        total += 0 if missed else count
-        # A filter counts what all the other filters admit.
-        if len(missed) <= 1:
-            for index in missed or EVERY_FILTER:
-                counts[index][values[index]] += count
-    scopes, official, permission_lists, licenses = counts
-    permissions = _count_permissions(permission_lists, query.permission)
+    statement, values = _build_statement(query), find_conditions(query).values
+    scopes, licenses, official, lists = connection.execute(statement, values).fetchone()
+    columns = {
+        "scope": json.loads(scopes),
+        "license": json.loads(licenses),
+        "official": official or "",
+        "permission": lists.split("\x1f") if lists else [],
+    }
+    masks = {name: _mask(query, name, columns[name]) for name in find_conditions(query).filters}
+    # A filter counts what all the other filters admit.
+    counts = {
+        name: _count(column, [mask for other, mask in masks.items() if other != name])
+        for name, column in columns.items()
+    }
+    permissions = _count_permissions(counts["permission"], query.permission)
+    with_version = counts["permission"].total() - counts["permission"]["null"]
     (scopes_in_catalog,) = connection.execute(COUNT_SCOPES).fetchone()
-    with_version = sum(permission_lists.values()) - permission_lists.get("null", 0)
     return Facets(
-        total=total,
-        scopes=_most_common(scopes),
+        total=counts["scope"][query.scope] if query.scope else counts["scope"].total(),
+        scopes=_most_common(counts["scope"]),
         permissions=permissions,
         lacking=[(name, with_version - count) for name, count in permissions if name != NONE],
-        licenses=_most_common({license or NONE: count for license, count in licenses.items()}),
-        official=official.get(1, 0),
-        not_official=official.get(0, 0),
+        licenses=_most_common({each or NONE: count for each, count in counts["license"].items()}),
+        official=counts["official"]["1"],
+        not_official=counts["official"]["0"],
         scopes_in_catalog=scopes_in_catalog,
-        without={FILTERS[index]: sum(counts[index].values()) for index in chosen},
+        without={name: counts[name].total() for name in masks},
     )
 
 
-def _admits(index: int, wanted: Any, value: Any) -> bool:
-    """Return whether a filter admits a value; that of permission is a list in JSON, or null."""
-    if FILTERS[index] != "permission":
-        return bool(value == wanted)
-    permissions = _parse_permissions(value)
+def _mask(query: SearchQuery, name: str, column: Sequence[str]) -> list[bool]:
+    """Return for each value in the column whether the filter admits it."""
+    admitted = {find_conditions(query).values[name]}
+    if name == "official":
+        admitted = {"1" if query.official else "0"}
+    elif name == "permission":
+        admitted = {text for text in {*column} if _admits(query.permission or "", text)}
+    return [value in admitted for value in column]
+
+
+def _admits(wanted: str, text: str) -> bool:
+    """Return whether the filter by permission admits the list in JSON, or null."""
+    permissions = _parse_permissions(text)
     if wanted.startswith(WITHOUT):
         return permissions != () and wanted.removeprefix(WITHOUT) not in permissions
     return wanted in permissions
 
 
-# Few lists are distinct.
-@lru_cache(maxsize=256)
 def _parse_permissions(text: str) -> tuple[str, ...]:
     """Return the permissions in the list, NONE if there are none; nothing without a version."""
     permissions = json.loads(text)
     return () if permissions is None else tuple({*permissions}) or (NONE,)
+
+
+def _count(column: Sequence[str], masks: Sequence[Sequence[bool]]) -> Counter[str]:
+    """Return how often each value is in the column, where all masks are true."""
+    return Counter(compress(column, map(all, zip(*masks, strict=True))) if masks else column)
 
 
 def _count_permissions(lists: Mapping[str, int], chosen: str | None) -> Counts:
@@ -139,21 +144,16 @@ def _build_statement(query: SearchQuery) -> str:
     found = find_conditions(query)
     # In the order of the table, the versions of widgets are read in the order of their index; in
     # another order it takes twice as long.
-    source = "listing NOT INDEXED"
-    if found.source is WITH_TRIGRAMS:
-        source = found.source
-    elif not found.matches and found.permissions == "permissions":
+    source = found.source if found.source is WITH_TRIGRAMS else "listing NOT INDEXED"
+    if not found.matches and found.permissions == "permissions":
         # Without its name, SQLite would take another index, which does not cover the filters.
         source = "listing INDEXED BY listing_filters"
-    permissions = found.permissions
-    hits = HITS.format(permissions=permissions, source=source, matches=all_of(found.matches))
+    hits = HITS.format(permissions=found.permissions, source=source, matches=all_of(found.matches))
     if found.typed:
         typed = all_of(found.typed)
-        other = HITS.format(permissions=permissions, source="listing", matches=typed)
+        other = HITS.format(permissions=found.permissions, source="listing", matches=typed)
         hits += f" UNION ALL {other}"
-    # Otherwise the versions for the SDK would be searched twice.
-    materialized = "MATERIALIZED" if query.compat_sdk else "NOT MATERIALIZED"
-    return GROUPS.format(materialized=materialized, hits=hits)
+    return COLUMNS.format(hits=hits)
 
 
 def _most_common(counts: Mapping[str, int]) -> Counts:

@@ -47,10 +47,10 @@ page AS (
 )
 """
 
-# With words, all results are found first.
+# With words, all results are found first, with only what the order needs.
 PAGE_WITH_WORDS = """
 WITH hit AS MATERIALIZED (
-    SELECT widget_id, downloads, updated, created, folded_name, scope, name, 1 AS place
+    SELECT widget_id, downloads, scope, name, 1 AS place, {column}
     FROM {source} WHERE {conditions}
     {or_typed}
 ),
@@ -64,8 +64,8 @@ page AS (
 # What is found by its typed name comes before what the words find, the rest of a typed scope after.
 OR_TYPED = """
 UNION ALL
-SELECT widget_id, downloads, updated, created, folded_name, scope, name,
-    iif(:typed_scope IS NULL AND name <> :typed COLLATE NOCASE, 2, 0)
+SELECT widget_id, downloads, scope, name,
+    iif(:typed_scope IS NULL AND name <> :typed COLLATE NOCASE, 2, 0), {column}
 FROM listing WHERE {conditions}
 """
 
@@ -77,11 +77,11 @@ SORT_KEYS = {
     "name": "folded_name",
 }
 # With words, the order is: the name equals q, begins with q, contains every word, the others.
-RANK = """place, CASE
+RANK = """CASE
     WHEN NOT ({in_name}) THEN 3
     WHEN folded_name = :q THEN 0
     WHEN substr(folded_name, 1, length(:q)) = :q THEN 1
-    ELSE 2 END, downloads DESC"""
+    ELSE 2 END AS rank"""
 
 # The stored download count is -1 for null.
 RENDER_PAGE = """
@@ -131,20 +131,20 @@ def _build_statement(query: SearchQuery) -> str:
     if not query.q:
         # The plus keeps SQLite from using an index that is not in the order of the page.
         in_order = [each if each is IN_SCOPE else f"+({each})" for each in filters]
-        page = PAGE.format(
-            conditions=conditions, index_conditions=all_of([*found.matches, *in_order]), key=key
-        )
+        indexed = all_of([*found.matches, *in_order])
+        page = PAGE.format(conditions=conditions, index_conditions=indexed, key=key)
     else:
-        typed = all_of([*found.typed, *filters])
+        column = key.split()[0] if query.sort else RANK.format(in_name=found.in_name)
+        typed = OR_TYPED.format(column=column, conditions=all_of([*found.typed, *filters]))
         page = PAGE_WITH_WORDS.format(
+            column=column,
             source=found.source,
             conditions=conditions,
-            or_typed=OR_TYPED.format(conditions=typed) if found.typed else "",
-            key=key if query.sort else RANK.format(in_name=found.in_name),
+            or_typed=typed if found.typed else "",
+            key=key if query.sort else "place, rank, downloads DESC",
         )
-    return page + RENDER_PAGE.format(
-        latest_compatible=LATEST_COMPATIBLE if query.compat_sdk else ""
-    )
+    latest_compatible = LATEST_COMPATIBLE if query.compat_sdk else ""
+    return page + RENDER_PAGE.format(latest_compatible=latest_compatible)
 
 
 def total_key(query: SearchQuery) -> SearchQuery:

@@ -238,10 +238,8 @@ def add_to_path(folders: list[str]) -> None:
     """Let the interpreter search the folders, and run the module sitecustomize if one has it."""
     sys.path[1:1] = [each for each in folders if each and each not in sys.path]
     if any(Path(each, "sitecustomize.py").exists() for each in folders):
-        # It may change the modules of the service before others import them.
-        for name in [*sys.modules]:
-            if name.partition(".")[0] in ("app", "catalog", "sitecustomize"):
-                del sys.modules[name]
+        # That of the prepared process, if it has one.
+        sys.modules.pop("sitecustomize", None)
         import_module("sitecustomize")
 
 

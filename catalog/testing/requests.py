@@ -132,7 +132,7 @@ class TestRequests:
 
     def fail(
         self,
-        count: int = 1,
+        count: int | None = None,
         status: int = 503,
         retryAfter: int | str | None = None,  # noqa: N803
         path: str | None = None,
@@ -148,7 +148,7 @@ class TestRequests:
 
     def drop(
         self,
-        count: int = 1,
+        count: int | None = None,
         path: str | None = None,
         method: str | None = None,
         until: str | None = None,
@@ -158,7 +158,7 @@ class TestRequests:
 
     def cut(
         self,
-        count: int = 1,
+        count: int | None = None,
         path: str | None = None,
         method: str | None = None,
         until: str | None = None,
@@ -168,7 +168,7 @@ class TestRequests:
 
     def damage(
         self,
-        count: int = 1,
+        count: int | None = None,
         path: str | None = None,
         method: str | None = None,
         until: str | None = None,
@@ -179,12 +179,15 @@ class TestRequests:
     def _add_fault(
         self,
         effect: int | str,
-        count: int,
+        count: int | None,
         path: str | None,
         method: str | None,
         until: str | None,
         retry_after: int | str | None = None,
     ) -> None:
+        if until and count is not None:
+            raise ValueError("A fault is for a number of requests or until the reset, not both.")
+        count = 1 if count is None else count
         if not 1 <= count <= MAX_COUNT:
             raise ValueError(f"count must be from 1 to {MAX_COUNT}, not {count}.")
         if until not in (None, "reset"):

@@ -187,6 +187,9 @@ def test_a_fault_can_be_for_one_method_until_the_reset(catalog: WidgetCatalog) -
     assert (posts, status_of(catalog, CLOCK)) == ([500] * 3, 200)
     catalog.reset()
     assert status_of(catalog, CLOCK, "POST") == 404
+    for fault in (catalog.fail_next, catalog.drop_connection, catalog.cut_off, catalog.damage):
+        with pytest.raises(WidgetCatalogError, match="number of requests or until the reset"):
+            fault(3, until="reset")
 
 
 def test_a_bundle_can_be_cut_off_or_damaged(catalog: WidgetCatalog) -> None:
@@ -301,9 +304,10 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("fail", b"[" * 100_000, 400, "The body of a control request must be a JSON object."),
         ("fail", b'{"status": 200}', 400, "status must be from 400 to 599, not 200."),
         ("fail", b'{"status": true}', 400, "status must be a whole number, not true."),
-        ("fail", b'{"count": 1e10}', 400, "count must be a whole number, not 10000000000.0."),
+        ("fail", b'{"count": 1e10}', 400, "count must be a whole number or null, not 1"),
         ("drop", b'{"count": 10000000000}', 400, "count must be from 1 to 1000000, not 1000000"),
         ("cut", b'{"until": "noon"}', 400, "until must be reset, not 'noon'."),
+        ("fail", b'{"count": 1, "until": "reset"}', 400, "or until the reset, not both."),
         ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be 'api/health'."),
         ("damage", b'{"path": "/x?y=1"}', 400, "path has no query: use '/x'."),
         ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),

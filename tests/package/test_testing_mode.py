@@ -313,6 +313,7 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),
         ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "retryAfter must be a number of seconds"),
         ("fail", b'{"code": 503}', 400, "fail has the keys count, status, retryAfter, path, "),
+        ("cut", b'{"code": 5}', 400, "cut has the keys count, path, method, until, not 'code'."),
         ("clear", b'{"all": 1}', 400, "clear has no keys, not 'all'."),
         ("delay", b'{"seconds": 1e400}', 400, "seconds must be from 0 to 86400, not inf."),
         ("delay", b'{"seconds": "1"}', 400, "seconds must be a number, not '1'."),

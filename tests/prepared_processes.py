@@ -200,7 +200,8 @@ def fork_on_request(control: socket.socket) -> dict[str, Any]:
                 os.close(descriptor)
             request: dict[str, Any] = json.loads(content)
             # Above all numbers that they get, so that none replaces another.
-            moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 200) for each in received]
+            above = max((2, *request["passed"])) + 1
+            moved = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in received]
             for each in received:
                 os.close(each)
             for each, number in zip(moved, (0, 1, 2, *request["passed"]), strict=True):

@@ -22,7 +22,8 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: .venv/dev .venv/rqlite  ## Run the tests
 	@base=$${TMPDIR:-/tmp}; \
 	test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -ge 1000000 2> /dev/null && base=/dev/shm; \
-	TMPDIR=$$(mktemp -d -p "$$base"); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	TMPDIR=$$(mktemp -d -p "$$base"); export TMPDIR; \
+	trap 'rm -rf "$$TMPDIR"' EXIT; trap 'exit 130' INT TERM; \
 	chmod 755 "$$TMPDIR"; \
 	    $(BIN)/pytest -q -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') \
 	        --dist loadscope --no-loadscope-reorder

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypedDict
 
 from .documents import MAX_DOCUMENT_BYTES, MAX_VERSIONS, Json
 from .semver_ranges import is_range, is_version
-from .text import quoted
+from .text import NotAllowedError, quoted
+from .validators import check_identifier
 
 
 class ChangeError(Exception):
@@ -37,6 +38,39 @@ class WidgetName(NamedTuple):
     def widget(self) -> "WidgetName":
         """The widget without the version."""
         return self._replace(version=None)
+
+
+def parse_widget(text: str) -> WidgetName:
+    """Return the widget of scope/name; raise NotAllowedError."""
+    target = parse_target(text, "scope/name")
+    if target.version is None:
+        return target
+    # A name that was stored by an earlier release may contain an @.
+    if is_version(target.version):
+        raise NotAllowedError("of the form scope/name")
+    return WidgetName(target.scope, f"{target.name}@{target.version}")
+
+
+def parse_target(text: str, form: str = "scope/name or scope/name@version") -> WidgetName:
+    """Return a widget, or a version or range of versions; raise NotAllowedError."""
+    widget, at, version = text.rpartition("@")
+    # A scope may begin with an @.
+    if "/" in version or widget.endswith("/"):
+        widget, at, version = text, "", ""
+    scope, _, name = widget.partition("/")
+    try:
+        return WidgetName(check_identifier(scope), check_identifier(name), version if at else None)
+    except ValueError:
+        raise NotAllowedError(f"of the form {form}") from None
+
+
+def parse_version(text: str) -> WidgetName:
+    """Return a version or range of versions; raise NotAllowedError."""
+    form = "scope/name@version"
+    target = parse_target(text, form)
+    if target.version is None:
+        raise NotAllowedError(f"of the form {form}; for all releases, use {target}@*")
+    return target
 
 
 class MissingWidgetError(MissingError):

@@ -141,7 +141,7 @@ class WidgetCatalog:
 
     def fail_next(
         self,
-        n: int = 1,
+        n: int | None = None,
         status: int = 503,
         retry_after: int | str | None = None,
         path: str | None = None,
@@ -150,15 +150,15 @@ class WidgetCatalog:
     ) -> None:
         """Let the next n requests fail with this status; retry_after is the header Retry-After.
 
-        Here and in the next three, path and method choose which requests; until="reset" means all
-        of them until the test ends or resets the catalog.
+        Here and in the next three, n is 1 unless given, and path and method choose which requests;
+        until="reset", in place of n, means all until the test ends or resets the catalog.
         """
         which = {"path": path, "method": method, "until": until}
         self._control("fail", count=n, status=status, retryAfter=retry_after, **which)
 
     def drop_connection(
         self,
-        n: int = 1,
+        n: int | None = None,
         *,
         path: str | None = None,
         method: str | None = None,
@@ -169,7 +169,7 @@ class WidgetCatalog:
 
     def cut_off(
         self,
-        n: int = 1,
+        n: int | None = None,
         *,
         path: str | None = None,
         method: str | None = None,
@@ -180,7 +180,7 @@ class WidgetCatalog:
 
     def damage(
         self,
-        n: int = 1,
+        n: int | None = None,
         *,
         path: str | None = None,
         method: str | None = None,

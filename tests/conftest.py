@@ -511,7 +511,9 @@ def run_at_terminal(
 class Limits:
     """Changes constants in a server's process that are no settings, such as deadlines.
 
-    The process runs the code from a sitecustomize module, before it imports anything else.
+    The process runs the code from a sitecustomize module when it starts. It has imported the
+    modules of the service: where a constant is the default of a parameter, or another module has
+    imported it, the old value stays.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -522,6 +524,13 @@ class Limits:
         """Give constants of a module of catalog these values; return the server's environment."""
         lines = [f"catalog.{module}.{name} = {value}\n" for name, value in constants.items()]
         return self.run(f"import catalog.{module}\n" + "".join(lines))
+
+    def set_busy_timeout(self, milliseconds: int) -> dict[str, str]:
+        """Let a write wait this long for another process; return the server's environment."""
+        return self.run(
+            "from catalog.store.connection.database import Database\n"
+            f"Database.__init__.__kwdefaults__['busy_timeout_ms'] = {milliseconds}\n"
+        )
 
     def run(self, code: str) -> dict[str, str]:
         """Run the code at the start of the process; return the server's environment."""

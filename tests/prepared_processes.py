@@ -200,7 +200,8 @@ def fork_on_request(control: socket.socket) -> dict[str, Any]:
                 os.close(descriptor)
             request: dict[str, Any] = json.loads(content)
             # Above all numbers that they get, so that none replaces another.
-            moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 200) for each in received]
+            above = max((2, *request["passed"])) + 1
+            moved = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in received]
             for each in received:
                 os.close(each)
             for each, number in zip(moved, (0, 1, 2, *request["passed"]), strict=True):
@@ -238,10 +239,8 @@ def add_to_path(folders: list[str]) -> None:
     """Let the interpreter search the folders, and run the module sitecustomize if one has it."""
     sys.path[1:1] = [each for each in folders if each and each not in sys.path]
     if any(Path(each, "sitecustomize.py").exists() for each in folders):
-        # It may change the modules of the service before others import them.
-        for name in [*sys.modules]:
-            if name.partition(".")[0] in ("app", "catalog", "sitecustomize"):
-                del sys.modules[name]
+        # That of the prepared process, if it has one.
+        sys.modules.pop("sitecustomize", None)
         import_module("sitecustomize")
 
 

@@ -10,7 +10,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from ..changes import ChangeError, MissingWidgetError
+from ..changes import (
+    ChangeError,
+    MissingWidgetError,
+    parse_target,
+    parse_version,
+    parse_widget,
+)
 from ..data_files import DataFileError
 from ..documents import MAX_PROBLEMS, DocumentError
 from ..files.jsonl import CatalogFileError
@@ -25,7 +31,7 @@ from ..store.connection.sqlite import DatabaseError
 from ..store.read.suggestions import did_you_mean, index_names
 from ..text import plural
 from ..validators import check_text
-from .names import NameType, ValidatedType, parse_target, parse_version, parse_widget
+from .names import NameType, ValidatedType
 from .terminal import replace_unprintable
 
 # The name that Python gives to standard input.

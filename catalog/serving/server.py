@@ -140,7 +140,8 @@ def stop_if_gone(loop: EventLoop, database: Database) -> None:
     try:
         database.check_in_place()
     except DatabaseGoneError as error:
-        logger.error("%s The service must be started again.", error)
+        if not loop.has_failed:
+            logger.error("%s The service must be started again.", error)
         loop.has_failed = loop.context.is_stopping = True
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask
 
 from ..api.authentication import FailedAttempts
-from ..changes import ConflictError, WidgetName
+from ..changes import ConflictError, WidgetName, parse_version, parse_widget
 from ..documents import Document, Json, check_document
 from ..files.demo import create_demo
 from ..files.jsonl import read_catalog
@@ -28,7 +28,7 @@ from ..store.write.held_bundles import HeldBundle, hold_bundles
 from ..store.write.imports import put_documents
 from ..store.write.lookup import find_widget, get_widget
 from ..store.write.publishing import find_published
-from ..text import quoted
+from ..text import NotAllowedError, quoted
 from .publications import build_publication, next_timestamp
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -117,7 +117,7 @@ class Control:
         """Add a version and, unless it has a bundleUrl, store its bundle."""
         if sdk is not None and fields.setdefault("sdkVersion", sdk) != sdk:
             raise ValueError("sdk and sdkVersion are the same field: use one of them.")
-        target = parse_name(widget, with_version=False)
+        target = read_name(parse_widget, widget)
         default = f'export default "{widget}@{version}";\n'
         content = (default if bundle is None else bundle).encode()
         if bundleBase64 is not None:
@@ -159,7 +159,7 @@ class Control:
         self._moderate(moderation.set_deprecation, target, message)
 
     def _moderate(self, change: Callable[..., object], target: str, *state: object) -> None:
-        change(self._database, local_actor(), [parse_name(target, with_version=True)], *state)
+        change(self._database, local_actor(), [read_name(parse_version, target)], *state)
 
     def unlist(self, target: str) -> None:
         """Hide a widget."""
@@ -170,26 +170,24 @@ class Control:
         self._set_listed(target, True)
 
     def _set_listed(self, target: str, listed: bool) -> None:
-        widget = parse_name(target, with_version=False)
+        widget = read_name(parse_widget, target)
         moderation.edit_widget(self._database, local_actor(), widget, {"listed": listed})
 
     def delete(self, target: str) -> None:
         """Delete a widget or a version."""
         # The name of a widget may contain an @ too.
-        name = parse_name(target, with_version=is_version(target.rpartition("@")[2]))
-        moderation.delete(self._database, local_actor(), name)
+        parse = parse_version if is_version(target.rpartition("@")[2]) else parse_widget
+        moderation.delete(self._database, local_actor(), read_name(parse, target))
 
     def installs(self, target: str) -> Json:
         """Return the install count of a widget."""
-        row = get_widget(self._database.fetch, parse_name(target, with_version=False))
+        row = get_widget(self._database.fetch, read_name(parse_widget, target))
         return {"installs": row["download_count"] or 0}
 
 
-def parse_name(text: str, *, with_version: bool) -> WidgetName:
-    """Return a widget or a version by its name; raise ValueError if it is none."""
-    widget, _, version = text.rpartition("@") if with_version else (text, "", None)
-    scope, slash, name = widget.partition("/")
-    if not (scope and slash and name):
-        form = "scope/name@version" if with_version else "scope/name"
-        raise ValueError(f"{quoted(text)} is not of the form {form}.")
-    return WidgetName(scope, name, version)
+def read_name(parse: Callable[[str], WidgetName], text: str) -> WidgetName:
+    """Return what the text names; raise ValueError."""
+    try:
+        return parse(text)
+    except NotAllowedError as error:
+        raise ValueError(f"{quoted(text)} is not {error}.") from None

@@ -58,6 +58,22 @@ class CutBody(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
         return self._length
 
 
+def fault_action(effect: str) -> Callable[..., None]:
+    """Return the action that lets the next requests have this effect."""
+
+    def add(
+        requests: "TestRequests",
+        count: int | None = None,
+        path: str | None = None,
+        method: str | None = None,
+        until: str | None = None,
+    ) -> None:
+        requests._add_fault(effect, count, path, method, until)
+
+    add.__name__ = effect
+    return add
+
+
 class TestRequests:
     """Handles control requests; all others are those of the test that began with a reset.
 
@@ -132,7 +148,7 @@ class TestRequests:
 
     def fail(
         self,
-        count: int = 1,
+        count: int | None = None,
         status: int = 503,
         retryAfter: int | str | None = None,  # noqa: N803
         path: str | None = None,
@@ -146,45 +162,22 @@ class TestRequests:
             raise ValueError("retryAfter must be a number of seconds or an HTTP date.")
         self._add_fault(status, count, path, method, until, retryAfter)
 
-    def drop(
-        self,
-        count: int = 1,
-        path: str | None = None,
-        method: str | None = None,
-        until: str | None = None,
-    ) -> None:
-        """Close the connections of the next requests without a response."""
-        self._add_fault("drop", count, path, method, until)
-
-    def cut(
-        self,
-        count: int = 1,
-        path: str | None = None,
-        method: str | None = None,
-        until: str | None = None,
-    ) -> None:
-        """Close the connections of the next requests after half of the body of the response."""
-        self._add_fault("cut", count, path, method, until)
-
-    def damage(
-        self,
-        count: int = 1,
-        path: str | None = None,
-        method: str | None = None,
-        until: str | None = None,
-    ) -> None:
-        """Change the last byte of the next responses, so that a bundle has another hash."""
-        self._add_fault("damage", count, path, method, until)
+    # They close the connections of the next requests without a response, close them after half of
+    # the body, or change the last byte of the body, so that a bundle has another hash.
+    drop, cut, damage = fault_action("drop"), fault_action("cut"), fault_action("damage")
 
     def _add_fault(
         self,
         effect: int | str,
-        count: int,
+        count: int | None,
         path: str | None,
         method: str | None,
         until: str | None,
         retry_after: int | str | None = None,
     ) -> None:
+        if until and count is not None:
+            raise ValueError("A fault is for a number of requests or until the reset, not both.")
+        count = 1 if count is None else count
         if not 1 <= count <= MAX_COUNT:
             raise ValueError(f"count must be from 1 to {MAX_COUNT}, not {count}.")
         if until not in (None, "reset"):

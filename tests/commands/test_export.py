@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -215,10 +216,22 @@ def test_export_to_a_missing_directory_is_an_error(app_with: AppWith, tmp_path: 
     assert message == f"{file} cannot be written: No such file or directory."
 
 
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """A device like /dev/full: by an error of ours, root could replace that of the machine."""
+    device = tmp_path / "full"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o600, os.stat("/dev/full").st_rdev)
+        device.open("wb").close()
+    except OSError:
+        return Path("/dev/full")
+    return device
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
-def test_export_to_a_full_disk_is_an_error(app_with: AppWith) -> None:
-    message = error_message(run(app_with(document()), "export", "/dev/full"))
-    assert message == "/dev/full cannot be written: No space left on device."
+def test_export_to_a_full_disk_is_an_error(app_with: AppWith, full: Path) -> None:
+    message = error_message(run(app_with(document()), "export", full))
+    assert message == f"{full} cannot be written: No space left on device."
 
 
 def test_maximum_count_can_be_imported_after_one_more_install(app_with: AppWith) -> None:

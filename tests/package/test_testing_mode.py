@@ -188,6 +188,9 @@ def test_a_fault_can_be_for_one_method_until_the_reset(catalog: WidgetCatalog) -
     assert (posts, status_of(catalog, CLOCK)) == ([500] * 3, 200)
     catalog.reset()
     assert status_of(catalog, CLOCK, "POST") == 404
+    for fault in (catalog.fail_next, catalog.drop_connection, catalog.cut_off, catalog.damage):
+        with pytest.raises(WidgetCatalogError, match="number of requests or until the reset"):
+            fault(3, until="reset")
 
 
 def test_a_bundle_can_be_cut_off_or_damaged(catalog: WidgetCatalog) -> None:
@@ -331,18 +334,24 @@ def test_a_file_that_is_no_catalog_is_refused(
         ("fail", b"[" * 100_000, 400, "The body of a control request must be a JSON object."),
         ("fail", b'{"status": 200}', 400, "status must be from 400 to 599, not 200."),
         ("fail", b'{"status": true}', 400, "status must be a whole number, not true."),
-        ("fail", b'{"count": 1e10}', 400, "count must be a whole number, not 10000000000.0."),
+        ("fail", b'{"count": 1e10}', 400, "count must be a whole number or null, not 1"),
         ("drop", b'{"count": 10000000000}', 400, "count must be from 1 to 1000000, not 1000000"),
         ("cut", b'{"until": "noon"}', 400, "until must be reset, not 'noon'."),
+        ("fail", b'{"count": 1, "until": "reset"}', 400, "or until the reset, not both."),
         ("fail", b'{"path": "api/health"}', 400, "path must begin with /, not be 'api/health'."),
         ("damage", b'{"path": "/x?y=1"}', 400, "path has no query: use '/x'."),
         ("fail", b'{"path": 5}', 400, "path must be a string or null, not 5."),
         ("fail", b'{"retryAfter": "1\\r\\nX: y"}', 400, "retryAfter must be a number of seconds"),
         ("fail", b'{"code": 503}', 400, "fail has the keys count, status, retryAfter, path, "),
+        ("cut", b'{"code": 5}', 400, "cut has the keys count, path, method, until, not 'code'."),
         ("clear", b'{"all": 1}', 400, "clear has no keys, not 'all'."),
         ("delay", b'{"seconds": 1e400}', 400, "seconds must be from 0 to 86400, not inf."),
         ("delay", b'{"seconds": "1"}', 400, "seconds must be a number, not '1'."),
         ("yank", b"{}", 400, "yank needs the key target."),
+        ("yank", b'{"target": "a/b"}', 400, "not of the form scope/name@version; for all releases"),
+        ("unlist", b'{"target": "a/b@1.0.0"}', 400, "'a/b@1.0.0' is not of the form scope/name."),
+        ("delete", b'{"target": "a/b/c"}', 400, "'a/b/c' is not of the form scope/name."),
+        ("delete", b'{"target": "a/b@^1.0.0"}', 400, "There is no widget a/b@^1.0.0."),
         ("reset", b'{"start": "full"}', 400, "start must be empty or demo, not full."),
         ("reset", b'{"documents": {}}', 400, "documents must be an array or null, not {}."),
         ("reset", b'{"documents": [{}]}', 400, "documents line 1: must be an object"),

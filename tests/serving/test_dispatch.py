@@ -377,21 +377,12 @@ def test_another_client_is_read_before_the_flood_of_one(
 OTHERS = [("DELETE", CLOCK, 405), ("POST", "/none", 404), ("POST", "/api/stats", 405)]
 
 
-def set_busy_timeout(limits: Limits, milliseconds: int) -> dict[str, str]:
-    """The environment of a server in which a write waits this long for another process."""
-    return limits.run(
-        "import functools, catalog.application as application\n"
-        f"longer = functools.partial(application.Database, busy_timeout_ms={milliseconds})\n"
-        "application.Database = longer\n"
-    )
-
-
 def test_only_installs_wait_for_an_install_that_waits_for_another_process(
     database: Path, limits: Limits, send: Send
 ) -> None:
     # The installs must still wait when all reads are done.
     with (
-        serving(database, **set_busy_timeout(limits, 60_000)) as server,
+        serving(database, **limits.set_busy_timeout(60_000)) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
     ):
         before = count(server)
@@ -412,7 +403,7 @@ def test_after_one_install_timed_out_the_queued_ones_are_refused_without_a_wait(
     database: Path, limits: Limits
 ) -> None:
     with (
-        serving(database, **set_busy_timeout(limits, 1000)) as server,
+        serving(database, **limits.set_busy_timeout(1000)) as server,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
         ThreadPoolExecutor(30) as clients,
     ):

@@ -30,7 +30,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServe
     """A service with metrics whose writes do not wait long for a lock."""
     folder = tmp_path_factory.mktemp("metrics")
     limits = Limits(folder)
-    environment = limits.set("store.connection.sqlite", BUSY_TIMEOUT_MS=20)
+    environment = limits.set_busy_timeout(20)
     with MeasuredServer(create_demo(folder / "catalog.db"), **environment) as server:
         server.request("GET", "/api/v1/widgets/search")
         server.request("POST", WIDGET)
@@ -168,7 +168,7 @@ def test_a_write_that_finds_the_database_locked_is_counted(measured: MeasuredSer
         response, _ = measured.request("POST", WIDGET)
     assert response.status == 503
     assert measured.value(FAILURES, reason="locked") == before + 1
-    assert measured.value("widget_catalog_write_duration_seconds_sum") > 0.02
+    assert 0.02 < measured.value("widget_catalog_write_duration_seconds_sum") < 5
 
 
 def test_a_database_whose_file_is_gone_is_not_writable(tmp_path: Path, limits: Limits) -> None:

@@ -214,8 +214,11 @@ def test_a_version_is_a_range_that_admits_itself(version: str) -> None:
     assert not satisfies(version, f">{version}")
 
 
+valid_or_not = simples | st.sampled_from(["x.1", "1.2*", "1.2.3.4"])
+
+
 @property_settings
-@given(releases, simples, simples)
+@given(releases, valid_or_not, valid_or_not)
 def test_a_space_means_both_and_bars_mean_either(release: str, one: str, other: str) -> None:
     if is_range(one) and is_range(other):
         results = satisfies(release, one), satisfies(release, other)

@@ -211,7 +211,7 @@ def test_other_writings_of_an_address_redirect_to_the_page(
         response, _ = server.request(method, path)
         assert (response.status, response.headers["Location"]) == (302, target)
     response, _ = server.request("DELETE", path)
-    assert response.status in (404, 405)
+    assert response.status == (405 if path.startswith("/widgets?") else 404)
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/%5Cevil.example/", "//evil.example/docs/"])
@@ -223,8 +223,7 @@ def test_no_address_redirects_to_another_host(server: Server, path: str) -> None
 @pytest.mark.parametrize("path", ["/api/v1/widgets/acme/weather/", "/api/health/", "/feed.atom/x/"])
 def test_the_api_has_no_redirects(server: Server, path: str) -> None:
     response, _ = server.request("GET", path)
-    assert response.headers["Location"] is None
-    assert response.status in (401, 404)
+    assert (response.status, response.headers["Location"]) == (404, None)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from builders import bundled, described, document, png
 from conftest import hold, put, run
 from flask import Flask
 from mirrors import AppServer, mirror_summary, run_mirror, serve
+from publishers import bearer, create_token
 
 from app import create_app
 
@@ -108,3 +109,18 @@ def test_excluded_and_own_widgets_stay_as_they_are(mirror_app: Flask, original: 
     mirror_summary(mirror_app, original.url, "--bundles", "--exclude", "acme/clock")
     assert about(mirror_app) == before
     assert about(mirror_app, "own/widget")["readme"] == "Own"
+
+
+@pytest.mark.parametrize("picture", [PICTURE, png(8, 8)], ids=["the same", "another"])
+def test_a_picture_that_is_refused_for_a_copy_changes_no_file(
+    mirror_app: Flask, original: AppServer, picture: bytes
+) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    before, files = about(mirror_app), [*mirror_app.extensions["bundles"].hashes()]
+    headers = bearer(create_token(mirror_app))
+    response = mirror_app.test_client().put(
+        "/api/widgets/acme/clock/picture", data=picture, headers=headers
+    )
+    assert response.status_code == 409
+    assert about(mirror_app) == before
+    assert [*mirror_app.extensions["bundles"].hashes()] == files

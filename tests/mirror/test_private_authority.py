@@ -71,6 +71,14 @@ def test_certificate_is_refused_until_it_is_trusted(
     assert result.stderr.endswith("/none.pem is not a PEM file of certificates.\n")
 
 
+def test_the_common_name_of_a_certificate_does_not_count(
+    mirror_app: Flask, upstream: FakeUpstream, certificate: Path
+) -> None:
+    url = upstream.url.replace("127.0.0.1", "localhost")
+    result = run(mirror_app, "health", url, "--ca", certificate)
+    assert (result.exit_code, "not valid for 'localhost'" in result.stderr) == (1, True)
+
+
 def test_authority_of_a_service_needs_the_service(mirror_app: Flask, certificate: Path) -> None:
     result = run(mirror_app, "list", "--ca", certificate)
     assert (result.exit_code, "--ca is for --server." in result.stderr) == (2, True)

@@ -295,7 +295,9 @@ def test_a_client_waits_for_one_request_of_another_client(
     def send_as(client: int, path: str) -> http.client.HTTPConnection:
         if is_proxied:
             return send(server, path, X_Forwarded_For=f"2001:db8:0:{client}::{len(waiting) + 1}")
-        return send(server, path, f"127.0.0.{client}")
+        # A client cannot name itself another one.
+        named = f"2001:db8:0:{len(waiting)}::1"
+        return send(server, path, f"127.0.0.{client}", X_Forwarded_For=named)
 
     waiting: list[http.client.HTTPConnection] = []
     with serving(database, **settings) as server:

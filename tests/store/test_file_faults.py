@@ -26,6 +26,7 @@ from conftest import (
     run_here,
     run_on,
 )
+from scrapes import MeasuredServer
 
 from catalog.atomic_files import file_size
 
@@ -218,8 +219,9 @@ def overwrite(catalog: Path, table: str) -> None:
 
 def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Path) -> None:
     overwrite(catalog, "version")
-    with Server(catalog) as server:
+    with MeasuredServer(catalog) as server:
         assert send(server, "GET", "/api/health")[0] == 200
+        assert server.value("widget_catalog_database_readable") == 1
         for _ in range(3):
             assert send(server, "GET", CLOCK) == UNAVAILABLE
             assert send(server, "GET", "/api/health") == (
@@ -227,6 +229,7 @@ def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Pa
                 None,
                 {"status": "unavailable", "error": "The database is damaged."},
             )
+        assert server.value("widget_catalog_database_readable") == 0
         assert server.stop() == 0
         advice = "The database is damaged: database disk image is malformed. Look at it with"
         assert server.errors.count(advice) == 1

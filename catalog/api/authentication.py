@@ -128,8 +128,6 @@ def error_statuses() -> Iterator[None]:
         abort(409, str(error))
     except (ChangeError, DocumentError) as error:
         abort(400, str(error))
-    except sqlite3.IntegrityError:
-        abort(409, "The catalog was changed at the same time; try again.")
     except TimeoutError:
         message = "A command on the server stores bundles now."
         raise ServiceUnavailable(message, retry_after=10) from None

@@ -76,7 +76,8 @@ def bundle_urls(client: FlaskClient, address: str, host: str | None = None) -> s
 
 def test_bundle_is_served_whole_with_its_hash_whatever_the_range(server: Server) -> None:
     for range_ in ("bytes=0-5", "bytes=28-", "bytes=0-5,7-9"):
-        response, body = server.request("GET", PATH, Range=range_, If_Range=f'"{SHA256}"')
+        headers = {"Range": range_, "If_Range": f'"{SHA256}"', "If_Match": '"other"'}
+        response, body = server.request("GET", PATH, **headers)
         assert (response.status, body) == (200, CONTENT)
         assert response.headers["ETag"] == f'"{SHA256}"'
         assert response.headers["Content-Disposition"] == "inline; filename=clock-1.0.0.js"

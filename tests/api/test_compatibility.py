@@ -70,6 +70,10 @@ HISTORIES: dict[str, tuple[list[tuple[str, str, str, bool]], str | None]] = {
         [("1.0.0", EARLY, "^1.0.0", True), ("2.0.0", LATE, "^2.0.0", False)],
         None,
     ),
+    "only compatible one is yanked and the newest": (
+        [("1.0.0", EARLY, "^2.0.0", False), ("2.0.0", LATE, "^1.0.0", True)],
+        None,
+    ),
     "newest has no valid range": (
         [("1.0.0", EARLY, "*", False), ("2.0.0", LATE, "not a range", False)],
         "1.0.0",

@@ -47,6 +47,12 @@ def catalog(client_with: Callable[..., FlaskClient]) -> FlaskClient:
     return client_with(document("acme/clock", version()))
 
 
+def test_value_in_a_message_has_no_control_characters(catalog: FlaskClient) -> None:
+    # They are a control sequence of terminals, and one that reverses the text after it.
+    response = catalog.get(f"{V1}search?sort=%C2%9B31m%E2%80%AE")
+    assert assert_error(response, 400).endswith(r", not '\x9b31m\u202e'.")
+
+
 def change(client: FlaskClient, *statements: str) -> None:
     """Run statements on the file of the catalog, as another program would."""
     path = client.application.config["DATABASE"]

@@ -43,6 +43,7 @@ PATHS = [
     "/api/v1/widgets/acme/clock/1.1.0",
     "/api/v1/widgets/acme/clock/installs",
     "/api/v1/widgets/acme/timer",
+    "/api/v1/widgets/changes",
     "/api/widgets/acme/registry.json",
     "/api/stats",
 ]
@@ -184,6 +185,14 @@ def test_next_response_shows_the_write_of_another_process(service: Service, writ
     assert service.responses() == service.uncached_responses()
 
 
+def test_next_response_shows_the_first_of_a_hundred_installs(service: Service) -> None:
+    service.responses()
+    install("clock")(service.other)
+    # With this many, the table of recent installs is full.
+    install("timer", 99)(service.other)
+    assert service.responses() == service.uncached_responses()
+
+
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(sorted(WRITES)), st.booleans(), st.booleans()),
@@ -220,6 +229,18 @@ def test_restored_backup_is_not_mixed_with_cached_responses(
     assert service.responses() == service.uncached_responses()
     clock = service.client.get("/api/v1/widgets/acme/clock").json["widget"]
     assert clock["displayName"] == "Sundial"
+
+
+def test_restore_sets_a_higher_revision_even_after_a_clock_that_was_ahead(
+    service: Service, tmp_path: Path
+) -> None:
+    run(service.other, "backup", tmp_path / "backup.db")
+    ahead = 2**62
+    service.other.extensions["database"].transact(
+        running("UPDATE revision SET content = :ahead", {"ahead": ahead})
+    )
+    run(service.other, "restore", tmp_path / "backup.db", "--yes")
+    assert content_revision(service.app) > ahead
 
 
 CHANGE_ALL = """

@@ -111,6 +111,11 @@ PUBLISH_ERRORS: dict[str, tuple[bytes | Json, int, str]] = {
         400,
         "the parts manifest, bundle, readme and picture",
     ),
+    "a part twice": (
+        form(manifest(number="2.0.0"), readme=BUNDLE).replace(b'"readme"', b'"bundle"'),
+        400,
+        "each once.",
+    ),
     "a large manifest": (
         form(manifest(number="2.0.0", releaseNotes="x" * 300_000)),
         413,

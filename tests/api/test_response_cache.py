@@ -138,6 +138,22 @@ def test_response_that_was_replaced_while_it_is_compressed_does_not_come_back(
     assert is_cached(client, CLOCK, headers=gzip)
 
 
+def test_response_that_two_requests_render_takes_its_memory_once(app_with: AppWith) -> None:
+    once, twice = app_with(document("acme/clock")), app_with(document("acme/clock"))
+    others = iter([twice.test_client()])
+
+    @twice.after_request
+    def render_again(response: Any) -> Any:
+        for other in others:
+            assert other.get(CLOCK).status_code == 200
+        return response
+
+    for app in (once, twice):
+        assert app.test_client().get(CLOCK).status_code == 200
+    sizes = [app.extensions["response_cache"].size() for app in (once, twice)]
+    assert sizes[0] == sizes[1] > 0
+
+
 def test_deadline_ends_a_revalidation_and_the_final_one_is_503(client: FlaskClient) -> None:
     database = client.application.extensions["database"]
     assert client.get(SEARCH).status_code == 200

@@ -183,6 +183,14 @@ def test_permission_and_license_restrict_the_results(
     assert (names, response["total"]) == ([*found], len(found))
 
 
+def test_few_totals_of_searches_for_an_sdk_are_kept_in_memory(app_with: Callable[..., Any]) -> None:
+    app = app_with(*PERMITTED)
+    for number in range(120):
+        query = f"compatSdk=1.0.{number}&compatible=true"
+        assert app.test_client().get(f"{SEARCH}?{query}").json["total"] == 3
+    assert len(app.extensions["database"].reader().counts) <= 100
+
+
 def test_installs_leave_the_results_of_a_permission_in_order(client_with: ClientWith) -> None:
     client = client_with(*PERMITTED)
     query = f"{SEARCH}?permission=-network&compatSdk=1.4.0"

@@ -16,9 +16,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from publishers import FORM_TYPE, bearer, create_token, form, manifest
+from publishers import FORM_TYPE, OPERATOR, bearer, create_token, form, manifest
 
 from catalog.api.authentication import MAX_ALL_FAILURES, MAX_FAILURES, WINDOW, FailedAttempts
+from catalog.store.connection.transaction import Transaction
 from catalog.validators import format_timestamp
 
 AppWith = Callable[..., Flask]
@@ -371,3 +372,16 @@ def test_the_record_is_read_in_pages_by_those_with_rights_to_it(
         "before=x",
     ):
         assert client.get(f"/api/audit?{invalid}", headers=admin).status_code == 400
+
+
+def test_a_page_of_the_record_has_at_most_a_hundred_entries(
+    app: Flask, texts: dict[str, str]
+) -> None:
+    def record(transaction: Transaction) -> None:
+        for _ in range(120):
+            transaction.record("import")
+
+    app.extensions["database"].transact(record, OPERATOR)
+    admin = {"Authorization": texts["admin"]}
+    shown = app.test_client().get("/api/audit?limit=1000", headers=admin).json["entries"]
+    assert shown == entries(app)[:100]

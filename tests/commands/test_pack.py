@@ -429,6 +429,9 @@ def test_only_the_bundles_that_the_catalog_names_are_unpacked(app: Flask, tmp_pa
         "1 other in the pack is not used.\n"
     )
     assert [path.name for path in directory.iterdir()] == [HASHES[1]]
+    (directory / hashlib.sha256(b"own").hexdigest()).write_bytes(b"ow")
+    cut = run(app, "unpack", "--bundles-only", tmp_path / "all.pack")
+    assert cut.stderr == result.stderr
     hold(app, b"own")
     assert responses(app) == before
 

@@ -58,12 +58,15 @@ def test_every_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
         with Server(catalog) as server:
             assert server.request("POST", CLOCK)[0].status == 200
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+            bundles = (tmp_path / "catalog.db-bundles").iterdir()
+            held = {stat.S_IMODE(each.stat().st_mode) for each in bundles}
     finally:
         os.umask(umask)
     served = ("catalog.db", "catalog.db-wal", "catalog.db-shm")
     written = ("backup.db", "export.jsonl", "all.pack", "new.db", "old.db", "old.db.schema-1")
     created = (*served, *written)
     assert modes == {**dict.fromkeys(created, 0o600), "catalog.db-bundles": 0o700}
+    assert held == {0o600}
 
 
 def test_service_runs_as_a_user_who_owns_only_the_catalog(catalog: Path) -> None:

@@ -171,9 +171,11 @@ def test_commands_at_the_same_time_write_files_of_their_own(app: Flask, director
     assert len(names(directory)) == 2
 
 
-# Where to damage the file, and the message: the last page of a database, the catalog in a pack.
+# Where to damage the file, and the message: an index that opening a database does not read, the
+# catalog in a pack.
+INDEX = "SELECT (rootpage - 1) * 4096 FROM sqlite_schema WHERE name = 'version_newest'"
 DAMAGES = {
-    "backup": (-4096, " differs from what was written: "),
+    "backup": (None, " differs from what was written: "),
     "pack": (1540, "catalog.jsonl in the pack does not match SHA256SUMS."),
 }
 
@@ -185,16 +187,17 @@ def test_a_file_that_differs_on_the_disk_is_refused_and_no_other_is_removed(
     app: Flask,
     directory: Path,
     command: str,
-    offset: int,
+    offset: int | None,
     message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keep(app, command, 1, directory)
     before = contents(directory)
+    place = offset or app.extensions["database"].fetch(INDEX, {})[0][0]
 
     def damage(descriptor: int, *_: object) -> None:
         with open(f"/proc/self/fd/{descriptor}", "r+b") as file:
-            file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+            file.seek(place)
             file.write(b"\xaa" * 100)
 
     # The last call before the file is read from the disk.

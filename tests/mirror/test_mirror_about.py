@@ -12,6 +12,7 @@ from builders import bundled, described, document, png
 from conftest import hold, put, run, run_on
 from flask import Flask
 from mirrors import AppServer, mirror_summary, run_mirror, serve
+from publishers import bearer, create_token
 from upstreams import CHANGES, FakeUpstream, Fault, body, status
 
 from app import create_app
@@ -184,3 +185,18 @@ def test_a_mirror_that_was_migrated_copies_what_was_said_before(
     mirror_summary(app, original.url)
     assert requested(original) == []
     app.extensions["database"].close()
+
+
+@pytest.mark.parametrize("picture", [PICTURE, png(8, 8)], ids=["the same", "another"])
+def test_a_picture_that_is_refused_for_a_copy_changes_no_file(
+    mirror_app: Flask, original: AppServer, picture: bytes
+) -> None:
+    mirror_summary(mirror_app, original.url, "--bundles")
+    before, files = about(mirror_app), [*mirror_app.extensions["bundles"].hashes()]
+    headers = bearer(create_token(mirror_app))
+    response = mirror_app.test_client().put(
+        "/api/widgets/acme/clock/picture", data=picture, headers=headers
+    )
+    assert response.status_code == 409
+    assert about(mirror_app) == before
+    assert [*mirror_app.extensions["bundles"].hashes()] == files

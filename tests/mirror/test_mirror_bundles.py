@@ -166,6 +166,24 @@ def test_publishing_does_not_wait_for_downloads(mirror_app: Flask, upstream: Fak
     assert statuses == [201]
 
 
+OTHER_BYTES = running("UPDATE version SET sha256_hash = hex(zeroblob(32)) WHERE version = '1.0.0'")
+
+
+def test_version_that_changes_while_its_bundle_is_downloaded_keeps_the_original_url(
+    mirror_app: Flask, client: FlaskClient, upstream: FakeUpstream
+) -> None:
+    mirror_summary(mirror_app, upstream.url)
+
+    def change(path: str) -> None:
+        if path == BUNDLE:
+            mirror_app.extensions["database"].transact(OTHER_BYTES)
+
+    upstream.on_request = change
+    assert bundle_summary(mirror_app, upstream.url) == BOTH_FETCHED
+    assert bundle_urls(client)["1.0.0"] == upstream.url + BUNDLE
+    assert held_bundle(client, bundle_urls(client)["2.0.0"]) == OTHER
+
+
 WRONG = {
     "other bytes": (body(CONTENT.replace(b"i", b"o")), "its SHA-256 is "),
     "too short": (body(CONTENT[:-1]), f"it has {len(CONTENT) - 1} bytes, not {len(CONTENT)}"),

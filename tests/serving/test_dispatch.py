@@ -151,6 +151,24 @@ def test_a_read_past_the_last_deadline_is_503(late_server: Server, path: str) ->
     assert late_server.request("POST", CLOCK)[0].status == 200
 
 
+# When a thread begins a request, it has waited for ten seconds.
+SLOW_QUEUE = """
+import itertools, types, catalog.serving.dispatch
+catalog.serving.dispatch.time = types.SimpleNamespace(monotonic=itertools.count(0, 10).__next__)
+"""
+
+
+def test_a_long_request_that_has_waited_for_its_deadline_is_not_begun(
+    database: Path, limits: Limits
+) -> None:
+    limits.run(SLOW_QUEUE)
+    settings = limits.set("serving.dispatch", READ_BUDGET=-1, QUICK_BUDGET=-1)
+    with serving(database, **settings) as server:
+        response, body = server.request("GET", CLOCK)
+    assert response.status == 503
+    assert b"The request took too long." in body
+
+
 # A search for "slow" exceeds the budgets of the I/O thread and of the quick thread, and waits for a
 # lock on the long thread; one for "quick" waits on the quick thread; one for "broken" fails. The
 # log has a line for each attempt.
@@ -277,7 +295,9 @@ def test_a_client_waits_for_one_request_of_another_client(
     def send_as(client: int, path: str) -> http.client.HTTPConnection:
         if is_proxied:
             return send(server, path, X_Forwarded_For=f"2001:db8:0:{client}::{len(waiting) + 1}")
-        return send(server, path, f"127.0.0.{client}")
+        # A client cannot name itself another one.
+        named = f"2001:db8:0:{len(waiting)}::1"
+        return send(server, path, f"127.0.0.{client}", X_Forwarded_For=named)
 
     waiting: list[http.client.HTTPConnection] = []
     with serving(database, **settings) as server:

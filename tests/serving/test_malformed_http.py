@@ -192,6 +192,10 @@ TOO_LARGE = {
         chunks(LONG_EXTENSION + b"0\r\nX: " + b"y" * 5_000 + b"\r\n\r\n"),
         400,
     ),
+    "9 kB of a trailer after 10 kB": (
+        chunks(b"2710\r\n" + b"x" * 10_000 + b"\r\n0\r\nX: " + b"y" * 9_000 + b"\r\n\r\n"),
+        400,
+    ),
     "chunks of a byte": (chunks(b"1\r\na\r\n" * 2_500 + b"0\r\n\r\n"), 400),
     "path": (LONG_PATH, 414),
     "query": (LONG_QUERY, 414),

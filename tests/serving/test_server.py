@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from builders import document
 from click.testing import CliRunner
-from conftest import ROOT, Server, create_catalog
+from conftest import ROOT, Server, create_catalog, run_on
 from prepared_processes import start_python
 
 from app import create_app
@@ -27,6 +27,7 @@ from catalog.__main__ import cli
 from catalog.settings import SettingError
 
 Serve = Callable[..., subprocess.Popen[str]]
+ONLY_HERE = "/api/v1/widgets/acme/only-here"
 
 
 PROGRAMS = {
@@ -223,6 +224,18 @@ def test_a_unix_socket_replaces_that_of_a_killed_process_and_is_removed_at_the_e
     assert b'"only-here"' in get("s", "/api/v1/widgets/search")
     assert stop(process) == (0, "")
     assert not os.path.lexists("s")
+
+
+def test_a_request_whose_client_is_gone_is_read_to_its_end(serve: Serve, database: Path) -> None:
+    process = serve("--unix", "s")
+    first_line(process)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("s")
+        # More than is read at once.
+        fields = f"Host: a\r\nX: {'x' * 6000}\r\n"
+        client.sendall(f"POST {ONLY_HERE} HTTP/1.1\r\n{fields}\r\n".encode())
+    assert stop(process) == (0, "")
+    assert json.loads(run_on(database, "export").stdout)["widget"]["downloadCount"] == 1
 
 
 @pytest.mark.parametrize(("setting", "prefix"), [("unix", "/prefix/"), ("127.0.0.1", "/")])

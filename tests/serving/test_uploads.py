@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import reverse_proxies
+from builders import document
 from conftest import Limits, Server, create_catalog, run_on
 from publishers import FORM_TYPE, bearer, create_token, form, manifest
 
@@ -26,6 +27,7 @@ from catalog.token_text import generate_token
 # Always with the same seed.
 RANDOM = random.Random(1)  # noqa: S311
 PATH = "/api/widgets/acme/clock/1.0.0"
+NOTES = "/api/v1/widgets/ops/notes"
 MEGABYTE = 1024 * 1024
 MAX_UPLOADS_PER_TOKEN = 4
 MAX_BUNDLE = 32 * MEGABYTE
@@ -35,7 +37,7 @@ class Publisher:
     """A server, and a token for the scope acme."""
 
     def __init__(self, folder: Path, limits: Limits, **settings: str) -> None:
-        self.path = create_catalog(folder / "catalog.db")
+        self.path = create_catalog(folder / "catalog.db", document("ops/notes"))
         self.token = self.add_token("ci")
         # On a busy machine, the check of a token may exceed its budget: then the response is 503.
         settings |= limits.set("serving.uploads", CHECK_BUDGET=60)
@@ -183,7 +185,7 @@ def test_a_description_over_the_limit_of_other_bodies_needs_the_right_to_describ
 
 
 def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) -> None:
-    part = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    part = f"POST {NOTES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20
     wrong = generate_token()[1]
     with publisher.connect() as connection:
         connection.sendall(publisher.head(MEGABYTE, token=wrong) + part)
@@ -195,6 +197,10 @@ def test_nothing_of_a_refused_body_is_taken_for_a_request(publisher: Publisher) 
             publisher.settle()
     assert response.count(b"HTTP/1.1 ") == 1
     assert response.endswith(b'{"error":"This path is internal and needs a session."}\n')
+    # Installs are counted in the order of their requests, and this is the first one.
+    assert publisher.server.request("POST", NOTES)[0].status == 200
+    _, detail = publisher.server.request("GET", NOTES)
+    assert json.loads(detail)["widget"]["downloadCount"] == 1
 
 
 def test_a_chunked_body_over_the_limit_is_refused_and_leaves_nothing(
@@ -255,7 +261,9 @@ def test_the_slowest_upload_ends_for_a_token_that_has_none(tmp_path: Path, limit
             assert publisher.server.request("GET", "/api/version")[0].status == 200
         refused = begin_upload(publisher, stack, others[0])[1]
         accepted = begin_upload(publisher, stack, others[1])[1]
-        assert (refused, accepted) == (503, 100)
+        # A token that has an upload ends none of another.
+        second = begin_upload(publisher, stack, others[1])[1]
+        assert (refused, accepted, second) == (503, 100, 503)
         assert slowest.recv(1) == b""
         # All others go on.
         assert not select.select(first, [], [], 0)[0]
@@ -299,10 +307,12 @@ def test_a_request_with_a_wrong_token_does_not_wait_for_a_change(
         assert status(waiting.recv(65536)) in (201, 503)
 
 
-def test_an_upload_below_the_minimum_rate_gets_408(publisher: Publisher) -> None:
-    with publisher.connect() as connection:
-        connection.sendall(publisher.head(MEGABYTE) + b"x" * 100)
-        assert status(read_all(connection)) == 408
+def test_an_upload_below_the_minimum_rate_or_a_silent_one_gets_408(publisher: Publisher) -> None:
+    with publisher.connect() as slow, publisher.connect() as silent:
+        slow.sendall(publisher.head(MEGABYTE) + b"x" * 100)
+        # At the minimum rate, these would take a minute.
+        silent.sendall(publisher.head(MEGABYTE) + b"x" * 1_000_000)
+        assert [status(read_all(each)) for each in (slow, silent)] == [408, 408]
     publisher.settle()
     assert publisher.open_files() == []
 
@@ -328,6 +338,7 @@ def test_uploads_that_cannot_be_stored_do_not_count_as_uploads_afterwards(
             response = publisher.exchange(publisher.head(len(body)) + body)
             assert status(response) == 503
             assert b"The upload cannot be stored now." in response
+            assert b"\r\nRetry-After: 5\r\n" in response
 
 
 def test_a_bundle_passes_nginx_and_is_refused_there_without_a_valid_token(

@@ -3,7 +3,9 @@
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from flask import Flask
 
 from app import create_app
 from catalog.store.connection.database import Database
+from catalog.store.connection.sqlite import DeadlineExceeded
+from catalog.store.connection.transaction import Transaction
 from catalog.store.schema.schema import SCHEMA_VERSION
 
 CLOCK = "/api/v1/widgets/acme/clock"
@@ -61,6 +65,48 @@ def test_connections_have_the_pragmas_that_durability_needs(database: Database) 
         assert read(database, f"SELECT * FROM pragma_{pragma}") == [(value,)]
         database.transact(running(f"UPDATE widget SET icon = (SELECT * FROM pragma_{pragma})"))
         assert set(read(database, "SELECT icon FROM widget")) == {(str(value),)}
+
+
+BUSY_TIMEOUT = running("UPDATE widget SET icon = (SELECT * FROM pragma_busy_timeout)")
+
+
+def test_after_a_write_gave_up_waiting_the_next_ones_wait_as_long_as_before(
+    tmp_path: Path,
+) -> None:
+    database = Database(create(tmp_path / "catalog.db", "clock"), busy_timeout_ms=20)
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            database.transact(ADD_ONE)
+    database.transact(ADD_ONE)
+    database.transact(BUSY_TIMEOUT)
+    assert read(database, "SELECT download_count, icon FROM widget") == [(2, "20")]
+    database.close()
+
+
+def test_a_command_that_found_the_file_locked_waits_for_a_minute(database: Database) -> None:
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        database.on_wait = other.rollback
+        database.transact(BUSY_TIMEOUT)
+    assert set(read(database, "SELECT icon FROM widget")) == {("60000",)}
+
+
+def test_a_write_waits_for_another_thread_until_its_deadline(database: Database) -> None:
+    begun, refused = threading.Event(), threading.Event()
+
+    def write_slowly(transaction: Transaction) -> None:
+        begun.set()
+        refused.wait(10)
+
+    with ThreadPoolExecutor(1) as other:
+        written = other.submit(database.transact, write_slowly)
+        begun.wait()
+        database.deadline.set(0.01, is_final=True)
+        with pytest.raises(DeadlineExceeded):
+            database.transact(ADD_ONE)
+        refused.set()
+        written.result()
 
 
 def test_file_in_another_journal_mode_is_switched_to_wal(tmp_path: Path) -> None:

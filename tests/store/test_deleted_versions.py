@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import bundled, document, version
 from click.testing import Result
-from conftest import ROOT, exported, hold, run, running
+from conftest import ROOT, exported, hold, put, run, running
 from flask import Flask
 
 AppWith = Callable[..., Flask]
@@ -66,6 +66,8 @@ def test_other_bundle_under_a_deleted_number_is_refused(
     assert (result.exit_code, result.output) == (1, REFUSED)
     assert exported(app) == before
     assert list(app.extensions["bundles"].hashes()) == []
+    again = run_successfully(app, "publish", *files(app, FIRST)).stderr.splitlines()
+    assert again[0] == "Published acme/clock@1.0.0."
 
 
 def test_other_bundle_under_a_number_that_a_restore_removed_is_refused(
@@ -76,6 +78,16 @@ def test_other_bundle_under_a_number_that_a_restore_removed_is_refused(
     run_successfully(app, "restore", tmp_path / "backup.db", "--yes")
     assert exported(app) == b""
     result = run(app, "publish", *files(app, OTHER))
+    assert (result.exit_code, result.output) == (1, REFUSED)
+
+
+def test_bytes_that_a_restore_replaced_stay_taken(app: Flask, tmp_path: Path) -> None:
+    put(app, document("acme/clock", bundled("1.0.0", FIRST)))
+    run_successfully(app, "backup", tmp_path / "backup.db")
+    put(app, document("acme/clock", bundled("1.0.0", OTHER)))
+    run_successfully(app, "restore", tmp_path / "backup.db", "--yes")
+    run_successfully(app, "delete", "acme/clock", "--yes")
+    result = run(app, "publish", *files(app, FIRST))
     assert (result.exit_code, result.output) == (1, REFUSED)
 
 

@@ -15,7 +15,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Limits, Server, create_demo, flask, run_here, run_on
+from builders import document
+from conftest import (
+    ROOT,
+    Limits,
+    Server,
+    create_catalog,
+    create_demo,
+    flask,
+    run_here,
+    run_on,
+)
+from scrapes import MeasuredServer
+
+from catalog.atomic_files import file_size
 
 CLOCK = "/api/v1/widgets/acme/clock"
 REQUESTS_FOR_THE_FILE = [
@@ -223,8 +236,9 @@ def overwrite(catalog: Path, table: str) -> None:
 
 def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Path) -> None:
     overwrite(catalog, "version")
-    with Server(catalog) as server:
+    with MeasuredServer(catalog) as server:
         assert send(server, "GET", "/api/health")[0] == 200
+        assert server.value("widget_catalog_database_readable") == 1
         for _ in range(3):
             assert send(server, "GET", CLOCK) == UNAVAILABLE
             assert send(server, "GET", "/api/health") == (
@@ -232,6 +246,7 @@ def test_after_a_damaged_page_was_read_health_is_503_until_a_restart(catalog: Pa
                 None,
                 {"status": "unavailable", "error": "The database is damaged."},
             )
+        assert server.value("widget_catalog_database_readable") == 0
         assert server.stop() == 0
         advice = "The database is damaged: database disk image is malformed. Look at it with"
         assert server.errors.count(advice) == 1
@@ -266,6 +281,10 @@ def test_full_disk_refuses_installs_but_not_reads_and_health_reports_it(catalog:
         limit_files(server, None)
         assert send(server, "GET", "/api/health") == (200, None, {"status": "ok"})
         assert count(server) == before
+        # So does an install that succeeds.
+        limit_files(server, 0)
+        assert send(server, "POST", CLOCK) == UNAVAILABLE
+        limit_files(server, None)
         assert send(server, "POST", CLOCK)[0] == 200
         # While installs succeed, it writes nothing.
         wal = os.stat(f"{catalog}-wal").st_mtime_ns
@@ -274,6 +293,19 @@ def test_full_disk_refuses_installs_but_not_reads_and_health_reports_it(catalog:
         assert server.stop() == 0
         assert "Traceback" not in server.errors
     assert_sound(catalog, before + 1)
+
+
+def test_full_disk_refuses_no_install_while_the_wal_can_be_used_again(tmp_path: Path) -> None:
+    catalog = create_catalog(tmp_path / "catalog.db", document("acme/clock", downloadCount=0))
+    with Server(catalog) as server:
+        installs = 0
+        while file_size(Path(f"{catalog}-wal")) <= catalog.stat().st_size:
+            assert send(server, "POST", CLOCK)[0] == 200
+            installs += 1
+        limit_files(server, file_size(Path(f"{catalog}-wal")))
+        assert send(server, "POST", CLOCK)[0] == 200
+        assert server.stop() == 0
+    assert_sound(catalog, installs + 1)
 
 
 def test_health_is_ok_when_an_install_succeeds_while_it_waits_to_write(catalog: Path) -> None:
@@ -317,6 +349,22 @@ def test_of_two_inits_at_once_the_second_does_not_replace_the_file_of_the_first(
         assert second.stderr.read() == f"Error: {path} exists already.\n"
     assert second.returncode == 1
     assert (path.stat().st_ino, path.read_bytes()) == created
+
+
+def test_an_init_that_waits_for_another_one_does_not_replace_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, first, lock = tmp_path / "catalog.db", create_demo(tmp_path / "first.db"), fcntl.flock
+    created = first.stat().st_ino
+
+    def lock_after_the_first(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            first.replace(path)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_the_first)
+    assert run_on(path, "init").stderr == f"Error: {path} exists already.\n"
+    assert path.stat().st_ino == created
 
 
 # Kills the process before the step with this number that gives the catalog or another file a name.

@@ -122,7 +122,7 @@ class FakeRqlite(ThreadingHTTPServer):
         self.responses = responses
         self.users: set[str | None] = set()
         super().__init__(("127.0.0.1", 0), FakeRqliteHandler)
-        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
         self._thread.start()
 
     def close(self) -> None:
@@ -152,6 +152,20 @@ class FakeRqliteHandler(BaseHTTPRequestHandler):
 
 def result(*values: object) -> tuple[int, str]:
     return 200, json.dumps({"results": [{"rows_affected": 1}, {"values": [values]}]})
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [("leader not found", 200), ("leadership lost while committing log", 503)],
+)
+def test_an_install_is_sent_again_only_if_it_was_surely_not_done(
+    catalog: Path, error: str, status: int
+) -> None:
+    with closing(FakeRqlite({"/db/execute": [(503, error), result(0, 0)]})) as fake:
+        app = create_app(settings(catalog, fake.server_port))
+        assert app.test_client().post("/api/v1/widgets/acme/clock").status_code == status
+        assert len(fake.responses["/db/execute"]) == 1
+        app.extensions["database"].close()
 
 
 def test_serve_says_what_it_waits_for_until_its_node_has_loaded_the_catalog(catalog: Path) -> None:

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from http.client import HTTPException
 from threading import get_ident
 from time import monotonic
@@ -17,7 +18,7 @@ from urllib3.util import parse_url
 
 from ..http_client import TransferError, limited_time
 from ..text import quoted
-from ..tls import describe_refusal
+from ..tls import CertificatesError, create_context, describe_refusal
 from ..validators import check_http_url
 
 # For all addresses of a host together, and then for the TLS handshake.
@@ -46,6 +47,8 @@ def transfer_errors() -> Iterator[None]:
         yield
     except TransferError as error:
         raise UpstreamError(f"the server {error}") from error
+    except CertificatesError as error:
+        raise UpstreamError(str(error)) from error
     except (TimeoutError, ReadTimeoutError) as error:
         raise UpstreamError(TOO_SLOW, is_temporary=True) from error
     except ssl.SSLCertVerificationError as error:
@@ -85,10 +88,12 @@ class Origin(NamedTuple):
             return []
         return [str(address[0]) for *_, address in found]
 
-    def connect(self, address: str, timeout: float, context: ssl.SSLContext) -> HTTPConnection:
-        """Return a new connection to this address of the host."""
+    def connect(
+        self, address: str, timeout: float, context: ssl.SSLContext | None
+    ) -> HTTPConnection:
+        """Return a new connection to this address of the host, with a context for https."""
         connection = HTTPConnection(address, self.port, timeout=timeout)
-        if self.scheme == "https":
+        if context:
             connection = HTTPSConnection(
                 address,
                 self.port,
@@ -108,9 +113,9 @@ class Origin(NamedTuple):
 class Connections:
     """Connections that are used again: each thread keeps its last one. Thread-safe."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
-        """Trust the certificates that the context trusts."""
-        self._context = context
+    def __init__(self, ca: str | None) -> None:
+        """Trust the certificates of the system, and those in the file ca."""
+        self._ca = ca
         # Whether the upstream itself is on the local network, by all of its addresses.
         self._is_local: bool | None = None
         # By the threads that used them.
@@ -154,6 +159,10 @@ class Connections:
             else:
                 connection.close()
 
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return create_context(self._ca)
+
     def close(self) -> None:
         """Close the connections at rest."""
         for _, connection in self._idle.values():
@@ -178,7 +187,8 @@ class Connections:
             if (remaining := end - monotonic()) <= 0:
                 break
             with suppress(HTTPError):
-                connection = origin.connect(address, remaining, self._context)
+                context = self._context if origin.scheme == "https" else None
+                connection = origin.connect(address, remaining, context)
                 self._unreachable_since.pop(origin, None)
                 return connection
         self._unreachable_since[origin] = since

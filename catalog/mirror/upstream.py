@@ -12,7 +12,6 @@ from urllib3.exceptions import HTTPError
 from ..documents import parse_json
 from ..http_client import MAX_RESPONSE_BYTES, USER_AGENT, read_pieces
 from ..text import quoted
-from ..tls import CertificatesError, create_context
 from ..validators import ETAG, check_base_url
 from .connections import TOO_SLOW, Connections, UpstreamError, transfer_errors
 
@@ -60,10 +59,7 @@ class Upstream:
         """Trust the certificates of the system, and those in the file ca."""
         self.base_url = check_base_url(base_url)
         self._lists_end = math.inf
-        try:
-            self._connections = Connections(create_context(ca))
-        except CertificatesError as error:
-            raise UpstreamError(str(error)) from error
+        self._connections = Connections(ca)
 
     def get(self, path: str, etag: str | None = None) -> UpstreamResponse:
         """Return the response for a path below the base URL; 304 if the ETag still matches."""
